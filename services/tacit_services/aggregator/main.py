@@ -70,7 +70,7 @@ def main(settings: AggregatorSettings) -> None:
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
     place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
-    driver = assemble(run, definition, role, model, place)
+    driver = assemble(definition, role, model, place)
     observer = RunStatus(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )

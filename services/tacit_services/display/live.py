@@ -39,7 +39,7 @@ def opening(run: Definition[Any], broker: str, store: str, http: str) -> str:
     """Return a line that says what runs, and on what."""
     return (
         f"{run.name} on {run.source.name} ({run.model}), {run.workers} edges, "
-        f"{run.horizon} {run.counted}; broker {broker}, store {store}, REST http://{http}"
+        f"{run.horizon} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
 

@@ -13,12 +13,14 @@ class Plans:
     """Every worker's budget and plan, by its number or its name.
 
     like: the plan of a worker without an ε of its own; workers that the run file does not count
-    have it too. pushes: how many the budget must cover where noise is calibrated for them; None:
+    have it too. rows: n_public, the records that a worker is taken to
+    have. pushes: how many the budget must cover where noise is calibrated for them; None:
     the definition states the noise. own: ε_k of the workers k that have their own. workers: how
     many the data is divided among.
     """
 
     like: Plan
+    rows: int
     pushes: int | None
     own: tuple[float, ...]
     workers: int

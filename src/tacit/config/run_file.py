@@ -79,22 +79,19 @@ class RunFile(Section):
         return self._folder
 
     @model_validator(mode="after")
-    def _filled(self, info: ValidationInfo) -> Self:
-        """Of a file as its author has written it, fill in what follows from other sections.
+    def _filled_and_checked(self, info: ValidationInfo) -> Self:
+        """Fill in what follows from other sections, and check that the sections agree.
 
-        Whatever else is read as a run file (a journal's header, a figure's runs) has it already.
+        Filled in is a file as its author has `written` it. Whatever else is read as a run file (a
+        journal's header, a figure's runs) has it already.
         """
-        if not (info.context or {}).get("written", False):
-            return self
-        privacy = derived_defaults.filled(
-            self.privacy, self.algorithm, self.run.updates, self.edges.count
-        )
-        return self.model_copy(update={"privacy": privacy})
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        agreement.agree(self)
-        return self
+        whole, workers = self, self.edges.count
+        traits = self.algorithm.traits(workers)
+        if (info.context or {}).get("written", False):
+            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers)
+            whole = self.model_copy(update={"privacy": privacy})
+        agreement.agree(whole, traits)
+        return whole
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -181,8 +178,7 @@ class RunFile(Section):
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (stated, older), plans = self._names(), self.plans()
         z = p.noise_multiplier if plans.like.clip_is_bounded else None
-        cost = a.cost(workers, p.noise_at)
-        paid = None if plans.pushes is None else a.capacity(plans.pushes, cost, workers)
+        traits = a.traits(workers)
         return Definition(
             algorithm=a,
             name=a.name,
@@ -193,10 +189,7 @@ class RunFile(Section):
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
-            counted=a.counted(cost.uploads),
-            uploads=cost.uploads,
-            capacity=paid,
-            rows=self.public_size(),
+            traits=traits,
             batch=p.batch,
             clip=clip,
             privacy=p,
@@ -211,8 +204,7 @@ class RunFile(Section):
             needed=workers if edges.min is None else edges.min,
             wait=edges.wait,
             share=edges.share,
-            in_turn=a.in_turn,
-            shared=a.in_turn and edges.share != "any",
+            shared=traits.in_turn and edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
             older=older,

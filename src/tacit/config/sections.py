@@ -104,7 +104,7 @@ class Privacy(Section):
             paper_epsilon=self.paper_epsilon,
             noise_at=self.noise_at,
         )
-        return Plans(like, self.pushes if private and z is None else None, own, workers)
+        return Plans(like, rows, self.pushes if private and z is None else None, own, workers)
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

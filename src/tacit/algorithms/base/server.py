@@ -43,7 +43,7 @@ class Fold:
             definition.horizon,
             definition.terms,
         )
-        self.uploads = definition.uploads  # updates that make one version
+        self.uploads = definition.traits.uploads  # updates that make one version
         self.dataset = definition.source.name  # the data set that the edges' ledgers are of
         self.clip = definition.clip
         self.params = model.init(definition.seed)
