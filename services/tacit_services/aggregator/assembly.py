@@ -125,4 +125,4 @@ def assemble(
 
 
 def _base_versions(definition: Definition[Any]) -> BaseVersions:
-    return BaseVersions() if definition.algorithm.in_turn else NoBaseCheck()
+    return BaseVersions() if definition.in_turn else NoBaseCheck()

@@ -6,14 +6,16 @@ They are what other code may ask of any kind of data and any algorithm without k
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Edges, Guard, Privacy, Run, Section
+from tacit.config.sections import Edges, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
 from tacit.models import Model
+from tacit.privacy.release import NoiseAt
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 Worker = Literal["edge", "peer", "party"]
@@ -72,6 +74,14 @@ class DataSection(Section):
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one version costs: `uploads` updates, each of at most `releases` releases."""
+
+    uploads: int
+    releases: int
 
 
 _TENTHS = 11  # tenths of an even share of pushes: a tenth more, for quicker edges
@@ -135,31 +145,28 @@ class AlgorithmSection(Section):
         """Return how many updates of `workers` workers make one version."""
         return 1
 
-    def counted(self, workers: int) -> str:
-        """Return the name of what `run.updates` counts, in the words of the algorithm."""
-        uploads = self.uploads(workers)
+    def counted(self, uploads: int) -> str:
+        """Return the name of what `run.updates` counts, of `uploads` updates each, in its words."""
         return self.versions if uploads == 1 else f"{self.versions} of {uploads} updates"
 
-    def capacity(self, privacy: Privacy, workers: int) -> int | None:
-        """Return how many versions the budgets of `workers` workers pay for together.
+    def cost(self, workers: int, noise_at: NoiseAt) -> Cost:
+        """Return what one version costs `workers` workers together, where the noise is added."""
+        return Cost(self.uploads(workers), self.steps if noise_at == "edge" else 1)
+
+    def capacity(self, pushes: int, cost: Cost, workers: int) -> int | None:
+        """Return how many versions the budgets of `workers` workers pay for, `pushes` each.
 
         None: that is not known from the file alone.
         """
-        if not privacy.private or privacy.noise_multiplier is not None:
-            return None
-        return privacy.pushes // self._releases(privacy) * workers // self.uploads(workers)
+        return pushes // cost.releases * workers // cost.uploads
 
-    def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
+    def pushes_for(self, updates: int, cost: Cost, workers: int) -> int | None:
         """Return the default of `privacy.pushes`: an edge's even share of `updates` and a tenth.
 
         None: that is not known from the file alone.
         """
-        share = -(-_TENTHS * updates * self.uploads(workers) // (10 * workers))  # rounded up
-        return share * self._releases(privacy)
-
-    def _releases(self, privacy: Privacy) -> int:
-        """Return the most releases that one update costs, where the noise is added."""
-        return self.steps if privacy.noise_at == "edge" else 1
+        share = -(-_TENTHS * updates * cost.uploads // (10 * workers))  # rounded up
+        return share * cost.releases
 
     def unread(self) -> list[str]:
         """Return the keys that the run file gives and this algorithm does not read."""
@@ -218,3 +225,5 @@ class Sections(Protocol):
     def edges(self) -> Edges: ...
     @property
     def guard(self) -> Guard: ...
+    @property
+    def network(self) -> Network: ...

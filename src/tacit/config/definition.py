@@ -31,13 +31,17 @@ class Definition(Generic[A_co]):
     source: Source  # the data
     folder: Path  # the run file's, where its own code lies
     horizon: int  # T: versions after which the run ends
+    counted: str  # the name of what T counts, in the words of the algorithm
     seed: int  # of the initial model and the division of the data; never of noise
     workers: int  # K
     uploads: int  # updates that make one version
+    capacity: int | None  # versions that the workers' budgets pay for together, if that is known
+    rows: int  # n_public: the records that a worker is taken to have
     batch: float  # L: the expected batch size
     clip: float  # C, where the algorithm has no schedule for it
     privacy: Privacy  # the [privacy] section
     guard: Guard  # the [guard] section
+    snapshot_every: int  # versions between two snapshots of the journal
     plans: Plans  # the privacy plan of every worker
     terms: Terms  # what the server assumes of every edge's privacy
     promise: Promise  # the run's statement of privacy
@@ -47,6 +51,7 @@ class Definition(Generic[A_co]):
     needed: int  # edges with which the run begins
     wait: float  # seconds after the first edge, when it begins with fewer
     share: Share  # what an edge's part of the updates is proportional to
+    in_turn: bool  # whether the server answers each edge by itself
     shared: bool  # whether an edge that is ahead of its part waits for the others
     fingerprint: str  # the run's name in the store: a SHA-256
     agreed: dict[str, Any]  # what every edge must agree on (`RunFile.agreed`)

@@ -12,6 +12,7 @@ from tacit.robust.rules import Rule
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST_PUSHES = 2**53
 Share = Literal["rows", "budget", "any"]
 Clip = Annotated[
     float, Field(ge=1e-6, le=1e6)
@@ -57,7 +58,7 @@ class Privacy(Section):
     pushes: int = Field(
         1000,
         gt=0,
-        le=2**53,
+        le=MOST_PUSHES,
         description="pushes of one edge that the budget must cover; left out of a file: its even "
         "share of run.updates and a tenth",
     )

@@ -56,7 +56,7 @@ class Fold:
         self.halted = ""
         guard = definition.guard
         self.rule, self.trim = guard.rule, guard.trim  # where updates are combined
-        self.laws = Laws(definition)
+        self.laws = Laws(definition.plans, guard.rows)
         self.watch: Watch | None = None
         if guard.sums:
             most = definition.plans.workers  # spare ones too

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import DataSection, Sections, Worker
+from tacit.config.contract import Cost, DataSection, Sections, Worker
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Positive, Privacy
+from tacit.config.sections import Positive
 from tacit.models import Model
 from tacit.models.zoo.embeddings import head
 from tacit.privacy.embeddings import Mode, declared
@@ -97,21 +97,21 @@ class Vafl(StepSizes):
         """Return how many activations make one iteration of `workers` parties."""
         return workers if self.synchronous else self.t
 
-    def counted(self, workers: int) -> str:
+    def counted(self, uploads: int) -> str:
         """Return the name of iterations, whatever number of activations makes one."""
         return self.versions
 
-    def capacity(self, privacy: Privacy, workers: int) -> int | None:
+    def capacity(self, pushes: int, cost: Cost, workers: int) -> int | None:
         """Return what other algorithms do in mode `trained`, else None.
 
         In the other modes a record is released once, or as often as it is asked for.
         """
-        return super().capacity(privacy, workers) if self.mode == "trained" else None
+        return super().capacity(pushes, cost, workers) if self.mode == "trained" else None
 
-    def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
+    def pushes_for(self, updates: int, cost: Cost, workers: int) -> int | None:
         """Return 1 in mode `cached`, and what other algorithms do in mode `trained`."""
         if self.mode == "trained":
-            return super().pushes_for(updates, privacy, workers)
+            return super().pushes_for(updates, cost, workers)
         return 1 if self.mode == "cached" else None
 
     def promise(self, plans: Plans, clip: float) -> Promise:
