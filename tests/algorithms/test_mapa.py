@@ -349,6 +349,22 @@ def test_cloud_lines_10_and_13_a_stage_ends_after_t_s_updates() -> None:
     assert (made.stage, made.stage_step, made.clip, made.version) == (2, 0, 5.0, length)
 
 
+def test_the_c_of_an_update_is_that_of_its_model_also_just_after_a_stage() -> None:
+    """By which the guard bounds it: 0.1 took the widest C of the last two stages."""
+    made = server()
+    length = math.ceil(made.stage_length())
+    applied(made, length)
+    assert [made.clip_at(version) for version in (0, length - 1, length, length + 9)] == [
+        10.0,
+        10.0,
+        5.0,
+        5.0,
+    ]
+    again = server()
+    again.restore(*made.state())
+    assert (again.clip_at(length - 1), again.clip_at(length)) == (10.0, 5.0)
+
+
 def test_cloud_lines_15_and_16_the_next_stage_plans_with_theta_times_the_clip() -> None:
     made = server()
     first = made.variance
