@@ -138,7 +138,7 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
         log.warning(
             "run %r was over before this start (%s): nothing will be trained. %s",
             driver.run_id,
-            driver.role.halted,
+            driver.role.halt_reason,
             ANOTHER_RUN,
         )
 
@@ -170,7 +170,7 @@ def _train(
             "run %s at version %d: %s",
             driver.state,
             driver.role.version,
-            driver.role.halted or "stopped",
+            driver.role.halt_reason or "stopped",
         )
         if driver.role.halted:
             driver.farewell(stop)

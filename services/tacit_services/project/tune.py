@@ -156,7 +156,7 @@ class _Search:
         torch.set_num_threads(1)
         found = simulation.measured(self._metrics, self._test)
         if found is None:
-            return Trial(rounded, None, simulation.role.halted)
+            return Trial(rounded, None, simulation.role.halt_reason)
         value = found[self.metric]
         return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
 

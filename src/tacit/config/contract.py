@@ -106,15 +106,15 @@ class AlgorithmSection(Section):
 
         clip: C, where the algorithm has no schedule for it.
         """
-        like = plans.like
+        plan = plans.default
         return Promise(
-            guarantee=AT_EDGE if like.noise_at == "edge" else AT_SERVER,
+            guarantee=AT_EDGE if plan.noise_at == "edge" else AT_SERVER,
             composition=self.composition,
-            private=like.clip_is_bounded,
-            delta=like.delta,
-            batch=like.batch,
-            clip=(like.clip_min, like.clip_max),
-            mechanism=like.declared,
+            private=plan.clip_is_bounded,
+            delta=plan.delta,
+            batch=plan.batch,
+            clip=(plan.clip_min, plan.clip_max),
+            mechanism=plan.declared,
             budget=plans.budget,
         )
 

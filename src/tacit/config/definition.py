@@ -86,7 +86,7 @@ class Definition(Generic[A_co]):
         It follows from the run file alone.
         """
         if self.share == "budget":
-            return self.plans.budget(edge) / self.plans.like.epsilon
+            return self.plans.budget(edge) / self.plans.default.epsilon
         number = edge.removeprefix("edge-")
         known = number.isdecimal() and len(number) < 10
         return self.source.weight(int(number) if known else None)

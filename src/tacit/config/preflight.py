@@ -28,16 +28,16 @@ def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
 
 
 def _privacy(run: Definition[Any], parameters: int) -> Iterator[str]:
-    like, rows = run.plans.like, run.plans.rows
-    if like.delta * rows > 1:
+    plan, rows = run.plans.default, run.plans.rows
+    if plan.delta * rows > 1:
         yield (
-            f"δ = {like.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
+            f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
             "give one away whole"
         )
     if isinstance(run.algorithm, Vafl):
-        yield from _embeddings(like, run.algorithm.width)
+        yield from _embeddings(plan, run.algorithm.width)
         return
-    paid = run.traits.capacity(run.plans.pushes, like.noise_at, run.workers)
+    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.workers)
     versions = min(run.horizon, paid or run.horizon)
     yield from _steps(run, versions * run.traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.
@@ -69,13 +69,13 @@ def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
         )
 
 
-def _embeddings(like: Plan, width: int) -> Iterator[str]:
+def _embeddings(plan: Plan, width: int) -> Iterator[str]:
     """Warn where noise hides an embedding: it is of one record, so nothing averages its noise."""
-    z = 1 / gdp.mu_within(like.epsilon, like.delta)
+    z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
     signal = 1 / (2 * z * math.sqrt(width))
     if signal < _UNREAD:
         yield (
             f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
-            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {like.epsilon:g}): expect "
+            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
             "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
         )

@@ -121,7 +121,7 @@ class RunFile(Section):
 
     def sampling_rate(self) -> float:
         """q of every push: L over n_public."""
-        return self.plans().like.sampling_rate
+        return self.plans().default.sampling_rate
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what differs from the defaults.
@@ -177,7 +177,7 @@ class RunFile(Section):
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (stated, older), plans = self._names(), self.plans()
-        z = p.noise_multiplier if plans.like.clip_is_bounded else None
+        z = p.noise_multiplier if plans.default.clip_is_bounded else None
         traits = a.traits(workers)
         return Definition(
             algorithm=a,
@@ -196,7 +196,7 @@ class RunFile(Section):
             guard=self.guard,
             snapshot_every=self.run.snapshot_every,
             plans=plans,
-            terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
+            terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
             promise=self._promise(plans, clip, source.unit),
             every=self.evaluation.every,
             samples=self.evaluation.samples,

@@ -115,7 +115,7 @@ class Vafl(StepSizes):
             super().promise(plans, clip),
             guarantee=AT_PARTY,
             clip=(clip, clip),
-            mechanism=declared(self.release_mode(plans.like.mechanism)),
+            mechanism=declared(self.release_mode(plans.default.mechanism)),
             labels_epsilon=self.label_epsilon,
         )
 
