@@ -61,7 +61,8 @@ def main(settings: AggregatorSettings) -> None:
     test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
-    role = registry.server(definition, model, _people(settings, definition))
+    people = _people(settings, definition) if definition.algorithm.worker == "party" else None
+    role = registry.server(definition, model, people)
     name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
@@ -215,9 +216,7 @@ def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, thre
     return server, thread
 
 
-def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords | None:
-    if definition.algorithm.worker != "party":
-        return None
+def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords:
     settings.warn_of_salt(log)
     vertical = vertical_settings.vertical(definition)
     return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)

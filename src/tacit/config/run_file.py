@@ -105,15 +105,10 @@ class RunFile(Section):
         """Notes on what was counted in a private file because the run file does not say it."""
         return self._counted
 
-    def public_size(self) -> int:
-        """Return n_public, the nominal records of one edge: a function of public numbers only."""
-        return self.data.public_size(self.edges.count, self.algorithm.columns)
-
     def plans(self) -> Plans:
         """The privacy plans of all edges, spare ones too."""
-        return self.privacy.plans(
-            self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare
-        )
+        rows = self.data.public_size(self.edges.count, self.algorithm.columns)
+        return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`, as `plans` has it."""

@@ -258,7 +258,7 @@ class ServerRole(Fold, ABC):
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)
-        judged, outgoing = self._judged(update)
+        judged, outgoing = (update, []) if self.watch is None else self._judged(update, self.watch)
         if self.halted or judged is None:
             self.kept_out += 1
             return outgoing
@@ -268,16 +268,14 @@ class ServerRole(Fold, ABC):
 
     # -- the guard's sums --------------------------------------------------------------------------
 
-    def _judged(self, update: Update) -> tuple[Update | None, list[Outgoing]]:
+    def _judged(self, update: Update, watch: Watch) -> tuple[Update | None, list[Outgoing]]:
         """Judge an update by the guard's sums; return it weighted, and the messages that follow.
 
         None in place of the update: it does not count.
         """
-        if self.watch is None:
-            return update, []
         base = self.base(update)
         led = update.vector - base
-        verdict = self.watch.judge(update.edge, led, self.law(update))
+        verdict = watch.judge(update.edge, led, self.law(update))
         outgoing = [out for each, why in verdict.accused.items() for out in self._accuse(each, why)]
         if update.edge in self.accused:
             return None, outgoing
