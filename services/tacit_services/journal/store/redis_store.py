@@ -161,7 +161,8 @@ class RedisStore:
     def _commands(self, entries: Sequence[NewEntry]) -> list[list[Any]]:
         """What stages large payloads, and the script that appends all."""
         limits = (self._limits.entries, self._limits.bytes)
-        staged, lists, said = list[list[Any]](), list[str](), [self._epoch, *limits, self._known]
+        staged, lists = list[list[Any]](), list[str]()
+        said: list[Any] = [self._epoch, *limits, self._known]
         for entry in entries:
             payload, key, elements = entry.payload, "", 0
             if len(payload) > redis_large.PIECE:
