@@ -66,7 +66,7 @@ def test_a_file_that_says_them_is_called_the_same() -> None:
 def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
     """Metrics on the test set at the end; nothing had been said against the run."""
     run = config.parse(text, "test")
-    notes = "; ".join(warnings(run, run.build_model().size))
+    notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
     folder.mkdir()
     found = simulate.simulate(run, root, folder, lambda observer: None)

@@ -120,17 +120,17 @@ class Session:
         terms, held = self._settings, self.outbox.receipt
         return wire.up(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
-    def greet(self) -> None:
+    def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
         self.post(self._role.start())
 
-    def ask(self) -> None:
+    def request_task(self) -> None:
         """Ask for the missing parts of a model under way, or by a Hello for the newest model."""
         if self._download.ask_again():
             self._asked()
         else:
             self._wait = min(2 * self._wait, max(IDLE_SECONDS, self._settings.patience))
-            self.greet()
+            self.send_hello()
 
     def send_when_due(self) -> None:
         """Send the oldest message if it is due, or ask which of its parts are missing.
@@ -150,7 +150,7 @@ class Session:
         self._upload = upload
         self._send(seq, upload.first() if seq >= self._begun else upload.inquiry())
 
-    def stand(self, standing: Standing) -> None:
+    def set_standing(self, standing: Standing) -> None:
         """Publish the worker's standing, if it has changed."""
         if standing is not self.standing:
             self.standing = standing
@@ -158,7 +158,7 @@ class Session:
 
     def retire(self, outgoing: list[Outgoing]) -> None:
         """Send the role's last messages; no others follow them."""
-        self.stand(Standing.RETIRED)
+        self.set_standing(Standing.RETIRED)
         log.info("%s retires: its budget is spent", self._role.edge)
         self.post(outgoing)
 
@@ -177,7 +177,7 @@ class Session:
 
     # -- inbound -----------------------------------------------------------------------------------
 
-    def hear(self, inbound: Inbound) -> None:
+    def receive(self, inbound: Inbound) -> None:
         """Take in one message from the broker.
 
         Raises PrivacyError where the aggregator has seen messages that this disk does not have.
