@@ -211,7 +211,7 @@ def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
 LARGE = ALL_BYTES_1_MIB * 2 + b"the rest"
 
 
-def lists(client: redis.Redis) -> list[str]:
+def lists(client: Any) -> list[str]:
     """The lists of pieces in the server, and those that it knows of."""
     found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
     assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
@@ -243,7 +243,7 @@ def test_a_large_payload_in_redis_is_there_as_long_as_its_entry(own_server: Redi
         assert [[one.payload for one in each] for each in found] == [[LARGE, b"x"]] * 2
         # a changed piece is noticed,
         (key,) = lists(client)
-        client.lset(key, 2, "other")
+        client.lset(key, 2, "other")  # the third element: the first is empty
         with pytest.raises(errors.WireError, match="entry 1 of run 'run' was altered"):
             store.read(0, 1)
         # and the snapshot behind it lets it go.
