@@ -249,7 +249,7 @@ class Watcher:
                 seq, payload = wire.read_numbered(seq, inbound.payload)
                 if payload is not inbound.payload:  # of an edge, not of a test that plays one
                     part = int.from_bytes(payload[4:8], "little")
-                self.copies.setdefault((edge, seq, part), []).append(payload)
+                self.copies.setdefault((edge, seq, part), []).append(bytes(payload))
             else:
                 self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload.decode(
                     "ascii", "replace"

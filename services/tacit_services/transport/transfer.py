@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 
-WINDOW = 16  # parts on their way that the receiver has not confirmed
-# New parts after which a receiver says what it still lacks: half a window, so that none runs dry.
+WINDOW = 32  # parts on their way that the receiver has not confirmed
+# New parts after which a receiver says what it still lacks: a quarter of a window, so that its
+# sender, busy with something else for a moment, does not run dry.
 ANSWER_EVERY = 8
-MISSING = 32  # numbers that it names at most: a window under way and a window to send
+MISSING = 64  # numbers that it names at most: a window under way and a window to send
 TRIES = 5  # times that a receiver asks in vain before it gives a model up
 
 
@@ -33,7 +34,7 @@ class Transfer:
         self._flying: set[int] = set()
 
     def first(self) -> list[tuple[int, bytes]]:
-        """The first window of parts."""
+        """The first window of parts, of which none was ever sent."""
         return self.more(range(self.parts))
 
     def inquiry(self) -> list[tuple[int, bytes]]:

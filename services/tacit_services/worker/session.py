@@ -71,6 +71,7 @@ class Session:
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
         self._upload: Transfer | None = None  # the oldest message, once it has been sent
+        self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
@@ -132,15 +133,22 @@ class Session:
             self.send_hello()
 
     def send_when_due(self) -> None:
-        """Send the oldest message if it is due, or ask which of its parts are missing."""
+        """Send the oldest message if it is due, or ask which of its parts are missing.
+
+        Of one that was never sent all are: its first window goes out at once.
+        """
         oldest = self.outbox.oldest()
         # Not while disconnected: paho would keep every copy. The reconnection makes it due.
         if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
             return
         seq, envelope = oldest
-        if self._upload is None or self._upload.envelope is not envelope:
-            self._upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
-        self._send(seq, self._upload.inquiry())
+        upload = self._upload
+        if upload is not None and upload.envelope is envelope:
+            self._send(seq, upload.inquiry())
+            return
+        upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
+        self._upload = upload
+        self._send(seq, upload.first() if seq >= self._begun else upload.inquiry())
 
     def set_standing(self, standing: Standing) -> None:
         """Publish the worker's standing, if it has changed."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +23,7 @@ from tacit.privacy.release import Released
 from tacit.privacy.trained import Shared
 from tacit.protocol import wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.envelope import HEAD, MAGIC, Growing, tensor_at
 from tacit.protocol.messages import (
     EVERYONE,
     GlobalModel,
@@ -97,8 +97,6 @@ __all__ = [
     "up",
 ]
 
-MAGIC = b"TCT1"
-_HEAD = struct.Struct("<4sI")
 _NUMPY = {"f32": "<f4", "i32": "<i4"}
 _TORCH = {"f32": torch.float32, "i32": torch.int32}
 MAX_META = 1 << 20
@@ -139,8 +137,8 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
         body = _raw(tensor, _NUMPY[meta.dtype])
         meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
     head = meta.SerializeToString()
-    padding = -(_HEAD.size + len(head)) % 64
-    return b"".join((_HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
+    padding = -(HEAD.size + len(head)) % 64
+    return b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
 
 
 def _raw(tensor: Tensor, dtype: str) -> memoryview:
@@ -157,38 +155,39 @@ def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) ->
     Reasons: magic, length, meta, dtype, numel, sha256, finite.
     """
     view = memoryview(payload)
-    if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
+    if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
         raise WireError("magic", f"{len(view)} bytes that do not begin with {MAGIC.decode()}")
-    length = _HEAD.unpack_from(view)[1]
-    start = _HEAD.size + length + (-(_HEAD.size + length) % 64)
+    length, start = HEAD.unpack_from(view)[1], tensor_at(view)
     if length > MAX_META or start > len(view):
         raise WireError("length", f"meta of {length} bytes in a payload of {len(view)}")
     meta = pb.Meta()
     try:
-        meta.ParseFromString(bytes(view[_HEAD.size : _HEAD.size + length]))
+        meta.ParseFromString(bytes(view[HEAD.size : HEAD.size + length]))
     except DecodeError as error:
         raise WireError("meta", str(error)) from error
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
-    return Received(meta, _tensor(meta, view[start:], checked))
+    digest = meta.sha256 if checked else None
+    if isinstance(payload, Growing):
+        digest = payload.digest()
+    return Received(meta, _tensor(meta, view[start:], digest))
 
 
 def has_tensor(payload: bytes | bytearray) -> bool:
     """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
-    if len(payload) < _HEAD.size:
+    if len(payload) < HEAD.size:
         return False
-    start: int = _HEAD.size + _HEAD.unpack_from(payload)[1]
-    return len(payload) > start + (-start % 64)
+    return len(payload) > tensor_at(payload)
 
 
-def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
+def _tensor(meta: pb.Meta, body: memoryview, digest: bytes | None) -> Tensor | None:
     if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
         return None
     if meta.dtype not in _TORCH or (meta.dtype == "i32" and meta.WhichOneof("kind") != "update"):
         raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 in an update")
     if meta.numel * 4 != len(body) or meta.numel == 0:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
-    if not checked and hashlib.sha256(body).digest() != meta.sha256:
+    if (digest or hashlib.sha256(body).digest()) != meta.sha256:
         raise WireError("sha256", "the tensor bytes do not match their digest")
     tensor = torch.frombuffer(
         body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
