@@ -53,10 +53,9 @@ class DataSection(Section):
         """The own code ("module:name") that reads the rows; None: tacit reads them."""
         return None
 
-    @property
-    def shared(self) -> bool:
-        """Whether the same people may be at several edges."""
-        return False
+    def promised(self, promise: Promise, source: Source) -> Promise:
+        """Return an algorithm's promise as it holds for this data, whose `source` is built."""
+        return promise
 
     def source(self, run: Sections, folder: Path) -> Source:
         """Return the data as the rest of the run uses it; paths are relative to `folder`."""

@@ -7,7 +7,6 @@ Everything here is public: a run file never holds a number computed from private
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +26,6 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
-from tacit.privacy.report import Promise
 
 # Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
@@ -157,12 +155,6 @@ class RunFile(Section):
 
     # -- built for its consumers -------------------------------------------------------------------
 
-    def _promise(self, plans: Plans, clip: float, unit: str) -> Promise:
-        """Return the algorithm's promise, for the data's unit and for people at several edges."""
-        found = self.algorithm.promise(plans, clip)
-        own = found if self.data.kind == "benchmark" else found.for_unit(unit)
-        return replace(own, composition="together") if self.data.shared else own
-
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError."""
         return self.define().build_model()
@@ -192,7 +184,7 @@ class RunFile(Section):
             snapshot_every=self.run.snapshot_every,
             plans=plans,
             terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
-            promise=self._promise(plans, clip, source.unit),
+            promise=self.data.promised(a.promise(plans, clip), source),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
             shown=self.evaluation.metrics,
