@@ -8,7 +8,6 @@ broker's memory, and after a loss only what the receiver lacks is sent again.
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Callable, Iterable
 
 from tacit.protocol import wire
@@ -28,10 +27,11 @@ class Transfer:
     Every method returns the parts to be published now, as (number, payload) pairs.
     """
 
-    def __init__(self, envelope: bytes | mmap.mmap, chunk: int) -> None:
+    def __init__(self, envelope: wire.Envelope, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
+        self._head: bytes | None = None
 
     def first(self) -> list[tuple[int, bytes]]:
         """The first window of parts, of which none was ever sent."""
@@ -62,7 +62,9 @@ class Transfer:
 
     def head(self) -> bytes:
         """The name of this envelope: the SHA-256 of the payload of part 0."""
-        return hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
+        if self._head is None:
+            self._head = hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
+        return self._head
 
 
 class Download:

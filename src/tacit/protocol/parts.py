@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tacit.errors import WireError
-from tacit.protocol.envelope import Growing
+from tacit.protocol.envelope import Growing, InPlace
 
 PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
@@ -19,6 +19,7 @@ HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice 
 NUMBER_MAGIC = b"TCTN"
 _NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
 NUMBER_HEADER = _NUMBER.size
+Envelope = bytes | mmap.mmap | InPlace
 
 
 def count_parts(size: int, chunk: int) -> int:
@@ -29,12 +30,14 @@ def count_parts(size: int, chunk: int) -> int:
     return max(1, -(-size // (chunk - PART_HEADER)))
 
 
-def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
+def part(envelope: Envelope, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
-    room = chunk - PART_HEADER
-    body = memoryview(envelope)[number * room : (number + 1) * room]
-    parts = count_parts(len(envelope), chunk)
-    return b"".join((_PART.pack(PART_MAGIC, number, parts, len(envelope), number * room), body))
+    room, parts = chunk - PART_HEADER, count_parts(len(envelope), chunk)
+    begin, end = number * room, (number + 1) * room
+    head = _PART.pack(PART_MAGIC, number, parts, len(envelope), begin)
+    if isinstance(envelope, InPlace):
+        return b"".join((head, *envelope.between(begin, end)))
+    return b"".join((head, memoryview(envelope)[begin:end]))
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
@@ -42,7 +45,7 @@ def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
-def question(envelope: bytes | mmap.mmap, chunk: int) -> bytes:
+def question(envelope: Envelope, chunk: int) -> bytes:
     """The payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.
