@@ -349,6 +349,22 @@ def test_cloud_lines_10_and_13_a_stage_ends_after_t_s_updates() -> None:
     assert (made.stage, made.stage_step, made.clip, made.version) == (2, 0, 5.0, length)
 
 
+def test_the_c_of_an_update_is_that_of_its_model_also_just_after_a_stage() -> None:
+    """By which the guard bounds it: 0.1 took the widest C of the last two stages."""
+    made = server()
+    length = math.ceil(made.stage_length())
+    applied(made, length)
+    assert [made.clip_at(version) for version in (0, length - 1, length, length + 9)] == [
+        10.0,
+        10.0,
+        5.0,
+        5.0,
+    ]
+    again = server()
+    again.restore(*made.state())
+    assert (again.clip_at(length - 1), again.clip_at(length)) == (10.0, 5.0)
+
+
 def test_cloud_lines_15_and_16_the_next_stage_plans_with_theta_times_the_clip() -> None:
     made = server()
     first = made.variance
@@ -387,7 +403,7 @@ def test_after_halt_nothing_moves_and_hello_is_answered_with_halt() -> None:
     assert torch.equal(made.params, params)
     assert made.version == 2
     reply = one(made.on_message(hello("late")))
-    assert (reply.to, reply.message) == ("late", Halt(2, made.halted))
+    assert (reply.to, reply.message) == ("late", Halt(2, made.halt_reason))
     assert made.screen(update("a", 2)) == "halted"
 
 
@@ -404,7 +420,7 @@ def test_an_update_that_came_with_the_last_one_moves_nothing_and_is_counted_as_s
 def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:
     made = server()
     assert one(made.on_message(Halt(0, ""))).message.reason == "halted"
-    assert made.halted == "halted"
+    assert made.halt_reason == "halted"
 
 
 def test_unknown_and_impossible_updates_are_refused() -> None:

@@ -186,12 +186,12 @@ def small() -> tuple[Tensor, Tensor, int]:
 def test_lines_2_and_14_it_ends_after_k_iterations_and_says_so_to_everyone() -> None:
     made = world(run_file(updates=7)).start()
     server = made.run()
-    assert (server.version, server.halted) == (7, "all updates applied")
-    late = Update("party-0", 7, torch.ones(30), 1.0, (), part=Part(9, 0, torch.arange(3)))
+    assert (server.version, server.halt_reason) == (7, "all updates applied")
+    late = Update("edge-0", 7, torch.ones(30), 1.0, (), part=Part(9, 0, torch.arange(3)))
     assert server.screen(late) == "halted"
     server.on_message(late)
     assert server.version == 7
-    (hello,) = made.parties["party-0"].start()
+    (hello,) = made.parties["edge-0"].start()
     assert isinstance(hello.message, Hello)
     (reply,) = server.on_message(hello.message)
     assert reply.message == Halt(7, "all updates applied")
@@ -324,7 +324,7 @@ def test_an_answer_that_comes_twice_is_used_once() -> None:
 
 def test_a_roster_or_a_request_that_comes_twice_is_answered_once() -> None:
     made = world(plan=FRESH).after_tables()
-    party = made.parties["party-0"]
+    party = made.parties["edge-0"]
     assert party.on_message(Roster(made.server.people.names, made.server.people.records)) == []
     assert len(party.on_message(Request(5, torch.arange(3)))) == 1
     assert party.on_message(Request(5, torch.arange(3))) == []
@@ -359,12 +359,12 @@ def test_when_every_party_has_retired_the_run_is_over() -> None:
     for name in made.parties:
         replies = server.on_message(Retired(name, "its budget is spent", ()))
     assert [out.to for out in replies] == [EVERYONE]
-    assert server.halted == "every party has retired"
+    assert server.halt_reason == "every party has retired"
 
 
 def test_a_party_too_many_is_told_so() -> None:
     made = world().after_tables()
-    (out,) = made.parties["party-0"].start()
+    (out,) = made.parties["edge-0"].start()
     assert isinstance(out.message, Hello)
     (reply,) = made.server.on_message(replace(out.message, edge="stranger"))
     assert reply.message == Halt(0, "this run has its 4 parties")
@@ -393,7 +393,7 @@ def test_a_cached_release_is_made_once_whatever_the_number_of_epochs() -> None:
 
 def test_the_smoothing_neurons_are_the_same_in_an_upload_and_in_its_gradient() -> None:
     made = world(kind="mlp", hidden=(5,), smoothing=0.5).after_tables()
-    party, message = made.parties["party-1"], next(m for m in uploads(made) if m.edge == "party-1")
+    party, message = made.parties["edge-1"], next(m for m in uploads(made) if m.edge == "edge-1")
     assert torch.equal(party._embed(party.theta, part_of(message).rows), vectors(message))
 
 
@@ -410,7 +410,7 @@ def test_an_evaluation_sees_fresh_embeddings_of_rows_that_are_not_trained_on() -
     assert torch.equal(params, server.params) or version < server.version
     assert seen.x.shape == (20, 4, 10)
     made.run()
-    assert server.halted == "all updates applied"
+    assert server.halt_reason == "all updates applied"
     assert server.evaluation.taken[0] == 30
     assert len(server.evaluation.taken[2]) == len(server.people.names) - server.people.records
     x, y, records = table("digits", None)
@@ -499,7 +499,7 @@ def test_what_is_no_upload_never_enters_the_journal(
     part: Part | None, numbers: int, reason: str | None
 ) -> None:
     server = world().after_tables().server
-    assert server.screen(Update("party-0", 0, torch.ones(numbers), 1.0, (), part=part)) == reason
+    assert server.screen(Update("edge-0", 0, torch.ones(numbers), 1.0, (), part=part)) == reason
     assert (
         server.screen(Update("stranger", 0, torch.ones(numbers), 1.0, (), part=part)) == "unknown"
     )

@@ -33,8 +33,8 @@ def upload(server: Server, edge: str, step: int, rows: Tensor, value: float = 0.
 def test_no_gradient_is_given_for_rows_whose_labels_are_in_clear() -> None:
     server = world().after_tables().server
     beyond = torch.arange(server.people.records, server.people.records + 5)
-    assert server.screen(upload(server, "party-0", 1, beyond)) == "rows"
-    assert server.screen(upload(server, "party-0", 1, beyond - 5)) is None
+    assert server.screen(upload(server, "edge-0", 1, beyond)) == "rows"
+    assert server.screen(upload(server, "edge-0", 1, beyond - 5)) is None
 
 
 def test_a_strangers_certificate_takes_no_partys_place() -> None:
@@ -42,7 +42,7 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     run = run_file(parties=4)
     server = world().server
     place = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
-    driver = assemble(run, run.define(), server, server.head, place)
+    driver = assemble(run.define(), server, server.head, place)
     driver.recover()
     # when three strangers say Hello before them,
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):
@@ -58,8 +58,8 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
 
 def test_an_embedding_out_of_all_bounds_is_refused() -> None:
     server = world().after_tables().server
-    assert server.screen(upload(server, "party-0", 1, torch.arange(32), 3e38)) == "norm"
-    assert server.screen(upload(server, "party-0", 1, torch.arange(32), -1e5)) is None
+    assert server.screen(upload(server, "edge-0", 1, torch.arange(32), 3e38)) == "norm"
+    assert server.screen(upload(server, "edge-0", 1, torch.arange(32), -1e5)) is None
 
 
 @pytest.mark.parametrize("plan", [FRESH, replace(FRESH, mode="trained")])
@@ -89,13 +89,13 @@ def test_one_party_alone_makes_no_iteration_of_several() -> None:
     server = made.server
     table = server.table.clone()
     for step in range(1, 20):
-        server.on_message(upload(server, "party-0", step, torch.arange(32)))
+        server.on_message(upload(server, "edge-0", step, torch.arange(32)))
     assert server.version == 0
     assert len(server.gathered) == 1
     # and before all tables are there, nobody's batch counts.
     early = world(run_file(synchronous=True)).start()
-    early.deliver(next(m for m in early.under_way if isinstance(m, Hello) and m.edge == "party-0"))
-    early.server.on_message(upload(early.server, "party-0", 1, torch.arange(32)))
+    early.deliver(next(m for m in early.under_way if isinstance(m, Hello) and m.edge == "edge-0"))
+    early.server.on_message(upload(early.server, "edge-0", 1, torch.arange(32)))
     assert not early.server.gathered
     assert bool((early.server.table == 0).all())
     assert not torch.equal(server.table, table)  # its first was taken
@@ -106,7 +106,7 @@ def test_a_servers_word_that_fits_nothing_is_refused_before_anything_is_paid_for
     plan: EmbeddingPlan,
 ) -> None:
     made = world(plan=plan).after_tables()
-    party = made.parties["party-0"]
+    party = made.parties["edge-0"]
     paid, records = (
         party.releaser.ledger.charged(),
         len(party.place) if party.place is not None else 0,

@@ -15,7 +15,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 def said(text: str) -> str:
     """All of it, of a run file."""
     run = config.parse(text, "test")
-    return "; ".join(warnings(run, run.build_model().size))
+    return "; ".join(warnings(run.define(), run.build_model().size))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def test_containers_are_hardened(stack: Stack, service: str) -> None:
         assert "no-new-privileges:true" in host["SecurityOpt"]
         assert host["Init"]
         assert host["LogConfig"]["Config"]["max-size"]
+        assert 0 < host["Memory"] <= 6 << 30
+        assert 0 < host["PidsLimit"] <= 256
     privileges = docker("exec", found[0]["Id"], "cat", "/proc/1/status")
     assert "CapEff:\t0000000000000000" in privileges
     assert "NoNewPrivs:\t1" in privileges

@@ -187,9 +187,9 @@ def world(
         )
         random_ = Random(None if seed is None else seed + number)
         releaser = EmbeddingReleaser(plan, Ledger(":memory:", "digits"), random_, len(x))
-        mine = names([ids[row] for row in order], b"salt", f"party-{number}")
+        mine = names([ids[row] for row in order], b"salt", f"edge-{number}")
         party = Party(
-            f"party-{number}", number, protocol, view[order], mine, h, releaser, regularization
+            f"edge-{number}", number, protocol, view[order], mine, h, releaser, regularization
         )
         parties[party.edge] = party
     return World(server, parties)

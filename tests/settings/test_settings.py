@@ -5,6 +5,7 @@ what is wrong in the environment is said in one line that names the variable and
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -27,6 +28,18 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path.write_text(toml(RUN_FILE))
     monkeypatch.setenv("TACIT_RUN_FILE", str(path))
     return path
+
+
+def test_a_salt_that_everybody_knows_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.getLogger("tacit.test")
+    read_settings(EdgeSettings).warn_of_salt(log)
+    assert "TACIT_SALT is not set, and 'tacit' is no secret" in caplog.text
+    caplog.clear()
+    monkeypatch.setenv("TACIT_SALT", "a secret")
+    read_settings(EdgeSettings).warn_of_salt(log)
+    assert caplog.text == ""
 
 
 def test_defaults_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:

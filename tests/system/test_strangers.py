@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import re
 import resource
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +50,17 @@ LENGTHS = [
 
 
 @pytest.fixture
-def run(tmp_path: Path, broker: Mosquitto) -> Iterator[Deployment]:
+def hidden() -> list[int]:
+    """Units of the model, which make its size."""
+    return [3000]
+
+
+@pytest.fixture
+def run(tmp_path: Path, broker: Mosquitto, hidden: list[int]) -> Iterator[Deployment]:
     text = toml(
         MAPA,
         run={"updates": 10**6},
-        model={"name": "mlp", "hidden": [3000]},
+        model={"name": "mlp", "hidden": hidden},
         privacy={"batch": 16, "pushes": 10**6},
         edges={"count": 1},
     )
@@ -118,6 +126,40 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
     assert grown < ROOM + 10 * MODEL
     assert aggregator.log.count("Traceback") == 0
     assert aggregator.log.count("\n") < 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [[2100, 2100]])
+def test_downloads_that_nobody_reads_cost_a_few_blocks(run: Deployment) -> None:
+    # Given an aggregator with a model of 18 MB, which somebody has had,
+    address, model = f"{HOST}:{free_port()}", 4 * 2100 * (64 + 2100 + 10)
+    aggregator = run.aggregator(TACIT_HTTP=address, MALLOC_ARENA_MAX="2")
+    wait_for(lambda: downloaded(address) > model, PATIENCE)
+    before = peak(aggregator)
+    # when fifty, from ten addresses, ask for it and read nothing,
+    with ExitStack() as stack:
+        for number in range(50):
+            unread = stack.enter_context(closing(socket.socket()))
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.bind((f"127.0.0.{2 + number % 10}", 0))
+            unread.connect((HOST, int(address.rpartition(":")[2])))
+            unread.sendall(b"GET /v1/model/weights HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        # then who asks what is answered, none of them is waited for, and nothing is copied for it.
+        wait_for(lambda: downloaded(address) > model, PATIENCE)
+        grown = peak(aggregator) - before
+    log.info(f"50 downloads of {model >> 20} MB that nobody reads: {grown >> 20} MB more")
+    assert grown < 2 * model
+
+
+def downloaded(address: str) -> int:
+    """Bytes of the model, as a stranger gets it; 0: not yet, or not now."""
+    try:
+        with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
+            assert web.get(f"http://{address}/v1/status").status_code == 200
+            answer = web.get(f"http://{address}/v1/model/weights")
+            return len(answer.content) if answer.status_code == 200 else 0
+    except httpx.ConnectError:  # it is not there yet
+        return 0
 
 
 class Progress:

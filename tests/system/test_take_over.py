@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.aggregator import entries
 from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 
 from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
@@ -137,6 +141,69 @@ def test_peers(tmp_path: Path) -> None:
         settled(run, disks, config.load(run.file).run.updates)
         assert all(disks.steps(number) >= steps[number] for number in EDGES)
         assert all(run.pushes(number) >= charged[number] for number in EDGES)
+
+
+def test_a_run_that_hellos_had_frozen(tmp_path: Path) -> None:
+    """Three names, two of them none of the run's, said that their noise was 1.7e308, and worse: 0.1
+    took 40 updates more until it was killed, and its model stayed the same to the bit.
+    """
+    with taken_over("hostile", tmp_path) as run:
+        left, before = Left(run), journalled(run)
+        liars = {entry.edge for entry in before} - {f"edge-{number}" for number in EDGES}
+        assert liars == {"edge-2", "edge-9", "stranger"}
+        role, cursor = snapshot(run)
+        aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
+        for number in EDGES:
+            run.edge(number)
+        summary = run.ended()
+        kept = journalled(run)
+        assert kept[: len(before)] == before
+        left.goes_on(summary, kept)
+        # What 0.1 has left is the beginning; what came after its snapshot is in the model, once.
+        model = config.load(run.file).build_model()
+        for entry in kept[cursor:]:
+            role.on_message(entries.read(entry.payload, model.schema_hash(), model.size))
+        assert summary["applied"] == role.version == config.load(run.file).run.updates
+        digest = hashlib.sha256(weights(model, role.params)).hexdigest()
+        assert summary["model_sha256"] == digest
+        assert summary["schedule"]["learning_rate"] > 0.05
+        assert summary["test_accuracy"] > 0.6
+        said = "the journal has messages of edge-9, stranger, none of this run's 3 edges"
+        assert aggregator.log.count(said) == 1
+
+
+def snapshot(run: Deployment) -> tuple[ServerRole, int]:
+    """The fold that 0.1 has stored, and the position up to which it is."""
+    with closing(open_store(run.url, run.run_id)) as store:
+        found = store.snapshot()
+    assert found is not None
+    file = config.load(run.file)
+    role = registry.server(file.define(), file.build_model())
+    tensors, values = snapshot_file.loads(found.state)
+    role.restore(tensors, values["role"])
+    return role, found.cursor
+
+
+def test_a_vertical_run_whose_place_a_stranger_had_taken(tmp_path: Path) -> None:
+    """0.1 sent the second party away: the run had its two, one of them a stranger's certificate."""
+    with taken_over("hostile-vafl", tmp_path) as run:
+        before = journalled(run)
+        assert [entry.edge for entry in before].count("stranger") == 18
+        run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
+        for number in EDGES:
+            run.edge(number, "party")
+        summary = run.ended()
+        kept = journalled(run)
+        assert kept[: len(before)] == before
+        file = config.load(run.file)
+        everybody = labelled_records.load(
+            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
+        )
+        role, updates = refold(file, [entry.payload for entry in kept], everybody)
+        assert set(role.edges) == set(updates) == {"edge-0", "edge-1"}
+        assert summary["applied"] == role.version == file.run.updates
+        digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()
+        assert summary["model_sha256"] == digest
 
 
 def test_parties(tmp_path: Path) -> None:

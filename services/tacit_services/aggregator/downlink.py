@@ -46,7 +46,7 @@ class Downlink:
         if held:
             return
         kind = "control" if isinstance(message, Halt) else "model"
-        envelope = wire.down(self._run, edge, message, self._schema, receipt, seq)
+        envelope = wire.down_in_place(self._run, edge, message, self._schema, receipt, seq)
         self._transfers.pop(edge, None)
         if wire.count_parts(len(envelope), self._chunk) == 1:
             self._connection.publish(

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.models import Constant
 from tacit_services.aggregator.reporting.picture import on_test
 from tacit_services.display.progress import clock
@@ -34,27 +35,25 @@ _TELLS_APART = 0.6  # the least AUC of which that is said
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
-def opening(run: RunFile, broker: str, store: str, http: str) -> str:
+def opening(run: Definition[Any], broker: str, store: str, http: str) -> str:
     """Return a line that says what runs, and on what."""
     return (
-        f"{run.algorithm.name} on {run.source.name} ({run.model.name}), {run.edges.count} edges, "
-        f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
+        f"{run.name} on {run.source.name} ({run.model}), {run.workers} edges, "
+        f"{run.horizon} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
 
-def ledgers(run: RunFile, kept: bool) -> str:
+def ledgers(run: Definition[Any], kept: bool) -> str:
     """Return what the reported ε covers and, where the run file states z, how much it pays for."""
     history = (
         "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     )
-    privacy = run.privacy
-    told = privacy.noise_multiplier is not None and privacy.private and privacy.noise_at == "edge"
-    if not told or run.algorithm.worker == "party":
+    z, plan = run.terms.noise_multiplier, run.plans.default
+    if z is None or not plan.private or run.algorithm.worker == "party":
         return f"ledgers: {history}"
-    paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
     return (
-        f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} "
-        f"releases an edge"
+        f"ledgers: {history}; with z = {z:g}, ε = {plan.epsilon:g} pays for "
+        f"{run.plans.plan(0).pushes_left(()) or 0} releases an edge"
     )
 
 

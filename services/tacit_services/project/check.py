@@ -47,16 +47,17 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     run.source.check(root)
     definition = run.define()
     definition.metrics()
-    model = definition.build_model()
-    plan = run.plan(0)
-    seen = _seen(run, root)
-    facts = [*_data(run, root, seen), ("model", f"{run.model.name}, {model.size:,} parameters")]
-    ledgers = own_budget.left(run, home)
+    model, plan = definition.build_model(), definition.plans.plan(0)
+    seen = _seen(definition, root)
+    facts = [*_data(definition, root, seen)]
+    facts += [("model", f"{definition.model}, {model.size:,} parameters")]
+    ledgers = own_budget.left(definition, home)
     facts += _budget(plan, ledgers)
-    if run.algorithm.worker == "edge":
-        facts += _cost(run, definition, model, plan)
-    notes = [*run.notes, *_absent(run.source, seen), *_spent(run, ledgers)]
-    return Report(facts, [*notes, *_shared(run, plan), *warnings(run, model.size)])
+    if definition.algorithm.worker == "edge":
+        facts += _cost(definition, model, plan)
+    notes = [*run.notes, *_absent(definition.source, seen), *_spent(definition, ledgers)]
+    notes += [*_shared(definition, plan), *warnings(definition, model.size)]
+    return Report(facts, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,17 @@ class _Seen:
     classes: frozenset[int]
 
 
-def _seen(run: RunFile, root: Path | None) -> list[_Seen]:
+def _seen(run: Definition[Any], root: Path | None) -> list[_Seen]:
     """Every row of every edge is read, as the run will read it."""
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        return [_rows(run.source, one, root, Path(folder)) for one in range(run.edges.count)]
+        return [_rows(run.source, one, root, Path(folder)) for one in range(run.workers)]
 
 
-def _data(run: RunFile, root: Path | None, seen: list[_Seen]) -> Iterator[tuple[str, str]]:
+def _data(run: Definition[Any], root: Path | None, seen: list[_Seen]) -> Iterator[tuple[str, str]]:
     source, counts = run.source, [one.count for one in seen]
     unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
-    taken = run.public_size()
-    yield "data", f"{source.name}: {min(counts)} to {max(counts)} {unit} an edge, {taken} taken"
+    found = f"{min(counts)} to {max(counts)} {unit} an edge"
+    yield "data", f"{source.name}: {found}, {run.plans.rows} taken"
     test = source.test(root)
     yield (
         "test set",
@@ -106,22 +107,22 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
-def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
+def _spent(run: Definition[Any], ledgers: list[own_budget.Left]) -> Iterator[str]:
     """Yield what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
-    if left and max(left) < run.algorithm.steps:
+    if left and max(left) < run.traits.steps:
         yield "no edge has budget left: tacit run will not start"
 
 
-def _shared(run: RunFile, plan: Plan) -> Iterator[str]:
+def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     """Warn what a person risks who is at every edge; no edge's budget bounds that."""
-    if not run.data.shared or not plan.private:
+    if run.promise.composition != "together" or not plan.private:
         return
-    count = run.edges.count * (plan.pushes_left(()) or 0)
+    count = run.workers * (plan.pushes_left(()) or 0)
     spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
     yield (
         f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
-        f"{run.edges.count} risks {epsilon_pld((spent,), plan.delta):.3g}, which no edge can "
+        f"{run.workers} risks {epsilon_pld((spent,), plan.delta):.3g}, which no edge can "
         "enforce; a smaller privacy.epsilon helps"
     )
 
@@ -140,19 +141,17 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, s
         yield f"ledger of {one.edge}", f"ε = {one.spent:.3f} spent, {one.releases} releases left"
 
 
-def _cost(
-    run: RunFile, definition: Definition[Any], model: Model, plan: Plan
-) -> Iterator[tuple[str, str]]:
-    seconds = _seconds_of_a_task(definition, model, plan)
-    cores = min(os.cpu_count() or 1, run.edges.count)
-    updates = run.run.updates * definition.uploads
+def _cost(run: Definition[Any], model: Model, plan: Plan) -> Iterator[tuple[str, str]]:
+    seconds = _seconds_of_a_task(run, model, plan)
+    cores = min(os.cpu_count() or 1, run.workers)
+    updates = run.horizon * run.traits.uploads
     yield (
         "time",
         f"about {seconds * updates / cores:.0f} s of computing on {cores} processors "
         f"({1000 * seconds:.1f} ms an update)",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    yield "memory", f"about {peak:.0f} MiB for each of {run.edges.count} edges"
+    yield "memory", f"about {peak:.0f} MiB for each of {run.workers} edges"
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:

@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
@@ -71,21 +73,23 @@ def run(
     console = tables.console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
-    run_file.build_model()
+    definition = run_file.define()
+    model = definition.build_model()
     if policy is not None:
         load_policy(policy)  # readable, at least; every edge judges the run file by it
     # A missing file of the dataset is better reported before the start.
-    run_file.source.check(data)
+    definition.source.check(data)
     http = _free_address(serve)
     _check_journal(journal, resume)
     children: list[Child] = []
     with ExitStack() as beside:
-        if run_file.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
-            beside.enter_context(own_budget.held(run_file, data_home()))
-        ledgers = list(_ledgers(run_file, resume))
+        if definition.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
+            beside.enter_context(own_budget.held(definition, data_home()))
+        ledgers = list(_ledgers(definition, resume))
         beside.enter_context(_output_lock(out))
         state = _kept_state(out) if resume else _fresh_state(out, console)
-        _print_preamble(run_file, edges, ledgers, console)
+        notes = [*run_file.notes, *warnings(definition, model.size)]
+        _print_preamble(definition, edges, notes, ledgers, console)
         until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
         console.print(f"watch it: http://{http}/ ({until})")
         console.print(
@@ -100,7 +104,7 @@ def run(
         broker = start_broker(state, children)
         beside.enter_context(listening(broker.address))
         store = start_store(state, children)
-        console.print(live.opening(run_file, broker.kind, store.kind, http))
+        console.print(live.opening(definition, broker.kind, store.kind, http))
         shared |= {"TACIT_BROKER": broker.address}
         places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
         places |= {"TACIT_LINGER": "true"} if keep else {}
@@ -140,27 +144,25 @@ def _of_the_run(
     )
 
 
-def _ledgers(run_file: RunFile, resume: bool) -> Iterator[str]:
+def _ledgers(run: Definition[Any], resume: bool) -> Iterator[str]:
     """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     given = bool(os.environ.get("TACIT_LEDGER"))
     home = data_home()
-    if not given and (own := own_budget.left(run_file, home)):
-        yield from own_budget.said(run_file, own, home, resume)
-        own_budget.register(run_file, home)
+    if not given and (own := own_budget.left(run, home)):
+        yield from own_budget.said(run, own, home, resume)
+        own_budget.register(run, home)
     else:
-        yield live.ledgers(run_file, given)
+        yield live.ledgers(run, given)
 
 
 def _print_preamble(
-    run_file: RunFile, edges: int | None, ledgers: list[str], console: Console
+    run: Definition[Any], edges: int | None, notes: list[str], ledgers: list[str], console: Console
 ) -> None:
-    if edges is not None and edges != run_file.edges.count:
-        name = run_file.algorithm.name
+    if edges is not None and edges != run.workers:
         console.print(
-            f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)"
+            f"{run.name} is centralised: one edge holds all the data (--edges {edges} ignored)"
         )
-    model = run_file.build_model()
-    for note in (*run_file.notes, *warnings(run_file, model.size)):
+    for note in notes:
         console.print(f"note: {note}")
     for line in ledgers:
         console.print(line)

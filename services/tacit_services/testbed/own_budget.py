@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit_services.identity import own_ledgers
@@ -26,39 +27,39 @@ class Left:
     releases: int | None
 
 
-def held(run: RunFile, home: Path) -> AbstractContextManager[None]:
+def held(run: Definition[Any], home: Path) -> AbstractContextManager[None]:
     """The data of all edges, kept for this run. Raises PrivacyError where another run has it."""
-    every = (run.source.owned(number) for number in range(run.edges.count))
+    every = (run.source.owned(number) for number in range(run.workers))
     return own_ledgers.held([one for one in every if one is not None], home)
 
 
-def register(run: RunFile, home: Path) -> None:
+def register(run: Definition[Any], home: Path) -> None:
     """Let the ledgers of all edges be there before one of them is charged. Raises as `left`."""
-    for number in range(run.edges.count):
+    for number in range(run.workers):
         if owned := run.source.owned(number):
             own_ledgers.place(owned, number, home)
 
 
-def left(run: RunFile, home: Path) -> list[Left]:
+def left(run: Definition[Any], home: Path) -> list[Left]:
     """Return what is left to every edge of a run on own data; none of published data.
 
     Writes nothing. Raises PrivacyError, ConfigError, DataError.
     """
     return [
-        one for number in range(run.edges.count) if (one := _of_edge(run, number, home)) is not None
+        one for number in range(run.workers) if (one := _of_edge(run, number, home)) is not None
     ]
 
 
-def _of_edge(run: RunFile, number: int, home: Path) -> Left | None:
+def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     owned = run.source.owned(number)
     if owned is None:
         return None
-    plan, history = run.plan(number), own_ledgers.history(owned, number, home)
+    plan, history = run.plans.plan(number), own_ledgers.history(owned, number, home)
     spent = epsilon_pld(history, plan.delta)
     return Left(f"edge-{number}", spent, plan.epsilon, plan.pushes_left(history))
 
 
-def said(run: RunFile, ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
+def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
     """Return what a user should know of `ledgers` before the run.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
@@ -67,7 +68,7 @@ def said(run: RunFile, ledgers: list[Left], home: Path, resume: bool) -> Iterato
     first = ledgers[0]
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
     if not resume and all(
-        one.releases is not None and one.releases < run.algorithm.steps for one in ledgers
+        one.releases is not None and one.releases < run.traits.steps for one in ledgers
     ):
         raise PrivacyError(
             f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
@@ -81,6 +82,6 @@ def said(run: RunFile, ledgers: list[Left], home: Path, resume: bool) -> Iterato
             f"{most.releases} releases are left to it"
         )
     known = [one.releases for one in ledgers if one.releases is not None]
-    versions = sum(known) // run.algorithm.steps // run.algorithm.uploads(run.edges.count)
-    if len(known) == len(ledgers) and versions < run.run.updates:
-        yield f"they pay for {versions} of {run.run.updates} {run.counted}; the run ends there"
+    versions = sum(known) // run.traits.steps // run.traits.uploads
+    if len(known) == len(ledgers) and versions < run.horizon:
+        yield f"they pay for {versions} of {run.horizon} {run.traits.counted}; the run ends there"

@@ -67,14 +67,14 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
 def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
     """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
     plan = definition.plans.plan(number, part.most)
-    releaser = Releaser(plan, SimulatedLedger(), _random(definition, number))
+    releaser = Releaser(plan, SimulatedLedger(), _random(definition.seed, number))
     releaser.releases_left = plan.pushes_left(())
     return registry.edge(definition, f"edge-{number}", part.rows, model, releaser)
 
 
-def _random(definition: Definition[Any], number: int) -> Random:
+def _random(seed: int, number: int) -> Random:
     """Every seed and edge has a stream of its own, as a run has at most 10,000 edges."""
-    return Random(definition.seed * 10_000 + number)
+    return Random(seed * 10_000 + number)
 
 
 def edges(
@@ -105,7 +105,7 @@ def parties(
     )
     if epsilon is not None:
         drawn = randomised_response(
-            train.y, train.classes, epsilon, _random(definition, definition.workers)
+            train.y, train.classes, epsilon, _random(definition.seed, definition.workers)
         )
         everybody = registry.people(splits, salt, drawn, epsilon)
     found = [
@@ -116,7 +116,7 @@ def parties(
             splits,
             salt,
             SimulatedLedger(),
-            _random(definition, number),
+            _random(definition.seed, number),
         )
         for number in range(definition.workers)
     ]
@@ -285,7 +285,8 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
 
     console, started = tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
-    for note in warnings(run_file, run_file.build_model().size):
+    definition = run_file.define()
+    for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")
     try:
         with SimulationProgress(console, run_file.run.updates) as bar:

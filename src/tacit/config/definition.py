@@ -10,6 +10,7 @@ from tacit.config.contract import AlgorithmSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Guard, Privacy, Share
+from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
 from tacit.models.metrics import Metrics, chosen
@@ -33,11 +34,12 @@ class Definition(Generic[A_co]):
     horizon: int  # T: versions after which the run ends
     seed: int  # of the initial model and the division of the data; never of noise
     workers: int  # K
-    uploads: int  # updates that make one version
+    traits: Traits  # what may be asked of the algorithm without knowing which it is
     batch: float  # L: the expected batch size
     clip: float  # C, where the algorithm has no schedule for it
     privacy: Privacy  # the [privacy] section
     guard: Guard  # the [guard] section
+    snapshot_every: int  # versions between two snapshots of the journal
     plans: Plans  # the privacy plan of every worker
     terms: Terms  # what the server assumes of every edge's privacy
     promise: Promise  # the run's statement of privacy
@@ -84,7 +86,7 @@ class Definition(Generic[A_co]):
         It follows from the run file alone.
         """
         if self.share == "budget":
-            return self.plans.budget(edge) / self.plans.like.epsilon
+            return self.plans.budget(edge) / self.plans.default.epsilon
         number = edge.removeprefix("edge-")
         known = number.isdecimal() and len(number) < 10
         return self.source.weight(int(number) if known else None)

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-
-from tacit.config.algorithms import Algorithm
-from tacit.config.sections import Edges, Privacy, Run
-
-_ALGORITHM: TypeAdapter[Algorithm] = TypeAdapter(Algorithm)
+from tacit.config.sections import MOST_PUSHES, Privacy
+from tacit.config.traits import Traits
 
 
-def fill(content: dict[str, Any]) -> None:
-    """Put `pushes` and `clip` into [privacy] of a run file's `content` where it leaves them out.
+def filled(privacy: Privacy, traits: Traits, updates: int, workers: int) -> Privacy:
+    """Return `privacy` with `pushes` and `clip` where a run file leaves them out.
 
-    Filled-in values count as given and enter the fingerprint. A file that will be refused stays as
-    it is. `pushes` is filled in only where noise is calibrated for a guarantee.
+    Filled-in values count as given and enter the fingerprint. `pushes` is filled in only where
+    noise is calibrated for a guarantee. Raises ValueError for more pushes than a file may name.
     """
-    try:
-        algorithm = _ALGORITHM.validate_python(content.get("algorithm"))
-        privacy = Privacy.model_validate(content.get("privacy", {}))
-        edges = Edges.model_validate(content.get("edges", {}))
-        run = Run.model_validate(content.get("run"))
-    except ValidationError:
-        return
-    if privacy.private:
-        found: dict[str, Any] = {"clip": _clip(algorithm, privacy)}
-        if privacy.noise_multiplier is None:
-            found["pushes"] = algorithm.pushes_for(run.updates, privacy, edges.count)
-        known = {key: value for key, value in found.items() if value is not None}
-        content["privacy"] = known | content.get("privacy", {})
-
-
-def _clip(algorithm: Algorithm, privacy: Privacy) -> float | None:
-    usual = algorithm.usual_clip
-    return None if usual is None else min(max(usual, privacy.clip_min), privacy.clip_max)
+    if not privacy.private:
+        return privacy
+    found: dict[str, int | float | None] = {"clip": None, "pushes": None}
+    if traits.usual_clip is not None:
+        found["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
+    if privacy.noise_multiplier is None:
+        found["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
+    lacking = {
+        key: value
+        for key, value in found.items()
+        if value is not None and key not in privacy.model_fields_set
+    }
+    if lacking.get("pushes", 0) > MOST_PUSHES:
+        raise ValueError(
+            f"privacy.pushes={lacking['pushes']}: Input should be less than or equal to "
+            f"{MOST_PUSHES}"
+        )
+    return privacy.model_copy(update=lacking)

@@ -1,65 +1,67 @@
-"""Warnings that a run may not learn, from its run file alone, before it costs any ε."""
+"""Warnings that a run may not learn, from its definition alone, before it costs any ε."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from tacit.config.algorithms import Vafl
-from tacit.config.run_file import RunFile
+from tacit.config.definition import Definition
 from tacit.privacy import gdp
+from tacit.privacy.release import Plan
 
 _DROWNED = 10.0  # warn below this ratio of all updates' signal to their noise
 _SHORT_PATH = 1.0  # warn below this length of all steps together
 _UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
-def warnings(run: RunFile, parameters: int) -> Iterator[str]:
+def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
     """Yield a sentence for each thing that its author may not have meant or that hinders learning.
 
     parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """
     if unread := run.algorithm.unread():
-        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
-    if run.privacy.private:
+        yield f"{run.name} does not use {', '.join(unread)}"
+    if run.promise.private:
         yield from _privacy(run, parameters)
 
 
-def _privacy(run: RunFile, parameters: int) -> Iterator[str]:
-    rows, delta = run.public_size(), run.privacy.delta
-    if delta * rows > 1:
+def _privacy(run: Definition[Any], parameters: int) -> Iterator[str]:
+    plan, rows = run.plans.default, run.plans.rows
+    if plan.delta * rows > 1:
         yield (
-            f"δ = {delta:g} is above 1/{rows}, with {rows} records an edge: it may give one away "
-            "whole"
+            f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
+            "give one away whole"
         )
     if isinstance(run.algorithm, Vafl):
-        yield from _embeddings(run, run.algorithm.width)
+        yield from _embeddings(plan, run.algorithm.width)
         return
-    yield from _steps(run, parameters)
-    batch, capacity = run.privacy.batch, run.capacity()
+    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.workers)
+    versions = min(run.horizon, paid or run.horizon)
+    yield from _steps(run, versions * run.traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.
-    noise_is_given = run.privacy.noise_multiplier is not None
-    if noise_is_given and batch / rows > 0.5:
-        yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
-    if capacity is not None and capacity < run.run.updates:
+    noise_is_given = run.plans.pushes is None
+    if noise_is_given and run.batch / rows > 0.5:
         yield (
-            f"the budgets pay for {capacity} of {run.run.updates} {run.counted}; the run ends there"
+            f"privacy.batch={run.batch:g} is over half of the {rows} rows of an edge: ε goes "
+            "quickly"
         )
+    if paid is not None and paid < run.horizon:
+        counted = run.traits.counted
+        yield f"the budgets pay for {paid} of {run.horizon} {counted}; the run ends there"
 
 
-def _steps(run: RunFile, parameters: int) -> Iterator[str]:
-    """Warn where noisy gradient steps teach the model too little."""
-    algorithm, plan = run.algorithm, run.plan(0)
-    versions = min(run.run.updates, run.capacity() or run.run.updates)
-    steps = versions * algorithm.steps
-    releases = steps * algorithm.uploads(run.edges.count)
-    signal = run.privacy.batch * math.sqrt(releases) / plan.noise_multiplier / parameters**0.5
+def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
+    """Warn where `steps` noisy gradient steps, one after another, teach the model too little."""
+    z = run.plans.plan(0).noise_multiplier
+    signal = run.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
             f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
             f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
         )
-    rate, clip = getattr(algorithm, "learning_rate", None), run.privacy.clip
+    rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
     if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:
         yield (
             f"the model will hardly move: learning_rate·clip·updates is "
@@ -67,13 +69,13 @@ def _steps(run: RunFile, parameters: int) -> Iterator[str]:
         )
 
 
-def _embeddings(run: RunFile, width: int) -> Iterator[str]:
+def _embeddings(plan: Plan, width: int) -> Iterator[str]:
     """Warn where noise hides an embedding: it is of one record, so nothing averages its noise."""
-    z = 1 / gdp.mu_within(run.privacy.epsilon, run.privacy.delta)
+    z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
     signal = 1 / (2 * z * math.sqrt(width))
     if signal < _UNREAD:
         yield (
             f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
-            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {run.privacy.epsilon:g}): expect "
+            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
             "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
         )

@@ -7,13 +7,12 @@ Everything here is public: a run file never holds a number computed from private
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import PrivateAttr, ValidationError, model_validator
+from pydantic import PrivateAttr, ValidationError, ValidationInfo, model_validator
 
-from tacit.config import derived_defaults, fingerprint_0_1, guard_check
+from tacit.config import agreement, derived_defaults, fingerprint_0_1
 from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
@@ -27,7 +26,6 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
-from tacit.privacy.report import Promise
 
 # Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
@@ -48,10 +46,6 @@ _THE_AGGREGATORS = (
     "edges.share",
     "edges.slowdown",
 )
-_NO_START = {
-    "party": "waits for all its parties",
-    "peer": "has no server to wait at",
-}  # edges.min is not theirs
 
 
 class RunFile(Section):
@@ -83,62 +77,19 @@ class RunFile(Section):
         return self._folder
 
     @model_validator(mode="after")
-    def _agree(self) -> Self:
-        p, edges = self.privacy, self.edges
-        guard_check.agree(self)
-        self.data.agree(self)
-        self.algorithm.agree(self)
-        rows = self.public_size()
-        if p.batch > rows and p.private:
-            raise ValueError(
-                f"privacy.batch={p.batch:g} is above the {rows} {self.data.rows_called} of one "
-                f"edge; a tenth, {max(1, rows // 10)}, is a good start"
-            )
-        for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
-            if len(each) > edges.count:
-                raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
-        return self
+    def _filled_and_checked(self, info: ValidationInfo) -> Self:
+        """Fill in what follows from other sections, and check that the sections agree.
 
-    @model_validator(mode="after")
-    def _network_agrees(self) -> Self:
-        network, edges, a = self.network, self.edges, self.algorithm
-        if any(away.edge >= edges.count for away in network.away):
-            raise ValueError(f"network.away: an edge is not below edges.count={edges.count}")
-        if network.staleness is not None:
-            allowed = a.oldest
-            if allowed is None:
-                raise ValueError(
-                    f"network.staleness={network.staleness}: {a.name} works in rounds, nothing "
-                    f"is stale"
-                )
-            if network.staleness > allowed:
-                raise ValueError(
-                    f"network.staleness={network.staleness} is above "
-                    f"algorithm.max_staleness={allowed}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _participation(self) -> Self:
-        edges, name = self.edges, self.algorithm.name
-        if edges.min is not None and edges.min > edges.count:
-            raise ValueError(
-                f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever "
-                f"come"
-            )
-        if edges.min is not None and (why := _NO_START.get(self.algorithm.worker)):
-            raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
-        if edges.share == "budget" and not self.algorithm.in_turn:
-            raise ValueError(
-                f"edges.share=budget: {name} with these keys works in rounds, from a queue or "
-                f"between peers; leave it out"
-            )
-        if edges.share == "budget" and not self.privacy.private:
-            raise ValueError(
-                f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; "
-                f"use rows"
-            )
-        return self
+        Filled in is a file as its author has `written` it. Whatever else is read as a run file (a
+        journal's header, a figure's runs) has it already.
+        """
+        whole, workers = self, self.edges.count
+        traits = self.algorithm.traits(workers)
+        if (info.context or {}).get("written", False):
+            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers)
+            whole = self.model_copy(update={"privacy": privacy})
+        agreement.agree(whole, traits)
+        return whole
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -152,27 +103,10 @@ class RunFile(Section):
         """Notes on what was counted in a private file because the run file does not say it."""
         return self._counted
 
-    def public_size(self) -> int:
-        """Return n_public, the nominal records of one edge: a function of public numbers only."""
-        return self.data.public_size(self.edges.count, self.algorithm.columns)
-
-    @property
-    def counted(self) -> str:
-        """The name of what `run.updates` counts: versions, in the words of the algorithm."""
-        return self.algorithm.counted(self.edges.count)
-
-    def capacity(self) -> int | None:
-        """Return how many versions the budgets of `edges.count` edges pay for together.
-
-        None: that is not known from the file alone.
-        """
-        return self.algorithm.capacity(self.privacy, self.edges.count)
-
     def plans(self) -> Plans:
         """The privacy plans of all edges, spare ones too."""
-        return self.privacy.plans(
-            self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare
-        )
+        rows = self.data.public_size(self.edges.count, self.algorithm.columns)
+        return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`, as `plans` has it."""
@@ -180,7 +114,7 @@ class RunFile(Section):
 
     def sampling_rate(self) -> float:
         """q of every push: L over n_public."""
-        return self.plans().like.sampling_rate
+        return self.plans().default.sampling_rate
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what differs from the defaults.
@@ -221,12 +155,6 @@ class RunFile(Section):
 
     # -- built for its consumers -------------------------------------------------------------------
 
-    def _promise(self, plans: Plans, clip: float) -> Promise:
-        """Return the algorithm's promise, for the data's unit and for people at several edges."""
-        found = self.algorithm.promise(plans, clip)
-        own = found if self.data.kind == "benchmark" else found.for_unit(self.source.unit)
-        return replace(own, composition="together") if self.data.shared else own
-
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError."""
         return self.define().build_model()
@@ -236,7 +164,8 @@ class RunFile(Section):
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (stated, older), plans = self._names(), self.plans()
-        z = p.noise_multiplier if plans.like.clip_is_bounded else None
+        z = p.noise_multiplier if plans.default.clip_is_bounded else None
+        traits = a.traits(workers)
         return Definition(
             algorithm=a,
             name=a.name,
@@ -247,21 +176,22 @@ class RunFile(Section):
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
-            uploads=a.uploads(workers),
+            traits=traits,
             batch=p.batch,
             clip=clip,
             privacy=p,
             guard=self.guard,
+            snapshot_every=self.run.snapshot_every,
             plans=plans,
-            terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
-            promise=self._promise(plans, clip),
+            terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
+            promise=self.data.promised(a.promise(plans, clip), source),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
             shown=self.evaluation.metrics,
             needed=workers if edges.min is None else edges.min,
             wait=edges.wait,
             share=edges.share,
-            shared=a.in_turn and edges.share != "any",
+            shared=traits.in_turn and edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
             older=older,
@@ -291,8 +221,8 @@ def parse(
             content[section][key] = value
     try:
         counted = _count(content, folder)
-        derived_defaults.fill(content)
-        return RunFile.model_validate(content, context={"folder": folder, "counted": counted})
+        context = {"folder": folder, "counted": counted, "written": True}
+        return RunFile.model_validate(content, context=context)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
     except ConfigError as error:

@@ -12,6 +12,7 @@ from tacit.robust.rules import Rule
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST_PUSHES = 2**53
 Share = Literal["rows", "budget", "any"]
 Clip = Annotated[
     float, Field(ge=1e-6, le=1e6)
@@ -57,7 +58,7 @@ class Privacy(Section):
     pushes: int = Field(
         1000,
         gt=0,
-        le=2**53,
+        le=MOST_PUSHES,
         description="pushes of one edge that the budget must cover; left out of a file: its even "
         "share of run.updates and a tenth",
     )
@@ -91,7 +92,7 @@ class Privacy(Section):
         it then covers a whole edge, and nothing is sampled.
         """
         private, z = self.private, self.noise_multiplier
-        like = Plan(
+        default = Plan(
             mechanism=self.mechanism,
             sampling_rate=1.0 if self.noise_at == "server" else min(1.0, self.batch / rows),
             batch=self.batch,
@@ -103,7 +104,7 @@ class Privacy(Section):
             paper_epsilon=self.paper_epsilon,
             noise_at=self.noise_at,
         )
-        return Plans(like, self.pushes if private and z is None else None, own, workers)
+        return Plans(default, rows, self.pushes if private and z is None else None, own, workers)
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

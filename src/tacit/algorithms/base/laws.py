@@ -1,10 +1,8 @@
-"""The law that each edge's updates must keep, from the run definition."""
+"""The law that each edge's updates must keep, from the privacy plan of each."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from tacit.config.definition import Definition
+from tacit.config.plans import Plans
 from tacit.privacy.release import Plan
 from tacit.robust.law import Law
 
@@ -12,8 +10,9 @@ from tacit.robust.law import Law
 class Laws:
     """Laws by the edge's name, for its own noise and batches as large as `guard.rows` allows."""
 
-    def __init__(self, definition: Definition[Any]) -> None:
-        self._plans, self._rows = definition.plans, definition.guard.rows
+    def __init__(self, plans: Plans, rows: float) -> None:
+        """rows: `guard.rows`."""
+        self._plans, self._rows = plans, rows
         self._known: dict[str, Plan] = {}
 
     def gradient(self, edge: str, clip: float) -> Law:

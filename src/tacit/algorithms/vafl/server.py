@@ -70,6 +70,7 @@ class Server(ServerRole):
         It comes from the run definition; no party is asked for it.
         """
         super().__init__(definition, head)  # line 1
+        self.names = definition.names
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
         # k of each entry's upload
@@ -98,9 +99,9 @@ class Server(ServerRole):
         return list(self.edges).index(edge)
 
     def refuses(self, hello: Hello) -> str:
-        """Refuse a new party where the run has all its M parties."""
-        full = hello.edge not in self.edges and len(self.edges) == self.protocol.parties
-        return f"this run has its {len(self.edges)} parties" if full else ""
+        """Refuse who is none of the run's M parties: 0.1 journalled Hellos of anybody."""
+        is_party = hello.edge in self.names
+        return "" if is_party else f"this run has its {self.protocol.parties} parties"
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
         """Fold a message as every server; after the end, serve an operator's Request."""

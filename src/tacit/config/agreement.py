@@ -1,0 +1,106 @@
+"""Whether the sections of a run file agree with one another."""
+
+from __future__ import annotations
+
+from tacit.config.contract import Sections
+from tacit.config.sections import GAUSSIAN
+from tacit.config.traits import Traits
+from tacit.robust import rules
+
+_NO_START = {
+    "party": "waits for all its parties",
+    "peer": "has no server to wait at",
+}  # edges.min is not theirs
+
+
+def agree(run: Sections, traits: Traits) -> None:
+    """Raise ValueError where one section contradicts another; traits: its algorithm's."""
+    _guard(run, traits)
+    run.data.agree(run)
+    run.algorithm.agree(run)
+    _edges(run)
+    _network(run, traits)
+    _participation(run, traits)
+
+
+def _edges(run: Sections) -> None:
+    p, edges = run.privacy, run.edges
+    rows = run.data.public_size(edges.count, run.algorithm.columns)
+    if p.batch > rows and p.private:
+        raise ValueError(
+            f"privacy.batch={p.batch:g} is above the {rows} {run.data.rows_called} of one "
+            f"edge; a tenth, {max(1, rows // 10)}, is a good start"
+        )
+    for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
+        if len(each) > edges.count:
+            raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
+
+
+def _network(run: Sections, traits: Traits) -> None:
+    network, edges, a = run.network, run.edges, run.algorithm
+    if any(away.edge >= edges.count for away in network.away):
+        raise ValueError(f"network.away: an edge is not below edges.count={edges.count}")
+    if network.staleness is not None:
+        allowed = traits.oldest
+        if allowed is None:
+            raise ValueError(
+                f"network.staleness={network.staleness}: {a.name} works in rounds, nothing is stale"
+            )
+        if network.staleness > allowed:
+            raise ValueError(
+                f"network.staleness={network.staleness} is above algorithm.max_staleness={allowed}"
+            )
+
+
+def _participation(run: Sections, traits: Traits) -> None:
+    edges, name = run.edges, run.algorithm.name
+    if edges.min is not None and edges.min > edges.count:
+        raise ValueError(
+            f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever come"
+        )
+    if edges.min is not None and (why := _NO_START.get(run.algorithm.worker)):
+        raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
+    if edges.share == "budget" and not traits.in_turn:
+        raise ValueError(
+            f"edges.share=budget: {name} with these keys works in rounds, from a queue or "
+            f"between peers; leave it out"
+        )
+    if edges.share == "budget" and not run.privacy.private:
+        raise ValueError(
+            f"edges.share=budget: privacy.mechanism={run.privacy.mechanism} spends none; use rows"
+        )
+
+
+def _guard(run: Sections, traits: Traits) -> None:
+    """[guard] must not ask for a check that this run's algorithm or noise rules out.
+
+    `norm_factor` and `sums` need noise of a known size at the edge, and `sums` an algorithm whose
+    updates have a law; `rule` needs an algorithm that combines several updates.
+    """
+    guard, p, a = run.guard, run.privacy, run.algorithm
+    noisy = p.mechanism in GAUSSIAN and p.noise_at == "edge"
+    if guard.norm_factor is not None and not noisy:
+        raise ValueError(
+            f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
+            f"no bound; only gaussian and discrete_gaussian at the edge do"
+        )
+    if guard.sums and not traits.watched:
+        raise ValueError(
+            f"guard.sums=true: there is no law of what {a.name} sends (tacit.robust.law); leave it "
+            f"out"
+        )
+    if guard.sums and not noisy:
+        raise ValueError(
+            f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "
+            f"only gaussian and discrete_gaussian at the edge do"
+        )
+    if guard.rule != "mean" and not traits.combines:
+        raise ValueError(
+            f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
+            f"fedavg and dp-pasgd combine several"
+        )
+    if guard.rule != "mean" and traits.uploads > rules.MOST:
+        raise ValueError(
+            f'guard.rule="{guard.rule}": {a.name} combines {traits.uploads} updates, which the '
+            f"server would hold all; at most {rules.MOST}"
+        )

@@ -1,0 +1,97 @@
+"""Stores in which Hellos lie: of 0.1, which believed them, and altered ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.store import NewEntry, Store, open_store
+
+from tacit import config
+from tacit.algorithms import registry
+from tacit.errors import WireError
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.golden.harness import sha256
+from tests.helpers.hostile import HUGE
+from tests.helpers.older import unpacked
+from tests.helpers.rig import hello_meta
+
+NAME, LIAR = "hostile", "edge-2"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """As 0.1 left it, with 72 Hellos of three liars in the snapshot and behind it."""
+    folder = unpacked(NAME, tmp_path)
+    with closing(open_store(f"sqlite:///{folder}/store.db", NAME)) as found:
+        yield found
+
+
+def made(tmp_path: Path, store: Store) -> RunJournal:
+    """What an aggregator of this run has before it takes the store over."""
+    run = config.load(tmp_path / NAME / "run.toml")
+    definition, model = run.define(), run.build_model()
+    return RunJournal(
+        NAME,
+        registry.server(definition, model),
+        model.schema_hash(),
+        model.size,
+        store,
+        fingerprint=definition.fingerprint,
+        older=definition.older,
+        snapshot_every=10**6,
+    )
+
+
+def test_nothing_that_they_say_counts_after_a_restart(tmp_path: Path, store: Store) -> None:
+    journal = made(tmp_path, store)
+    journal.take_over()
+    role, fresh = journal.role, made(tmp_path, store).role
+    assert role.edges[LIAR].hello.noise_variance == HUGE
+    assert role.version > 40
+    fresh.tau_max = role.tau_max  # of all that edges do, this alone slows MAPA down
+    assert role.tau_max < 10
+    shown, expected = role.schedule(), fresh.schedule()
+    assert expected["learning_rate"] > 0.01
+    assert (shown["clip"], shown["learning_rate"]) == (expected["clip"], expected["learning_rate"])
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"noise_variance": math.nan},
+        {"noise_variance": math.inf},
+        {"noise_variance": -1.0},
+        {"epsilon": math.nan},
+        {"epsilon": -1.0},
+        {"delta": math.nan},
+        {"clip_max": -math.inf},
+        {"spent": [pb.Spend(sampling_rate=math.nan, noise_multiplier=1.0, count=1)]},
+        {"spent": [pb.Spend(sampling_rate=0.1, noise_multiplier=math.nan, count=1)]},
+        {"spent": [pb.Spend(sampling_rate=1e308, noise_multiplier=1.0, count=1)]},
+        {"charged": pb.Charged(count=1, head=b"short")},
+    ],
+    ids=str,
+)
+def test_what_no_aggregator_lets_in_stops_the_next_one_before_it_is_folded(
+    tmp_path: Path, store: Store, claims: dict[str, object]
+) -> None:
+    # Given a store into which somebody has written what 0.1 had refused, too,
+    journal = made(tmp_path, store)
+    journal.take_over()
+    before, last = sha256(journal.role), journal.last_seqs[LIAR]
+    meta = hello_meta()
+    meta.MergeFrom(pb.Meta(hello=pb.Hello(**claims)))  # type: ignore[arg-type]
+    meta.run, meta.edge, meta.seq, meta.schema_hash = NAME, LIAR, last + 1, journal.schema
+    (answer,) = store.append([NewEntry(LIAR, last + 1, wire.encode(meta))])
+    # when an aggregator takes over, then it says in a line which entry, and has folded the rest.
+    successor = made(tmp_path, store)
+    with pytest.raises(WireError, match=f"entry {answer.position}: value: ") as said:
+        successor.take_over()
+    assert "\n" not in str(said.value)
+    assert (sha256(successor.role), successor.cursor) == (before, answer.position - 1)
