@@ -23,6 +23,7 @@ from tacit.models.base import Layer, Model, Window
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
 LARGEST = 1e6
+_HELD = 2**21  # numbers of patches made at a time: they stay in a processor's last cache
 _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -214,16 +215,25 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
         words = x.unsqueeze(2).expand_as(delta)
         weight.zero_().view(len(x), -1, delta.shape[2]).scatter_add_(1, words, delta)
     elif layer.window is not None:
-        patches, places = _patches(x, layer.window), delta[0, 0].numel()
-        batch = len(x) * layer.window.groups  # a group of channels sees its own patches
-        found = torch.bmm(
-            delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
-        )
-        weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
+        rows = max(1, _HELD // (delta[0, 0].numel() * x.shape[1] * layer.window.kernel**2))
+        for some in zip(*(torch.split(each, rows) for each in (x, delta, weight)), strict=True):
+            _write_kernel(layer.window, *some)
     elif delta.dim() == 3:
         torch.bmm(delta.transpose(1, 2), x, out=weight.view(len(x), delta.shape[2], -1))
     else:
         torch.mul(delta.unsqueeze(2), x.unsqueeze(1), out=weight.view(len(x), delta.shape[1], -1))
+
+
+def _write_kernel(
+    window: Window, x: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
+) -> None:
+    """`_write_weight` of a convolution, for as many rows as have patches that stay in a cache."""
+    patches, places = _patches(x, window), delta[0, 0].numel()
+    batch = len(x) * window.groups  # a group of channels sees its own patches
+    found = torch.bmm(
+        delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
+    )
+    weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
 
 
 def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
