@@ -219,7 +219,7 @@ def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, Brok
         base_versions=NoBaseCheck(),
     )
     model, definition = run.build_model(), run.define()
-    driver = assemble(run, definition, Server(definition, model), model, place)
+    driver = assemble(definition, Server(definition, model), model, place)
     driver.recover()
     line.open([topics.up_all("bench")], driver.inbox.hear)
     return driver, line

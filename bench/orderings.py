@@ -84,7 +84,7 @@ def fedasync(root: Path, seeds: range) -> dict[str, Any]:
     for name, most in (("sgd", None), ("fedasync", 4), ("fedavg", None)):
         base = config.load(EXPERIMENTS / f"{name}-cifar10-cnn.toml")
         steps = 10
-        per_version = steps * base.algorithm.uploads(base.edges.count)
+        per_version = steps * base.algorithm.traits(base.edges.count).uploads
         section = {"steps_min": steps, "steps_max": steps}
         runs = [
             changed(

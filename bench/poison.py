@@ -187,7 +187,7 @@ def outcome(case: Case) -> dict[str, Any]:
         "accuracy": round(100 * accuracy, 2),
         "version": role.version,
         "accused": {edge: [when.get(edge, 0), why] for edge, why in role.accused.items()},
-        "halted": role.halted,
+        "halted": role.halt_reason,
     }
 
 

@@ -65,7 +65,7 @@ def test_a_round_of_three_goes_on_with_two(
     rig.edge(1, tmp_path)
     # then the run ends all the same,
     role = rig.finished()
-    assert (role.version, role.halted) == (6, "all updates applied")
+    assert (role.version, role.halt_reason) == (6, "all updates applied")
     # and its journal, deadlines included, folds to the same bits.
     again = rig.new_driver(rig.store)
     again.recover()
@@ -88,7 +88,7 @@ def test_the_slot_of_a_silent_edge_is_given_to_another(
     wait_for(lambda: "edge-0" in rig.driver.role.edges)
     # then the others are not kept waiting.
     rig.edge(1, tmp_path)
-    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted != "")
+    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted)
     assert not rig.failures
     assert rig.driver.role.edges["edge-1"].updates == 6
     assert rig.driver.role.edges["edge-0"].updates == 0

@@ -24,6 +24,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.transfer import MISSING
 
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -535,7 +536,7 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
     for _ in range(2):
         hostile.seq += 1
         hostile.publish(hostile.seq, part(b"", parts=size, total=size))
-        assert list(hostile.receipt(hostile.seq).missing) == list(range(32))
+        assert list(hostile.receipt(hostile.seq).missing) == list(range(MISSING))
     # then one of them is remembered, until the next whole message says otherwise.
     assert len(rig.driver.reassembly) == before + 1
     # A question about what was accepted is answered as the message itself would be, without its

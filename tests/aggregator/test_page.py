@@ -128,7 +128,7 @@ def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str)
             rig.role.edges[name] = replace(record, retired=retired)
             object.__setattr__(record.hello, "refusal", EVIL)
     rig.role.edges[EVIL] = rig.role.edges["edge-0"]
-    rig.driver.role.halted = EVIL
+    rig.driver.role.halt_reason = EVIL
     shown = Shown(browser, url).at_version(2)
     shown.page.wait_for_selector(f"#edges th:text-is('{EVIL}')")
     assert shown.page.locator("#edges .why", has_text=EVIL).count() >= 2

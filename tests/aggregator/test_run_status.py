@@ -97,7 +97,7 @@ def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> 
         update("edge-0", 100, 50, 2.0),
     ):
         assert seen.on_message(report) == []  # the last: a neighbour's exchange has changed it
-        assert (seen.version, seen.halted) == (99, "")
+        assert (seen.version, seen.halt_reason) == (99, "")
     assert seen.timer() == Timer(3, QUIET)
     assert seen.on_message(Deadline(2)) == []
     (out,) = seen.on_message(Deadline(3))
@@ -112,7 +112,7 @@ def test_a_peer_that_is_away_at_the_end_is_waited_for_a_while() -> None:
     seen.on_message(update("edge-0", 100, 50, 1.0))
     assert seen.timer() == Timer(1, GRACE)
     seen.on_message(Deadline(1))
-    assert (seen.version, seen.halted) == (100, "all updates applied")
+    assert (seen.version, seen.halt_reason) == (100, "all updates applied")
 
 
 def test_it_continues_from_its_state_to_the_same_bits() -> None:

@@ -126,8 +126,8 @@ def test_without_a_majority_the_run_ends_and_says_who() -> None:
     here = world("mapa")
     for number in range(3):
         here.turn(f"edge-{number}", lambda led: 10 * led)
-    assert here.role.halted.startswith("no majority of honest edges (edge-0: ")
-    assert all(f"edge-{number}" in here.role.halted for number in range(3))
+    assert here.role.halt_reason.startswith("no majority of honest edges (edge-0: ")
+    assert all(f"edge-{number}" in here.role.halt_reason for number in range(3))
 
 
 def test_a_round_does_not_wait_for_who_is_accused() -> None:

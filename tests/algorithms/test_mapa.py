@@ -403,7 +403,7 @@ def test_after_halt_nothing_moves_and_hello_is_answered_with_halt() -> None:
     assert torch.equal(made.params, params)
     assert made.version == 2
     reply = one(made.on_message(hello("late")))
-    assert (reply.to, reply.message) == ("late", Halt(2, made.halted))
+    assert (reply.to, reply.message) == ("late", Halt(2, made.halt_reason))
     assert made.screen(update("a", 2)) == "halted"
 
 
@@ -420,7 +420,7 @@ def test_an_update_that_came_with_the_last_one_moves_nothing_and_is_counted_as_s
 def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:
     made = server()
     assert one(made.on_message(Halt(0, ""))).message.reason == "halted"
-    assert made.halted == "halted"
+    assert made.halt_reason == "halted"
 
 
 def test_unknown_and_impossible_updates_are_refused() -> None:

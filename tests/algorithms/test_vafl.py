@@ -186,7 +186,7 @@ def small() -> tuple[Tensor, Tensor, int]:
 def test_lines_2_and_14_it_ends_after_k_iterations_and_says_so_to_everyone() -> None:
     made = world(run_file(updates=7)).start()
     server = made.run()
-    assert (server.version, server.halted) == (7, "all updates applied")
+    assert (server.version, server.halt_reason) == (7, "all updates applied")
     late = Update("edge-0", 7, torch.ones(30), 1.0, (), part=Part(9, 0, torch.arange(3)))
     assert server.screen(late) == "halted"
     server.on_message(late)
@@ -359,7 +359,7 @@ def test_when_every_party_has_retired_the_run_is_over() -> None:
     for name in made.parties:
         replies = server.on_message(Retired(name, "its budget is spent", ()))
     assert [out.to for out in replies] == [EVERYONE]
-    assert server.halted == "every party has retired"
+    assert server.halt_reason == "every party has retired"
 
 
 def test_a_party_too_many_is_told_so() -> None:
@@ -410,7 +410,7 @@ def test_an_evaluation_sees_fresh_embeddings_of_rows_that_are_not_trained_on() -
     assert torch.equal(params, server.params) or version < server.version
     assert seen.x.shape == (20, 4, 10)
     made.run()
-    assert server.halted == "all updates applied"
+    assert server.halt_reason == "all updates applied"
     assert server.evaluation.taken[0] == 30
     assert len(server.evaluation.taken[2]) == len(server.people.names) - server.people.records
     x, y, records = table("digits", None)

@@ -152,4 +152,4 @@ def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
     """
     made = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
     server = Newest(made.server, made.parties).start().run(order)
-    assert (server.version, server.halted) == (120, "all updates applied")
+    assert (server.version, server.halt_reason) == (120, "all updates applied")

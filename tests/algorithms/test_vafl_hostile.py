@@ -42,7 +42,7 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     run = run_file(parties=4)
     server = world().server
     place = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
-    driver = assemble(run, run.define(), server, server.head, place)
+    driver = assemble(run.define(), server, server.head, place)
     driver.recover()
     # when three strangers say Hello before them,
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):

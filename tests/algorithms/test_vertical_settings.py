@@ -63,7 +63,8 @@ def test_a_party_that_learns_unprotected_can_pay_for_so_many_uploads_and_no_more
         upload(number)
     with pytest.raises(BudgetSpent):
         upload(9)
-    assert run.define().capacity == 36  # four parties; every upload is an iteration
+    paid = run.algorithm.traits(4).capacity(run.privacy.pushes, "edge", 4)
+    assert paid == 36  # four parties; every upload is an iteration
 
 
 def test_dp_sgd_gives_half_of_mu_squared_to_each() -> None:

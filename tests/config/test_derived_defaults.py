@@ -52,6 +52,12 @@ def test_pushes_and_clip_follow_from_the_other_sections(
     assert (privacy.pushes, privacy.clip) == (pushes, clip)
 
 
+def test_more_pushes_than_a_file_may_name_are_refused_by_their_name() -> None:
+    text = required("fedasync").replace("updates = 1000", f"updates = {2**53}")
+    with pytest.raises(ConfigError, match=rf"privacy\.pushes=\d+: .* equal to {2**53}$"):
+        config.parse(text, "test")
+
+
 def test_audp_takes_eq_12_from_whom_gives_its_numbers() -> None:
     text = required("audp").replace("[algorithm]", "[algorithm]\ndeviation = 30.0")
     assert config.parse(text, "test").privacy.clip is None

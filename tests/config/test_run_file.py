@@ -52,7 +52,7 @@ def refusal(content: str, **replaced: Any) -> str:
 
 def test_the_file_that_all_others_are_made_from_is_good() -> None:
     run = parsed()
-    assert (run.run.updates, run.privacy.batch, run.edges.count, run.public_size()) == (
+    assert (run.run.updates, run.privacy.batch, run.edges.count, run.plans().rows) == (
         100,
         32.0,
         2,
@@ -184,7 +184,7 @@ def test_sizes_of_models_and_data_reach_the_model(
     changes: dict[str, str | None], size: int, rows: int
 ) -> None:
     run = parsed(changes)
-    assert (run.build_model().size, run.public_size()) == (size, rows)
+    assert (run.build_model().size, run.plans().rows) == (size, rows)
 
 
 @pytest.mark.parametrize("key", ["run.updates", "data.dataset", "model.name", "algorithm.name"])

@@ -90,7 +90,12 @@ class TestFiles:
             (1, 0, 3),
         }
         assert len(cells) == 10
-        assert [c.run.algorithm.steps for c in cells if c.line == 0 and c.seed == 1] == [1, 3, 1, 3]
+        assert [c.run.algorithm.traits(1).steps for c in cells if c.line == 0 and c.seed == 1] == [
+            1,
+            3,
+            1,
+            3,
+        ]
         assert all(c.run.run.seed == c.seed and c.run.run.updates == 4 for c in cells)
 
     def test_quick_is_smaller(self, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class MqttRun:
             self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024
         )
         run = ungated(self.run)
-        return assemble(run, run.define(), make_server(self.run, self.model), self.model, place)
+        return assemble(run.define(), make_server(self.run, self.model), self.model, place)
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> ServerRole:
         """Run the driver until the role halts or `until` says so; returns the role."""

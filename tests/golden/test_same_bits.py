@@ -75,7 +75,7 @@ def test_mqtt_and_in_process_agree_to_the_last_bit(
         order = accepted(store)
     assert not mqtt.failures
     assert role.version == run.run.updates
-    assert role.halted == "all updates applied"
+    assert role.halt_reason == "all updates applied"
     if edges > 1:
         assert (
             len({edge for edge, _ in order}) == edges

@@ -249,7 +249,7 @@ class Watcher:
                 seq, payload = wire.read_numbered(seq, inbound.payload)
                 if payload is not inbound.payload:  # of an edge, not of a test that plays one
                     part = int.from_bytes(payload[4:8], "little")
-                self.copies.setdefault((edge, seq, part), []).append(payload)
+                self.copies.setdefault((edge, seq, part), []).append(bytes(payload))
             else:
                 self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload.decode(
                     "ascii", "replace"
@@ -397,7 +397,7 @@ def check(
     assert summary["applied"] == summary["model_version"] == role.version == file.run.updates
     applied = sum(record.updates for record in role.edges.values())
     assert applied == sum(role.staleness.values())
-    assert applied == role.version or file.algorithm.uploads(file.edges.count) > 1
+    assert applied == role.version or file.algorithm.traits(file.edges.count).uploads > 1
     assert summary["model_sha256"] == hashlib.sha256(weights(model, role.params)).hexdigest()
     for number in numbers:
         reported = summary["privacy"]["edges"][f"edge-{number}"]["pushes"]

@@ -70,7 +70,7 @@ class Rig:
         place = Surroundings(
             "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
         )
-        self.driver = assemble(run, roomy(run), self.role, self.model, place)
+        self.driver = assemble(roomy(run), self.role, self.model, place)
         self.driver.recover()
         self.link = Link()
         self.observer = RunStatus(

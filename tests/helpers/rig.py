@@ -94,14 +94,14 @@ class Rig:
 
     def new_driver(self, store: Store) -> ServerDriver:
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
-        if run.algorithm.oldest is not None:  # rounds begin with those whom they expect
+        if run.algorithm.traits(1).oldest is not None:  # rounds begin with those whom they expect
             run = ungated(run)
         place = Surroundings(
             self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock
         )
         # The role knows how many edges the run file expects: a first round waits for them.
         role = registry.server(self.run.define(), self.model)
-        return assemble(run, roomy(run, self.places), role, self.model, place)
+        return assemble(roomy(run, self.places), role, self.model, place)
 
     def connect(self) -> Connection:
         """The driver's connection, up, with its subscriptions at the broker.

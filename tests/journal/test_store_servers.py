@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -22,6 +23,7 @@ from tacit_services.journal.store import (
     Store,
     Verdict,
     open_store,
+    redis_large,
 )
 from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.sqlite import SqliteStore
@@ -193,17 +195,103 @@ def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
     ):
         store.open("f")
         meta = "tacit:{run}:meta"
-        assert client.hget(meta, "format") == b"1"
-        client.hset(meta, "format", "2")
+        assert client.hget(meta, "format") == b"2"
+        client.hset(meta, "format", "3")
         before = client.hgetall(meta)
         with pytest.raises(
-            errors.ServiceError, match=r"run 'run' has format 2, this tacit reads 1$"
+            errors.ServiceError, match=r"run 'run' has format 3, this tacit reads 2$"
         ):
             store.open("f")
         assert client.hgetall(meta) == before
         client.hdel(meta, "format")  # as 0.1 left it
         assert store.open("f") == 2
-        assert client.hget(meta, "format") == b"1"
+        assert client.hget(meta, "format") == b"2"
+
+
+LARGE = ALL_BYTES_1_MIB * 2 + b"the rest"
+
+
+def lists(client: Any) -> list[str]:
+    """The lists of pieces in the server, and those that it knows of."""
+    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
+    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
+    return found
+
+
+@contextmanager
+def own_connection(store: RedisStore) -> Iterator[Any]:
+    """A connection of the store's, to send a part of what an append sends."""
+    connection = store._client.connection_pool.get_connection()
+    try:
+        yield connection
+    finally:
+        connection.disconnect()
+        store._client.connection_pool.release(connection)
+
+
+def test_a_large_payload_in_redis_is_there_as_long_as_its_entry(own_server: RedisServer) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as client:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        # Given a batch of a large payload, a small one, and a large one that comes again,
+        batch = [NewEntry("a", 1, LARGE), NewEntry("b", 1, b"x"), NewEntry("a", 1, LARGE)]
+        assert verdicts(store.append(batch)) == ["accepted", "accepted", "duplicate"]
+        # then the first is kept, once, and counted with all its bytes,
+        assert len(lists(client)) == 1
+        assert store.depth() == (2, len(LARGE) + 1)
+        found = [store.read(0, 9), list(store.replay(0, 1))]
+        assert [[one.payload for one in each] for each in found] == [[LARGE, b"x"]] * 2
+        # a changed piece is noticed,
+        (key,) = lists(client)
+        client.lset(key, 2, "other")  # the third element: the first is empty
+        with pytest.raises(errors.WireError, match="entry 1 of run 'run' was altered"):
+            store.read(0, 1)
+        # and the snapshot behind it lets it go.
+        store.append([NewEntry("a", 2, LARGE)])
+        store.save(Snapshot(2, b"state"))
+        (kept,) = lists(client)
+        assert kept != key
+        assert store.read(2, 1)[0].payload == LARGE
+
+
+def test_what_a_writer_before_has_staged_in_redis_is_dropped(own_server: RedisServer) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as client:
+        connect = connector("redis", own_server.url, stack)
+        old, new = connect("run"), connect("run")
+        assert isinstance(old, RedisStore)
+        old.open("f")
+        # Given a writer that dies while its payload is under way,
+        commands = old._commands([NewEntry("a", 1, LARGE)])
+        with own_connection(old) as connection:
+            redis_large.send(connection, commands[:2])
+            redis_large.read(connection, 2)
+            assert len(lists(client)) == 1
+            # when the next takes over, then it is gone; what comes late leaves nothing,
+            new.open("f")
+            assert not lists(client)
+            redis_large.send(connection, commands[2:])
+            assert redis_large.read(connection, len(commands) - 2) == []
+        # and so does a whole append under the old epoch.
+        with pytest.raises(errors.Fenced):
+            old.append([NewEntry("a", 1, LARGE)])
+        assert not lists(client)
+        assert verdicts(new.append([NewEntry("a", 1, LARGE)])) == ["accepted"]
+
+
+def test_a_large_payload_that_lacks_a_piece_is_refused(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)("run")
+        assert isinstance(store, RedisStore)
+        store.open("f")
+        commands = store._commands([NewEntry("b", 1, b"x"), NewEntry("a", 1, LARGE)])
+        del commands[2]
+        with own_connection(store) as connection:
+            redis_large.send(connection, commands)
+            with pytest.raises(redis.ResponseError, match="not come in whole"):
+                redis_large.read(connection, len(commands))
+        # Nothing of the batch was written.
+        assert store.depth() == (0, 0)
+        assert store.last_seqs() == {}
 
 
 def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import best_constant, build
-from tacit.models.module import ModuleModel, bce_with_logits, cross_entropy, module_model, mse
+from tacit.models.losses import bce_with_logits, cross_entropy, mse
+from tacit.models.module import ModuleModel, module_model
 from tacit.models.vectors import example_gradients
 from tacit.privacy.probe import require_separate_examples
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-from tacit.models.module import ModuleModel, bce_with_logits, cross_entropy, module_model, mse
+from tacit.models.losses import bce_with_logits, cross_entropy, mse
+from tacit.models.module import ModuleModel, module_model
 from tacit.models.module_layers import seen_through
 from tacit.models.vectors import example_gradients, vmap_gradients
 

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from tacit.models import Model, build
-from tacit.models.module import cross_entropy, module_model
+from tacit.models.losses import cross_entropy
+from tacit.models.module import module_model
 from tacit.models.user_module import UserModule
 from tacit.models.vectors import example_gradients
 from tacit.models.zoo.modules import Cnn, Deep, LanguageModel

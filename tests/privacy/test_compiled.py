@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import library
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum
+from tacit.privacy.clipping import Clipped, clipped_sum, drawn_outer_sum, integer_sum, outer_sum
 from tacit.privacy.mechanisms import _cumulative, discrete_normal, gaussian, standard_normal
-from tacit.privacy.sampling import Random
+from tacit.privacy.sampling import Batch, Random
 from tests.privacy.test_mechanisms import Scripted
 
 pytestmark = pytest.mark.skipif(
@@ -137,8 +137,11 @@ def test_rows_whose_integers_are_too_long_add_nothing() -> None:
     )
 
     assert total.tolist() == [5] * 9  # 4096·2e-4 is cut to nothing
-    kernels.add_integers(given[:1], np.ones(1, np.float32), np.ones(1, np.bool_), 2**28, total)
-    assert total.tolist() == [5 + 4096] * 9
+    quarter, used, length = np.full(1, 0.25, np.float32), np.ones(1, np.bool_), 9 * 1024**2
+    kernels.add_integers(given[:1], quarter, used, length - 1, total)
+    assert total.tolist() == [5] * 9
+    kernels.add_integers(given[:1], quarter, used, length, total)
+    assert total.tolist() == [5 + 1024] * 9
 
 
 def test_rows_that_no_loop_is_for_go_the_plain_way() -> None:
@@ -150,3 +153,31 @@ def test_rows_that_no_loop_is_for_go_the_plain_way() -> None:
 
     for one in found:
         assert torch.allclose(one.total, clipped_sum(rows(""), 1.0, mask).total, atol=1e-9)
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_linear_layers_sum_is_the_same_to_within_its_rounding(strange: str, plain: Plain) -> None:
+    inputs, mask = rows(strange, size=5_003), torch.arange(30) % 4 != 1
+    deltas = torch.randn(30, 7, generator=torch.Generator().manual_seed(3))
+
+    def total() -> Tensor:
+        return outer_sum(deltas, inputs, 0.7, mask).total
+
+    assert torch.allclose(total(), plain(total), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize("drawn", [0, 1, 3, 4, 5, 13, 30])
+def test_empty_slots_that_are_passed_over_change_no_bit(strange: str, drawn: int) -> None:
+    table, generator = rows(strange, 31), torch.Generator().manual_seed(drawn)
+    deltas, slots = (
+        torch.randn(30, 10, generator=generator),
+        torch.randperm(30, generator=generator),
+    )
+    index = torch.full((30,), 30)
+    index[slots[:drawn]] = torch.arange(drawn)
+    batch = Batch(index, index < 30)
+
+    found = drawn_outer_sum(deltas, table, batch, 0.7)
+
+    assert torch.equal(found.total, outer_sum(deltas, table[index], 0.7, batch.mask).total)

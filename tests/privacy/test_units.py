@@ -25,7 +25,8 @@ from tacit.audit.statistics import sampler_p_value
 from tacit.config.algorithms import FedAsync
 from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.models import Model, build
-from tacit.models.module import cross_entropy, module_model
+from tacit.models.losses import cross_entropy
+from tacit.models.module import module_model
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser

@@ -6,6 +6,7 @@ import hashlib
 import random
 import struct
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -579,3 +580,29 @@ def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(sca
 def test_a_scale_that_no_float32_can_hold_is_refused(scale: float) -> None:
     with pytest.raises(WireError, match="scale"):
         wire.gradient(torch.tensor([2**31 - 1, 5], dtype=torch.int32), scale)
+
+
+def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
+    model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
+    whole, there = wire.down("r", "e", model, SCHEMA), wire.down_in_place("r", "e", model, SCHEMA)
+    assert (len(there), there.whole()) == (len(whole), whole)
+    for chunk in (40, 100, 1000, 10_000):
+        parts = range(wire.count_parts(len(whole), chunk))
+        found = [wire.part(there, chunk, number) for number in parts]
+        assert found == list(wire.split(whole, chunk))
+
+
+@pytest.mark.parametrize("chunk", [36, 37, 100, 10_000])
+def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int) -> None:
+    # Given parts that begin anywhere in the head, and come in any order,
+    model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
+    payload = bytearray(wire.down("r", "e", model, SCHEMA))
+    for changed in (False, True):
+        payload[-1] ^= changed
+        assembler = wire.Assembler(len(payload))
+        parts = list(wire.split(bytes(payload), chunk))
+        whole = [assembler.add(each) for each in reversed(parts)][-1]
+        assert whole is not None
+        # then decoding says what it says of the whole one.
+        with pytest.raises(WireError, match="digest") if changed else nullcontext():
+            assert wire.decode(whole).meta.model.version == 3

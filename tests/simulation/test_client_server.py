@@ -124,19 +124,19 @@ class TestEnds:
     @pytest.mark.parametrize("more", [ASGD, FEDASYNC, PASGD])
     def test_a_world_that_empties_ends_the_run(self, more: str) -> None:
         simulator = simulated(parsed(more + "network.drop_out = 0.3", edges=3, updates=10_000))
-        assert simulator.server.halted == NOBODY
+        assert simulator.server.halt_reason == NOBODY
         assert simulator.server.version < 10_000
 
     def test_answers_that_all_come_after_their_deadline_end_the_run(self) -> None:
         algorithm = 'algorithm = {name = "fedavg", deadline_s = 1.0, steps_min = 2}\n'
         simulator = simulated(parsed(algorithm, edges=3, updates=6))
-        assert simulator.server.halted == ALL_LATE
+        assert simulator.server.halt_reason == ALL_LATE
         assert simulator.server.version == 0
 
     def test_spent_budgets_end_the_run(self) -> None:
         run = parsed(FEDASYNC, mechanism="gaussian", epsilon=1.0, updates=10_000)
         simulator = simulated(run)
-        assert simulator.server.halted == NOBODY
+        assert simulator.server.halt_reason == NOBODY
         for record in simulator.server.edges.values():
             assert record.retired.startswith("epsilon=1.0")
             assert 0.95 < epsilon_pld(record.spent, 1e-5) <= 1.0
@@ -221,7 +221,7 @@ def test_computing_edges_together_gives_the_bits_of_one_by_one(
 def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> None:
     more = 'algorithm = {name = "dp-pasgd", tau = 7, deadline_s = 9.0}'
     simulator = simulated(parsed(more, edges=3, updates=10_000, mechanism="gaussian", epsilon=1.0))
-    assert simulator.server.halted == NOBODY
+    assert simulator.server.halt_reason == NOBODY
     for name, record in simulator.server.edges.items():
         assert epsilon_pld(record.spent, 1e-5) <= 1.0
         role = simulator.edges[name]

@@ -96,7 +96,7 @@ def workers(simulator: PeerSimulator) -> dict[str, Worker]:
 def test_a_run_ends_with_every_step_counted_and_paid() -> None:
     made = usual()
     assert isinstance(made.server, ReportFold)
-    assert (made.server.version, made.server.halted) == (80, "all updates applied")
+    assert (made.server.version, made.server.halt_reason) == (80, "all updates applied")
     steps = {name: role.steps for name, role in workers(made).items()}
     assert 80 <= sum(steps.values()) <= 88  # a step or two more of each that had not heard yet
     for name, role in workers(made).items():
@@ -150,6 +150,6 @@ def test_a_peer_that_never_returns_leaves_one_exchange_open_and_the_others_their
 
 def test_when_all_budgets_are_spent_the_run_ends_early() -> None:
     made = simulated(epsilon=1.0, updates=10_000)
-    assert made.server.halted == NOBODY
+    assert made.server.halt_reason == NOBODY
     assert all(role.releaser.releases_left == 0 for role in workers(made).values())
     assert all(record.retired for record in made.server.edges.values())

@@ -78,7 +78,7 @@ def test_a_slow_party_delays_nobody_but_the_synchronous() -> None:
 def test_budgets_bind_as_in_a_run_and_labels_are_noisy() -> None:
     algorithm = 'mode = "fresh"\nwidth = 2\ncombine = "concat"\nlabel_epsilon = 2.0'
     simulation, role = simulated(updates=2000, algorithm=algorithm, privacy=PRIVATE)
-    assert role.halted == "every party has retired"
+    assert role.halt_reason == "every party has retired"
     assert simulation.state == "halted"
     assert {record.charged.count for record in role.edges.values()} == {4}
     assert role.people.label_epsilon == 2.0

@@ -105,7 +105,7 @@ def trained(
         )
         driver.start()
         try:
-            wait_for(lambda: bool(made.driver.role.halted))
+            wait_for(lambda: made.driver.role.halted)
             if not serves:
                 for party in parties:
                     party.join(PATIENCE)

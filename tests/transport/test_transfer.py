@@ -274,7 +274,7 @@ def test_who_says_that_parts_have_come_and_then_that_they_have_not_has_each_once
     sent = [number for number, _ in transfer.first()]
     for first in 50 * (WINDOW, 0, 3 * WINDOW, 2 * WINDOW):
         sent += [number for number, _ in transfer.more(range(first, first + WINDOW))]
-    assert sorted(sent) == list(range(4 * WINDOW))
+    assert sorted(sent) == list(range(PARTS))
     # Of what is said to be lost a window is sent again, and no more than that.
     lost = transfer.more(range(2 * WINDOW), lost=True)
     assert [number for number, _ in lost] == list(range(WINDOW))

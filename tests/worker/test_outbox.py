@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import shutil
 import sqlite3
@@ -231,6 +232,17 @@ def test_a_message_without_its_bytes_is_not_sent_and_is_told_once(
     with opened(tmp_path) as box:
         assert box.oldest() == (2, b"second")
     assert not caplog.records
+
+
+def test_a_message_that_was_stored_with_a_sha_256_is_sent(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, bytes(LARGE + 1))
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db, db:
+        digest = hashlib.sha256(bytes(LARGE + 1)).digest()
+        db.execute("UPDATE message SET digest = ?", (digest,))
+    with opened(tmp_path) as box:
+        seq, envelope = box.oldest() or (0, b"")
+        assert (seq, bytes(envelope)) == (1, bytes(LARGE + 1))
 
 
 def test_the_ledger_may_be_copied_alone(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol import wire
@@ -56,12 +55,11 @@ class Surroundings:
 
 
 def assemble(
-    run: RunFile, definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
+    definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
 ) -> ServerDriver:
     """The driver of `role`, with all that it works with.
 
-    run: the run file that `definition` is of; only [guard] and run.snapshot_every are read of it,
-    which a definition leaves out. Raises ConfigError, PrivacyError (of the ledger).
+    Raises ConfigError, PrivacyError (of the ledger).
     """
     journal = RunJournal(
         place.run_id,
@@ -71,25 +69,25 @@ def assemble(
         place.store,
         fingerprint=definition.fingerprint,
         older=definition.older,
-        snapshot_every=run.run.snapshot_every,
+        snapshot_every=definition.snapshot_every,
     )
     noise = (
         trusted.opened(journal, definition, place.ledger)
         if definition.privacy.noise_at == "server"
         else None
     )
-    guard = Guard(run.guard, role, definition.plans.named, place.clock)
+    section = definition.guard
+    guard = Guard(section, role, definition.plans.named, place.clock)
     presence: dict[str, str] = {}
     scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined, place.clock)
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
     update_bytes = 4 * max(model.size, role.largest)
-    limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)
+    limiter = RateLimiter(section.rate, section.burst, update_bytes, place.clock)
     # No message of this run can be larger.
-    reassembly = Reassembly(
-        min(place.max_message, update_bytes + wire.MAX_META + 128), len(definition.names)
-    )
     names = frozenset(definition.names)
+    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
     inbox = Inbox(limiter, names)
+    base_versions = BaseVersions if definition.traits.in_turn else NoBaseCheck
     end_claims = EndClaims if definition.algorithm.worker == "peer" else NoEndCheck
     admission = Admission(
         inbox,
@@ -104,7 +102,7 @@ def assemble(
         presence=presence,
         names=names,
         control_messages=ControlMessages(place.clock),
-        base_versions=place.base_versions or _base_versions(definition),
+        base_versions=place.base_versions or base_versions(),
         end_claims=end_claims(definition.horizon),
         receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
     )
@@ -122,7 +120,3 @@ def assemble(
         noise=noise,
         names=names,
     )
-
-
-def _base_versions(definition: Definition[Any]) -> BaseVersions:
-    return BaseVersions() if definition.in_turn else NoBaseCheck()

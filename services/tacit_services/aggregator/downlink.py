@@ -54,7 +54,7 @@ class Downlink:
         kind = "control" if isinstance(message, Halt) else "model"
         if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
             return
-        envelope = wire.down(self._run, edge, message, self._schema, receipt, seq)
+        envelope = wire.down_in_place(self._run, edge, message, self._schema, receipt, seq)
         self._transfers.pop(edge, None)
         if wire.count_parts(len(envelope), self._chunk) == 1:
             self._connection.publish(

@@ -102,7 +102,7 @@ class ServerDriver:
 
     def run(self, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Serve until the role has halted or `stop` is set, and call `idle` every 0.25 s."""
-        self._serve(stop, idle, lambda: bool(self.role.halted))
+        self._serve(stop, idle, lambda: self.role.halted)
 
     def linger(self, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Go on serving after the run's end, until `stop` is set.
@@ -255,7 +255,7 @@ class ServerDriver:
         # Last accounts are taken from whoever was shut out, too.
         connection.listen(everybody(self.run_id))
         for edge in list(self.role.edges):
-            self._downlink.reply(Outgoing(edge, Halt(self.role.version, self.role.halted)))
+            self._downlink.reply(Outgoing(edge, Halt(self.role.version, self.role.halt_reason)))
         self.announce()
         deadline = time.monotonic() + FAREWELL_SECONDS
         while time.monotonic() < deadline and not stop.is_set() and self._silent_since(before):

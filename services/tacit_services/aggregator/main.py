@@ -61,7 +61,8 @@ def main(settings: AggregatorSettings) -> None:
     test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
-    role = registry.server(definition, model, _people(settings, definition))
+    people = _people(settings, definition) if definition.algorithm.worker == "party" else None
+    role = registry.server(definition, model, people)
     name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
@@ -70,7 +71,7 @@ def main(settings: AggregatorSettings) -> None:
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
     place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
-    driver = assemble(run, definition, role, model, place)
+    driver = assemble(definition, role, model, place)
     observer = RunStatus(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
@@ -138,7 +139,7 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
         log.warning(
             "run %r was over before this start (%s): nothing will be trained. %s",
             driver.run_id,
-            driver.role.halted,
+            driver.role.halt_reason,
             ANOTHER_RUN,
         )
 
@@ -170,7 +171,7 @@ def _train(
             "run %s at version %d: %s",
             driver.state,
             driver.role.version,
-            driver.role.halted or "stopped",
+            driver.role.halt_reason or "stopped",
         )
         if driver.role.halted:
             driver.farewell(stop)
@@ -215,9 +216,7 @@ def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, thre
     return server, thread
 
 
-def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords | None:
-    if definition.algorithm.worker != "party":
-        return None
+def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords:
     settings.warn_of_salt(log)
     vertical = vertical_settings.vertical(definition)
     return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)

@@ -183,7 +183,7 @@ class RunJournal:
         # One that is stale, or the guard's sums keep out, or came after the last in the same batch,
         # is in the journal but not in the model.
         more = role.stale + role.kept_out > passed_over
-        left_out = isinstance(candidate.message, Update) and (bool(over) or more)
+        left_out = isinstance(candidate.message, Update) and (over or more)
         status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
         return pb.Receipt(status=status, last_seq=last), outgoing
 

@@ -147,7 +147,7 @@ def task_scheduler(
         shut_out,
         participation.Start(definition.needed, definition.wait),
         weight=definition.weight,
-        slack=participation.slack(definition.horizon * definition.uploads, weights),
+        slack=participation.slack(definition.horizon * definition.traits.uploads, weights),
         shared=definition.shared,
         clock=clock,
     )

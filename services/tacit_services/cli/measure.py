@@ -54,7 +54,7 @@ def measure(
     run = config.load(file, edges=edges)
     if run.algorithm.name != "dp-pasgd":
         raise ConfigError(f"{file}: algorithm.name={run.algorithm.name!r}: expected dp-pasgd")
-    periods = (SHORT, max(LONG, run.algorithm.steps))
+    periods = (SHORT, max(LONG, run.algorithm.traits(run.edges.count).steps))
     _affordable(file, run, rounds * periods[1])
     measured = [one_run(file, tau, rounds, edges, data) for tau in periods]
     _show(measured, solve(measured, watts), as_json)

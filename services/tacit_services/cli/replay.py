@@ -132,7 +132,7 @@ def fold(
         records,
         reader.torn,
         role.version,
-        role.halted,
+        role.halt_reason,
         digest,
     )
 

@@ -39,7 +39,7 @@ def opening(run: Definition[Any], broker: str, store: str, http: str) -> str:
     """Return a line that says what runs, and on what."""
     return (
         f"{run.name} on {run.source.name} ({run.model}), {run.workers} edges, "
-        f"{run.horizon} {run.counted}; broker {broker}, store {store}, REST http://{http}"
+        f"{run.horizon} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
 
@@ -48,11 +48,11 @@ def ledgers(run: Definition[Any], kept: bool) -> str:
     history = (
         "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     )
-    z, like = run.terms.noise_multiplier, run.plans.like
-    if z is None or not like.private or run.algorithm.worker == "party":
+    z, plan = run.terms.noise_multiplier, run.plans.default
+    if z is None or not plan.private or run.algorithm.worker == "party":
         return f"ledgers: {history}"
     return (
-        f"ledgers: {history}; with z = {z:g}, ε = {like.epsilon:g} pays for "
+        f"ledgers: {history}; with z = {z:g}, ε = {plan.epsilon:g} pays for "
         f"{run.plans.plan(0).pushes_left(()) or 0} releases an edge"
     )
 

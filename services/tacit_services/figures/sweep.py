@@ -99,7 +99,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
     if simulated.role.version == 0:  # an untrained model's accuracy is no result
-        why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
+        why = f"{simulated.role.halt_reason}; {simulated.role.stale} answers came too late"
         raise ConfigError(
             f"algorithm.name={run.algorithm.name!r} on {run.source.name}: not one update ({why})"
         )
@@ -112,7 +112,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
         "series": series.found,
         "epsilon": round(epsilon, 4) if known else None,
         "staleness": round(mean, 2),
-        "reason": simulated.role.halted,
+        "reason": simulated.role.halt_reason,
     }
 
 

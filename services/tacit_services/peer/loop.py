@@ -67,7 +67,7 @@ class Peering:
     def working(self, session: Session, connection: Connection) -> Iterator[None]:
         """Other peers are heard and answered; the observer is told that there is one more."""
         with self._exchange.serving(connection):
-            session.greet()
+            session.send_hello()
             yield
 
     def reconnected(self) -> None:
@@ -76,7 +76,7 @@ class Peering:
 
     def idle(self, session: Session) -> bool:
         """Whether there is nothing to do before others are heard."""
-        return self._idle or bool(self._role.halted)
+        return self._idle or self._role.halted
 
     def work(self, session: Session, stop: threading.Event) -> None:
         """Take a step, or do what is due instead of it; nothing after the run's end."""
@@ -88,7 +88,7 @@ class Peering:
             case State.UNRECEIPTED:
                 session.send_when_due()
             case State.UNKNOWN:
-                session.greet()
+                session.send_hello()
             case _:
                 self._report_when_due(session)
         if session.standing is Standing.RETIRED:

@@ -78,7 +78,7 @@ def _data(run: Definition[Any], root: Path | None, seen: list[_Seen]) -> Iterato
     source, counts = run.source, [one.count for one in seen]
     unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
     found = f"{min(counts)} to {max(counts)} {unit} an edge"
-    yield "data", f"{source.name}: {found}, {run.rows} taken"
+    yield "data", f"{source.name}: {found}, {run.plans.rows} taken"
     test = source.test(root)
     yield (
         "test set",
@@ -110,7 +110,7 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
 def _spent(run: Definition[Any], ledgers: list[own_budget.Left]) -> Iterator[str]:
     """Yield what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
-    if left and max(left) < run.algorithm.steps:
+    if left and max(left) < run.traits.steps:
         yield "no edge has budget left: tacit run will not start"
 
 
@@ -144,7 +144,7 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, s
 def _cost(run: Definition[Any], model: Model, plan: Plan) -> Iterator[tuple[str, str]]:
     seconds = _seconds_of_a_task(run, model, plan)
     cores = min(os.cpu_count() or 1, run.workers)
-    updates = run.horizon * run.uploads
+    updates = run.horizon * run.traits.uploads
     yield (
         "time",
         f"about {seconds * updates / cores:.0f} s of computing on {cores} processors "

@@ -102,20 +102,18 @@ class _Search:
 
     def __init__(self, run: RunFile, rows: StandIn, seed: int) -> None:
         self._run, self._seed, self._test = run, seed, rows.test
-        self._content = differences(run)
-        self._metrics = run.define().metrics()
+        self._content, definition = differences(run), run.define()
+        self._metrics, self._rows = definition.metrics(), definition.plans.rows
         of_unit = None
         if isinstance(run.data, OwnData) and run.data.unit is not None:
             of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
-        count = run.public_size()
-        edges = rows.edges(run.edges.count, count, of_unit, seed)
-        self._parts = [Part(rows, count) for rows in edges]
+        edges = rows.edges(run.edges.count, self._rows, of_unit, seed)
+        self._parts = [Part(rows, self._rows) for rows in edges]
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
         """The bounds of each key."""
-        rows = self._run.public_size()
-        low, high = (max(2, round(share * rows)) for share in _SHARES)
+        low, high = (max(2, round(share * self._rows)) for share in _SHARES)
         space: dict[str, optuna.distributions.BaseDistribution] = {
             "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
             "privacy.batch": optuna.distributions.IntDistribution(low, max(low, high), log=True),
@@ -156,7 +154,7 @@ class _Search:
         torch.set_num_threads(1)
         found = simulation.measured(self._metrics, self._test)
         if found is None:
-            return Trial(rounded, None, simulation.role.halted)
+            return Trial(rounded, None, simulation.role.halt_reason)
         value = found[self.metric]
         return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
 

@@ -68,7 +68,7 @@ def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) ->
     first = ledgers[0]
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
     if not resume and all(
-        one.releases is not None and one.releases < run.algorithm.steps for one in ledgers
+        one.releases is not None and one.releases < run.traits.steps for one in ledgers
     ):
         raise PrivacyError(
             f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
@@ -82,6 +82,6 @@ def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) ->
             f"{most.releases} releases are left to it"
         )
     known = [one.releases for one in ledgers if one.releases is not None]
-    versions = sum(known) // run.algorithm.steps // run.uploads
+    versions = sum(known) // run.traits.steps // run.traits.uploads
     if len(known) == len(ledgers) and versions < run.horizon:
-        yield f"they pay for {versions} of {run.horizon} {run.counted}; the run ends there"
+        yield f"they pay for {versions} of {run.horizon} {run.traits.counted}; the run ends there"

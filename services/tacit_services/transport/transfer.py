@@ -8,16 +8,16 @@ broker's memory, and after a loss only what the receiver lacks is sent again.
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Callable, Iterable
 
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 
-WINDOW = 16  # parts on their way that the receiver has not confirmed
-# New parts after which a receiver says what it still lacks: half a window, so that none runs dry.
+WINDOW = 32  # parts on their way that the receiver has not confirmed
+# New parts after which a receiver says what it still lacks: a quarter of a window, so that its
+# sender, busy with something else for a moment, does not run dry.
 ANSWER_EVERY = 8
-MISSING = 32  # numbers that it names at most: a window under way and a window to send
+MISSING = 64  # numbers that it names at most: a window under way and a window to send
 TRIES = 5  # times that a receiver asks in vain before it gives a model up
 
 
@@ -27,14 +27,15 @@ class Transfer:
     Every method returns the parts to be published now, as (number, payload) pairs.
     """
 
-    def __init__(self, envelope: bytes | mmap.mmap, chunk: int) -> None:
+    def __init__(self, envelope: wire.Envelope, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
         self._sent: set[int] = set()  # since the last question
+        self._head: bytes | None = None
 
     def first(self) -> list[tuple[int, bytes]]:
-        """The first window of parts."""
+        """The first window of parts, of which none was ever sent."""
         return self.more(range(self.parts))
 
     def inquiry(self) -> list[tuple[int, bytes]]:
@@ -64,7 +65,9 @@ class Transfer:
 
     def head(self) -> bytes:
         """The name of this envelope: the SHA-256 of the payload of part 0."""
-        return hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
+        if self._head is None:
+            self._head = hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
+        return self._head
 
 
 class Download:

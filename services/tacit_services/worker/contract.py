@@ -43,13 +43,18 @@ class Payer(Protocol):
 class Worker(Protocol):
     """The part of a role that the loop uses: an edge's, a peer's or a party's.
 
-    halted: why the run has ended, "" before. refusals: models refused. refusal: why the latest was.
+    halt_reason: why the run has ended, "" before. refusals: models refused. refusal: why the latest
+    was.
     """
 
     edge: str
-    halted: str
+    halt_reason: str
     refusals: int
     refusal: str
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
 
     @property
     def releaser(self) -> Payer:

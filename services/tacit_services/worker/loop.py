@@ -104,12 +104,12 @@ class WorkerLoop:
             while role.halted and not stop.is_set() and not policy.leaves(session):
                 self._hear(session)
                 policy.work(session, stop)
-        return role.halted or "stopped"
+        return role.halt_reason or "stopped"
 
     def _hear(self, session: Session) -> None:
         for item in self.mailbox.take(wait=self._policy.idle(session)):
             if isinstance(item, Inbound):
-                session.hear(item)
+                session.receive(item)
             elif item is Sign.CONNECTED:
                 session.reconnected()
                 self._policy.reconnected()
@@ -120,7 +120,7 @@ class WorkerLoop:
         A push that came too late is not in the model, but it was released.
         """
         session.abandon()
-        session.greet()
+        session.send_hello()
         deadline = time.monotonic() + FAREWELL_SECONDS
         while session.state is State.UNRECEIPTED and time.monotonic() < deadline:
             self._hear(session)

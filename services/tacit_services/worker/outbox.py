@@ -6,7 +6,7 @@ exactly once.
 
 Messages lie in the ledger's file, by their identity and run: the commit that stores a push also
 charges the task after it. An envelope above LARGE bytes has a file of its own in the identity's
-folder, which is durable before the commit that holds its SHA-256.
+folder, which is durable before the commit that holds its digest.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import logging
 import mmap
 import sqlite3
 from pathlib import Path
+
+import xxhash
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -82,7 +84,7 @@ class Outbox:
         fails; then the message must not be sent, and nothing was charged.
         """
         assert seq == self._last + 1
-        digest, alone = hashlib.sha256(envelope).digest(), self._large(envelope)
+        digest, alone = _digest(envelope), self._large(envelope)
         held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
             if alone:
@@ -151,7 +153,7 @@ class Outbox:
             if envelope is None and self._folder is not None:
                 self._alone.add(seq)
                 whole = _mapped(self._file(seq)) if self._file(seq).is_file() else None
-            if whole is None or hashlib.sha256(whole).digest() != digest:
+            if whole is None or digest not in (_digest(whole), hashlib.sha256(whole).digest()):
                 self._finished.append(seq)
                 log.warning(
                     "message %d of run %s is not on the disk as it was stored: it is not sent, and "
@@ -176,6 +178,14 @@ class Outbox:
     def _file(self, seq: int) -> Path:
         assert self._folder is not None
         return self._folder / _FOLDER / _name(self._key[1], seq)
+
+
+def _digest(envelope: Envelope) -> bytes:
+    """The XXH3 of 128 bits, which notices a disk's fault in a tenth of the time of a SHA-256.
+
+    A message that an older tacit stored has its SHA-256.
+    """
+    return xxhash.xxh3_128_digest(envelope)
 
 
 def _name(run: str, seq: int) -> str:

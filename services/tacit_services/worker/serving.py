@@ -77,7 +77,7 @@ def serve(
                 "%s released nothing: run %r is over (%s). %s",
                 edge,
                 settings.run_id,
-                loop.role.halted,
+                loop.role.halt_reason,
                 ANOTHER_RUN,
             )
     finally:

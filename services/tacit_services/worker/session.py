@@ -71,6 +71,7 @@ class Session:
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
         self._upload: Transfer | None = None  # the oldest message, once it has been sent
+        self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
@@ -119,30 +120,37 @@ class Session:
         terms, held = self._settings, self.outbox.receipt
         return wire.up(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
-    def greet(self) -> None:
+    def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
         self.post(self._role.start())
 
-    def ask(self) -> None:
+    def request_task(self) -> None:
         """Ask for the missing parts of a model under way, or by a Hello for the newest model."""
         if self._download.ask_again():
             self._asked()
         else:
             self._wait = min(2 * self._wait, max(IDLE_SECONDS, self._settings.patience))
-            self.greet()
+            self.send_hello()
 
     def send_when_due(self) -> None:
-        """Send the oldest message if it is due, or ask which of its parts are missing."""
+        """Send the oldest message if it is due, or ask which of its parts are missing.
+
+        Of one that was never sent all are: its first window goes out at once.
+        """
         oldest = self.outbox.oldest()
         # Not while disconnected: paho would keep every copy. The reconnection makes it due.
         if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
             return
         seq, envelope = oldest
-        if self._upload is None or self._upload.envelope is not envelope:
-            self._upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
-        self._send(seq, self._upload.inquiry())
+        upload = self._upload
+        if upload is not None and upload.envelope is envelope:
+            self._send(seq, upload.inquiry())
+            return
+        upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
+        self._upload = upload
+        self._send(seq, upload.first() if seq >= self._begun else upload.inquiry())
 
-    def stand(self, standing: Standing) -> None:
+    def set_standing(self, standing: Standing) -> None:
         """Publish the worker's standing, if it has changed."""
         if standing is not self.standing:
             self.standing = standing
@@ -150,7 +158,7 @@ class Session:
 
     def retire(self, outgoing: list[Outgoing]) -> None:
         """Send the role's last messages; no others follow them."""
-        self.stand(Standing.RETIRED)
+        self.set_standing(Standing.RETIRED)
         log.info("%s retires: its budget is spent", self._role.edge)
         self.post(outgoing)
 
@@ -169,7 +177,7 @@ class Session:
 
     # -- inbound -----------------------------------------------------------------------------------
 
-    def hear(self, inbound: Inbound) -> None:
+    def receive(self, inbound: Inbound) -> None:
         """Take in one message from the broker.
 
         Raises PrivacyError where the aggregator has seen messages that this disk does not have.

@@ -80,7 +80,7 @@ class Tasks:
             case State.TASK_HERE:
                 self._step(session, stop)
             case State.UNKNOWN | State.OVERDUE if not self._role.halted:
-                session.ask()
+                session.request_task()
 
     def leaves(self, session: Session) -> bool:
         """Whether the run is over and the last message has its receipt."""
@@ -102,7 +102,7 @@ class Tasks:
         else:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
-            session.stand(Standing.ONLINE)
+            session.set_standing(Standing.ONLINE)
             session.post(outgoing, lambda: self._hold(came, steps, stop))
 
     def _hold(self, came: float, steps: int, stop: threading.Event) -> None:
@@ -131,8 +131,8 @@ class Tasks:
                 extra=facts,
             )
         if session.standing is not Standing.REFUSING:  # only then: the same model answers
-            session.stand(Standing.REFUSING)
-            session.greet()
+            session.set_standing(Standing.REFUSING)
+            session.send_hello()
 
 
 def task_loop(

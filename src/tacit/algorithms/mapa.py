@@ -94,14 +94,14 @@ class Server(ServerRole):
 
     def __init__(self, definition: Definition[Mapa], model: Model) -> None:
         super().__init__(definition, model)  # line 4
-        a, like = definition.algorithm, definition.plans.like
+        a, plan = definition.algorithm, definition.plans.default
         self.algorithm, self.max_staleness = a, a.max_staleness
         self.clip_min = (
-            like.clip_min if like.clip_is_bounded else 1e-9
+            plan.clip_min if plan.clip_is_bounded else 1e-9
         )  # the paper has no floor; C² must not be 0
         self.clip = definition.privacy.clip or first_clip(a.deviation, a.failure)
-        if like.clip_is_bounded:
-            self.clip = min(max(self.clip, like.clip_min), like.clip_max)
+        if plan.clip_is_bounded:
+            self.clip = min(max(self.clip, plan.clip_min), plan.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
         self._clips = [(0, self.clip)]  # from which version on models went out with which C
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges

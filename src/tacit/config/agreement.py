@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.config.contract import Sections
 from tacit.config.sections import GAUSSIAN
+from tacit.config.traits import Traits
 from tacit.robust import rules
 
 _NO_START = {
@@ -12,14 +13,14 @@ _NO_START = {
 }  # edges.min is not theirs
 
 
-def agree(run: Sections) -> None:
-    """Raise ValueError where one section contradicts another."""
-    _guard(run)
+def agree(run: Sections, traits: Traits) -> None:
+    """Raise ValueError where one section contradicts another; traits: its algorithm's."""
+    _guard(run, traits)
     run.data.agree(run)
     run.algorithm.agree(run)
     _edges(run)
-    _network(run)
-    _participation(run)
+    _network(run, traits)
+    _participation(run, traits)
 
 
 def _edges(run: Sections) -> None:
@@ -35,12 +36,12 @@ def _edges(run: Sections) -> None:
             raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
 
 
-def _network(run: Sections) -> None:
+def _network(run: Sections, traits: Traits) -> None:
     network, edges, a = run.network, run.edges, run.algorithm
     if any(away.edge >= edges.count for away in network.away):
         raise ValueError(f"network.away: an edge is not below edges.count={edges.count}")
     if network.staleness is not None:
-        allowed = a.oldest
+        allowed = traits.oldest
         if allowed is None:
             raise ValueError(
                 f"network.staleness={network.staleness}: {a.name} works in rounds, nothing is stale"
@@ -51,7 +52,7 @@ def _network(run: Sections) -> None:
             )
 
 
-def _participation(run: Sections) -> None:
+def _participation(run: Sections, traits: Traits) -> None:
     edges, name = run.edges, run.algorithm.name
     if edges.min is not None and edges.min > edges.count:
         raise ValueError(
@@ -59,7 +60,7 @@ def _participation(run: Sections) -> None:
         )
     if edges.min is not None and (why := _NO_START.get(run.algorithm.worker)):
         raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
-    if edges.share == "budget" and not run.algorithm.in_turn:
+    if edges.share == "budget" and not traits.in_turn:
         raise ValueError(
             f"edges.share=budget: {name} with these keys works in rounds, from a queue or "
             f"between peers; leave it out"
@@ -70,7 +71,7 @@ def _participation(run: Sections) -> None:
         )
 
 
-def _guard(run: Sections) -> None:
+def _guard(run: Sections, traits: Traits) -> None:
     """[guard] must not ask for a check that this run's algorithm or noise rules out.
 
     `norm_factor` and `sums` need noise of a known size at the edge, and `sums` an algorithm whose
@@ -83,7 +84,7 @@ def _guard(run: Sections) -> None:
             f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
             f"no bound; only gaussian and discrete_gaussian at the edge do"
         )
-    if guard.sums and not a.watched:
+    if guard.sums and not traits.watched:
         raise ValueError(
             f"guard.sums=true: there is no law of what {a.name} sends (tacit.robust.law); leave it "
             f"out"
@@ -93,13 +94,13 @@ def _guard(run: Sections) -> None:
             f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "
             f"only gaussian and discrete_gaussian at the edge do"
         )
-    if guard.rule != "mean" and not a.combines:
+    if guard.rule != "mean" and not traits.combines:
         raise ValueError(
             f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
             f"fedavg and dp-pasgd combine several"
         )
-    if guard.rule != "mean" and (most := a.uploads(run.edges.count)) > rules.MOST:
+    if guard.rule != "mean" and traits.uploads > rules.MOST:
         raise ValueError(
-            f'guard.rule="{guard.rule}": {a.name} combines {most} updates, which the server would '
-            f"hold all; at most {rules.MOST}"
+            f'guard.rule="{guard.rule}": {a.name} combines {traits.uploads} updates, which the '
+            f"server would hold all; at most {rules.MOST}"
         )

@@ -6,16 +6,15 @@ They are what other code may ask of any kind of data and any algorithm without k
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Guard, Network, Privacy, Run, Section
+from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model
-from tacit.privacy.release import NoiseAt
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 Worker = Literal["edge", "peer", "party"]
@@ -54,10 +53,9 @@ class DataSection(Section):
         """The own code ("module:name") that reads the rows; None: tacit reads them."""
         return None
 
-    @property
-    def shared(self) -> bool:
-        """Whether the same people may be at several edges."""
-        return False
+    def promised(self, promise: Promise, source: Source) -> Promise:
+        """Return an algorithm's promise as it holds for this data, whose `source` is built."""
+        return promise
 
     def source(self, run: Sections, folder: Path) -> Source:
         """Return the data as the rest of the run uses it; paths are relative to `folder`."""
@@ -76,25 +74,16 @@ class DataSection(Section):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one version costs: `uploads` updates, each of at most `releases` releases."""
-
-    uploads: int
-    releases: int
-
-
-_TENTHS = 11  # tenths of an even share of pushes: a tenth more, for quicker edges
 USUAL_CLIP = 2.0  # C: near the norm of an example's gradient for softmax and inputs in [0, 1]
 
 
 class AlgorithmSection(Section):
     """The [algorithm] section of a run file.
 
-    The defaults here fit an algorithm with one server and edges that hold their own rows. worker:
-    which service computes; peers have no server. columns: whether the data is divided by columns,
-    so that each worker holds some columns of every record. composition: how the run's ε follows
-    from its workers'.
+    The defaults here fit an algorithm with one server and edges that hold their own rows; `traits`
+    are each algorithm's own. worker: which service computes; peers have no server. columns: whether
+    the data is divided by columns, so that each worker holds some columns of every record.
+    composition: how the run's ε follows from its workers'.
     """
 
     worker: ClassVar[Worker] = "edge"
@@ -103,70 +92,9 @@ class AlgorithmSection(Section):
 
     name: str
 
-    @property
-    def watched(self) -> bool:
-        """Whether its updates have a law that `guard.sums` can test (`tacit.robust.law`)."""
-        return False
-
-    @property
-    def combines(self) -> bool:
-        """Whether it combines the vectors of several edges, by `guard.rule`."""
-        return False
-
-    @property
-    def steps(self) -> int:
-        """The most releases that one update costs."""
-        return 1
-
-    @property
-    def usual_clip(self) -> float | None:
-        """C where `privacy.clip` is left out; None: its own rule sets it, or it must be given."""
-        return None
-
-    @property
-    def oldest(self) -> int | None:
-        """The largest staleness at which an update still counts; None: rounds have no staleness."""
-        return None
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether the server answers each edge by itself, so that `edges.share` has a use.
-
-        Otherwise rounds or a queue already decide which edges work.
-        """
-        return False
-
-    @property
-    def versions(self) -> str:
-        """The name of the model's versions, in the plural."""
-        return "updates"
-
-    def uploads(self, workers: int) -> int:
-        """Return how many updates of `workers` workers make one version."""
-        return 1
-
-    def counted(self, uploads: int) -> str:
-        """Return the name of what `run.updates` counts, of `uploads` updates each, in its words."""
-        return self.versions if uploads == 1 else f"{self.versions} of {uploads} updates"
-
-    def cost(self, workers: int, noise_at: NoiseAt) -> Cost:
-        """Return what one version costs `workers` workers together, where the noise is added."""
-        return Cost(self.uploads(workers), self.steps if noise_at == "edge" else 1)
-
-    def capacity(self, pushes: int, cost: Cost, workers: int) -> int | None:
-        """Return how many versions the budgets of `workers` workers pay for, `pushes` each.
-
-        None: that is not known from the file alone.
-        """
-        return pushes // cost.releases * workers // cost.uploads
-
-    def pushes_for(self, updates: int, cost: Cost, workers: int) -> int | None:
-        """Return the default of `privacy.pushes`: an edge's even share of `updates` and a tenth.
-
-        None: that is not known from the file alone.
-        """
-        share = -(-_TENTHS * updates * cost.uploads // (10 * workers))  # rounded up
-        return share * cost.releases
+    def traits(self, workers: int) -> Traits:
+        """Return what the rest of the code may ask of it, in a run of `workers` workers."""
+        raise NotImplementedError
 
     def unread(self) -> list[str]:
         """Return the keys that the run file gives and this algorithm does not read."""
@@ -177,15 +105,15 @@ class AlgorithmSection(Section):
 
         clip: C, where the algorithm has no schedule for it.
         """
-        like = plans.like
+        plan = plans.default
         return Promise(
-            guarantee=AT_EDGE if like.noise_at == "edge" else AT_SERVER,
+            guarantee=AT_EDGE if plan.noise_at == "edge" else AT_SERVER,
             composition=self.composition,
-            private=like.clip_is_bounded,
-            delta=like.delta,
-            batch=like.batch,
-            clip=(like.clip_min, like.clip_max),
-            mechanism=like.declared,
+            private=plan.clip_is_bounded,
+            delta=plan.delta,
+            batch=plan.batch,
+            clip=(plan.clip_min, plan.clip_max),
+            mechanism=plan.declared,
             budget=plans.budget,
         )
 

@@ -10,6 +10,7 @@ from tacit.config.contract import AlgorithmSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Guard, Privacy, Share
+from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
 from tacit.models.metrics import Metrics, chosen
@@ -31,12 +32,9 @@ class Definition(Generic[A_co]):
     source: Source  # the data
     folder: Path  # the run file's, where its own code lies
     horizon: int  # T: versions after which the run ends
-    counted: str  # the name of what T counts, in the words of the algorithm
     seed: int  # of the initial model and the division of the data; never of noise
     workers: int  # K
-    uploads: int  # updates that make one version
-    capacity: int | None  # versions that the workers' budgets pay for together, if that is known
-    rows: int  # n_public: the records that a worker is taken to have
+    traits: Traits  # what may be asked of the algorithm without knowing which it is
     batch: float  # L: the expected batch size
     clip: float  # C, where the algorithm has no schedule for it
     privacy: Privacy  # the [privacy] section
@@ -51,7 +49,6 @@ class Definition(Generic[A_co]):
     needed: int  # edges with which the run begins
     wait: float  # seconds after the first edge, when it begins with fewer
     share: Share  # what an edge's part of the updates is proportional to
-    in_turn: bool  # whether the server answers each edge by itself
     shared: bool  # whether an edge that is ahead of its part waits for the others
     fingerprint: str  # the run's name in the store: a SHA-256
     agreed: dict[str, Any]  # what every edge must agree on (`RunFile.agreed`)
@@ -89,7 +86,7 @@ class Definition(Generic[A_co]):
         It follows from the run file alone.
         """
         if self.share == "budget":
-            return self.plans.budget(edge) / self.plans.like.epsilon
+            return self.plans.budget(edge) / self.plans.default.epsilon
         number = edge.removeprefix("edge-")
         known = number.isdecimal() and len(number) < 10
         return self.source.weight(int(number) if known else None)

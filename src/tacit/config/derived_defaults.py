@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tacit.config.contract import AlgorithmSection
 from tacit.config.sections import MOST_PUSHES, Privacy
+from tacit.config.traits import Traits
 
 
-def filled(privacy: Privacy, algorithm: AlgorithmSection, updates: int, workers: int) -> Privacy:
+def filled(privacy: Privacy, traits: Traits, updates: int, workers: int) -> Privacy:
     """Return `privacy` with `pushes` and `clip` where a run file leaves them out.
 
     Filled-in values count as given and enter the fingerprint. `pushes` is filled in only where
@@ -15,11 +15,10 @@ def filled(privacy: Privacy, algorithm: AlgorithmSection, updates: int, workers:
     if not privacy.private:
         return privacy
     found: dict[str, int | float | None] = {"clip": None, "pushes": None}
-    if (usual := algorithm.usual_clip) is not None:
-        found["clip"] = min(max(usual, privacy.clip_min), privacy.clip_max)
+    if traits.usual_clip is not None:
+        found["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
     if privacy.noise_multiplier is None:
-        cost = algorithm.cost(workers, privacy.noise_at)
-        found["pushes"] = algorithm.pushes_for(updates, cost, workers)
+        found["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
     lacking = {
         key: value
         for key, value in found.items()

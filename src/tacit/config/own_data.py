@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,6 +16,7 @@ from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.own_rows import EDGE, OwnRows
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import UnitRows
+from tacit.privacy.report import Promise
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
 _OF_ONE_MACHINE = ("name", "train", "test")
@@ -90,10 +92,10 @@ class OwnData(FeaturedData):
         """Rows, or units."""
         return "rows" if self.unit is None else f"units ({self.unit})"
 
-    @property
-    def shared(self) -> bool:
-        """Whether the same people may be at several edges, as `people` says."""
-        return self.people == "shared"
+    def promised(self, promise: Promise, source: Source) -> Promise:
+        """Return the promise for the data's unit, who may be at several edges, as `people` says."""
+        own = promise.for_unit(source.unit)
+        return replace(own, composition="together") if self.people == "shared" else own
 
     def reader(self, folder: Path) -> Reader:
         """Return the reader of its files, which gives `features` of each row.

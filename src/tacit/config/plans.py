@@ -12,13 +12,14 @@ from tacit.privacy.release import Plan
 class Plans:
     """Every worker's budget and plan, by its number or its name.
 
-    like: the plan of a worker without an ε of its own; workers that the run file does not count
-    have it too. pushes: how many the budget must cover where noise is calibrated for them; None:
-    the definition states the noise. own: ε_k of the workers k that have their own. workers: how
-    many the data is divided among.
+    default: the plan of a worker without an ε of its own; workers that the run file does not count
+    have it too. rows: n_public, the records that a worker is taken to have. pushes: how many the
+    budget must cover where noise is calibrated for them; None: the definition states the noise.
+    own: ε_k of the workers k that have their own. workers: how many the data is divided among.
     """
 
-    like: Plan
+    default: Plan
+    rows: int
     pushes: int | None
     own: tuple[float, ...]
     workers: int
@@ -28,7 +29,7 @@ class Plans:
 
     def epsilon(self, number: int) -> float:
         """Return ε_k of worker `number`: its budget for all its pushes together."""
-        return self.own[number] if number < len(self.own) else self.like.epsilon
+        return self.own[number] if number < len(self.own) else self.default.epsilon
 
     def number(self, name: str) -> int:
         """Return the number of the worker called `name`; an unknown one has no ε of its own."""
@@ -46,7 +47,7 @@ class Plans:
         its batches are made for. 0: not known; then they are made for a quarter more than the
         public size.
         """
-        plan = replace(self.like, epsilon=self.epsilon(number), rows_max=dealt)
+        plan = replace(self.default, epsilon=self.epsilon(number), rows_max=dealt)
         return (
             plan
             if self.pushes is None

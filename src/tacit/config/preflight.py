@@ -28,40 +28,40 @@ def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
 
 
 def _privacy(run: Definition[Any], parameters: int) -> Iterator[str]:
-    like = run.plans.like
-    if like.delta * run.rows > 1:
+    plan, rows = run.plans.default, run.plans.rows
+    if plan.delta * rows > 1:
         yield (
-            f"δ = {like.delta:g} is above 1/{run.rows}, with {run.rows} records an edge: it may "
+            f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
             "give one away whole"
         )
     if isinstance(run.algorithm, Vafl):
-        yield from _embeddings(like, run.algorithm.width)
+        yield from _embeddings(plan, run.algorithm.width)
         return
-    yield from _steps(run, parameters)
+    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.workers)
+    versions = min(run.horizon, paid or run.horizon)
+    yield from _steps(run, versions * run.traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.
     noise_is_given = run.plans.pushes is None
-    if noise_is_given and run.batch / run.rows > 0.5:
+    if noise_is_given and run.batch / rows > 0.5:
         yield (
-            f"privacy.batch={run.batch:g} is over half of the {run.rows} rows of an edge: ε goes "
+            f"privacy.batch={run.batch:g} is over half of the {rows} rows of an edge: ε goes "
             "quickly"
         )
-    if run.capacity is not None and run.capacity < run.horizon:
-        yield (
-            f"the budgets pay for {run.capacity} of {run.horizon} {run.counted}; the run ends there"
-        )
+    if paid is not None and paid < run.horizon:
+        counted = run.traits.counted
+        yield f"the budgets pay for {paid} of {run.horizon} {counted}; the run ends there"
 
 
-def _steps(run: Definition[Any], parameters: int) -> Iterator[str]:
-    """Warn where noisy gradient steps teach the model too little."""
-    algorithm, z = run.algorithm, run.plans.plan(0).noise_multiplier
-    steps = min(run.horizon, run.capacity or run.horizon) * algorithm.steps
-    signal = run.batch * math.sqrt(steps * run.uploads) / z / parameters**0.5
+def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
+    """Warn where `steps` noisy gradient steps, one after another, teach the model too little."""
+    z = run.plans.plan(0).noise_multiplier
+    signal = run.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
             f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
             f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
         )
-    rate, clip = getattr(algorithm, "learning_rate", None), run.privacy.clip
+    rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
     if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:
         yield (
             f"the model will hardly move: learning_rate·clip·updates is "
@@ -69,13 +69,13 @@ def _steps(run: Definition[Any], parameters: int) -> Iterator[str]:
         )
 
 
-def _embeddings(like: Plan, width: int) -> Iterator[str]:
+def _embeddings(plan: Plan, width: int) -> Iterator[str]:
     """Warn where noise hides an embedding: it is of one record, so nothing averages its noise."""
-    z = 1 / gdp.mu_within(like.epsilon, like.delta)
+    z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
     signal = 1 / (2 * z * math.sqrt(width))
     if signal < _UNREAD:
         yield (
             f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
-            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {like.epsilon:g}): expect "
+            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
             "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
         )

@@ -7,7 +7,6 @@ Everything here is public: a run file never holds a number computed from private
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +26,6 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
-from tacit.privacy.report import Promise
 
 # Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
@@ -79,22 +77,19 @@ class RunFile(Section):
         return self._folder
 
     @model_validator(mode="after")
-    def _filled(self, info: ValidationInfo) -> Self:
-        """Of a file as its author has written it, fill in what follows from other sections.
+    def _filled_and_checked(self, info: ValidationInfo) -> Self:
+        """Fill in what follows from other sections, and check that the sections agree.
 
-        Whatever else is read as a run file (a journal's header, a figure's runs) has it already.
+        Filled in is a file as its author has `written` it. Whatever else is read as a run file (a
+        journal's header, a figure's runs) has it already.
         """
-        if not (info.context or {}).get("written", False):
-            return self
-        privacy = derived_defaults.filled(
-            self.privacy, self.algorithm, self.run.updates, self.edges.count
-        )
-        return self.model_copy(update={"privacy": privacy})
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        agreement.agree(self)
-        return self
+        whole, workers = self, self.edges.count
+        traits = self.algorithm.traits(workers)
+        if (info.context or {}).get("written", False):
+            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers)
+            whole = self.model_copy(update={"privacy": privacy})
+        agreement.agree(whole, traits)
+        return whole
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -108,15 +103,10 @@ class RunFile(Section):
         """Notes on what was counted in a private file because the run file does not say it."""
         return self._counted
 
-    def public_size(self) -> int:
-        """Return n_public, the nominal records of one edge: a function of public numbers only."""
-        return self.data.public_size(self.edges.count, self.algorithm.columns)
-
     def plans(self) -> Plans:
         """The privacy plans of all edges, spare ones too."""
-        return self.privacy.plans(
-            self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare
-        )
+        rows = self.data.public_size(self.edges.count, self.algorithm.columns)
+        return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`, as `plans` has it."""
@@ -124,7 +114,7 @@ class RunFile(Section):
 
     def sampling_rate(self) -> float:
         """q of every push: L over n_public."""
-        return self.plans().like.sampling_rate
+        return self.plans().default.sampling_rate
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what differs from the defaults.
@@ -165,12 +155,6 @@ class RunFile(Section):
 
     # -- built for its consumers -------------------------------------------------------------------
 
-    def _promise(self, plans: Plans, clip: float, unit: str) -> Promise:
-        """Return the algorithm's promise, for the data's unit and for people at several edges."""
-        found = self.algorithm.promise(plans, clip)
-        own = found if self.data.kind == "benchmark" else found.for_unit(unit)
-        return replace(own, composition="together") if self.data.shared else own
-
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError."""
         return self.define().build_model()
@@ -180,9 +164,8 @@ class RunFile(Section):
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (stated, older), plans = self._names(), self.plans()
-        z = p.noise_multiplier if plans.like.clip_is_bounded else None
-        cost = a.cost(workers, p.noise_at)
-        paid = None if plans.pushes is None else a.capacity(plans.pushes, cost, workers)
+        z = p.noise_multiplier if plans.default.clip_is_bounded else None
+        traits = a.traits(workers)
         return Definition(
             algorithm=a,
             name=a.name,
@@ -193,26 +176,22 @@ class RunFile(Section):
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
-            counted=a.counted(cost.uploads),
-            uploads=cost.uploads,
-            capacity=paid,
-            rows=self.public_size(),
+            traits=traits,
             batch=p.batch,
             clip=clip,
             privacy=p,
             guard=self.guard,
             snapshot_every=self.run.snapshot_every,
             plans=plans,
-            terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
-            promise=self._promise(plans, clip, source.unit),
+            terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
+            promise=self.data.promised(a.promise(plans, clip), source),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
             shown=self.evaluation.metrics,
             needed=workers if edges.min is None else edges.min,
             wait=edges.wait,
             share=edges.share,
-            in_turn=a.in_turn,
-            shared=a.in_turn and edges.share != "any",
+            shared=traits.in_turn and edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
             older=older,

@@ -92,7 +92,7 @@ class Privacy(Section):
         it then covers a whole edge, and nothing is sampled.
         """
         private, z = self.private, self.noise_multiplier
-        like = Plan(
+        default = Plan(
             mechanism=self.mechanism,
             sampling_rate=1.0 if self.noise_at == "server" else min(1.0, self.batch / rows),
             batch=self.batch,
@@ -104,7 +104,7 @@ class Privacy(Section):
             paper_epsilon=self.paper_epsilon,
             noise_at=self.noise_at,
         )
-        return Plans(like, self.pushes if private and z is None else None, own, workers)
+        return Plans(default, rows, self.pushes if private and z is None else None, own, workers)
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

@@ -27,11 +27,12 @@ _PLAN = np.zeros(1, network.LAYER)
 _CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (noise.places, (_WORDS, _U64, _I32, 48, _I64)),
     (noise.normals, (_WORDS, _PAIRS, _F64)),
+    (noise.add_on_grid, (_F64, 1.0, 1.0, _F64)),
     (sums.add_integers, (_ROWS, _F32, _USED, 1, _I32)),
     (sums.clip_integers, (_ROWS, 1.0, 1.0, 1, _I32)),
     (sums.clip_floats, (_ROWS, _USED, 1.0, _F64)),
-    (sums.outer_integers, (_ROWS, _ROWS, _I64, 1.0, 1.0, 1, _I32, _F32)),
-    (sums.outer_floats, (_ROWS, _ROWS, _I64, 1.0, _F64)),
+    (sums.outer_integers, (_ROWS, _ROWS, _I64, 1.0, 1.0, 1, _I32)),
+    (sums.outer_floats, (_ROWS, _ROWS, _I64, _USED, 1.0, _F64)),
     (network.deltas, (_F32, _ROWS, _I64, _I64, True, _ROWS)),
     (
         network.gradients,

@@ -16,6 +16,7 @@ class Library:
 
     places: Callable[..., int]
     normals: Callable[..., None]
+    add_on_grid: Callable[..., int]
     add_integers: Callable[..., None]
     clip_integers: Callable[..., None]
     clip_floats: Callable[..., None]
@@ -41,6 +42,7 @@ def library() -> Library | None:
     return Library(
         noise.places,
         noise.normals,
+        noise.add_on_grid,
         sums.add_integers,
         sums.clip_integers,
         sums.clip_floats,

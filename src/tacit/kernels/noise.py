@@ -1,6 +1,7 @@
 """Noise: the discrete Gaussian by a guide table, and normals by Box and Muller.
 
-The plain twins `_places` and `_pairs` of `tacit.privacy.mechanisms` define what is computed.
+The plain twins `_places`, `_pairs` and `gaussian` of `tacit.privacy.mechanisms` define what is
+computed.
 """
 
 from __future__ import annotations
@@ -83,6 +84,19 @@ def _turns(t: NDArray[np.float64], cosine: NDArray[np.float64], sine: NDArray[np
         sine[i] = -y if quarter == 2.0 or quarter == 3.0 else y
 
 
+@inner
+def _halves(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    c: NDArray[np.float64],
+    d: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """out = half the sum of the four; by views, as an index that may be negative takes a gather."""
+    for i in range(len(out)):
+        out[i] = 0.5 * (a[i] + b[i] + c[i] + d[i])
+
+
 @entry
 def normals(
     words: NDArray[np.uint64], draws: NDArray[np.float64], out: NDArray[np.float64]
@@ -107,7 +121,23 @@ def normals(
             length = np.sqrt(-2.0 * radius[i])
             cosine[i] *= length
             sine[i] *= length
-    half = pairs // 2
-    for i in range(len(out)):
-        cosines = draws[0, i] + draws[0, half + i]
-        out[i] = 0.5 * (cosines + draws[1, i - 1] + draws[1, half + i - 1])
+    half, count = pairs // 2, len(out)
+    _halves(draws[0, :count], draws[0, half:], draws[1, pairs - 1 :], draws[1, half - 1 :], out[:1])
+    _halves(draws[0, 1:count], draws[0, half + 1 :], draws[1], draws[1, half:], out[1:])
+
+
+@entry
+def add_on_grid(
+    total: NDArray[np.float64], std: float, grid: float, noise: NDArray[np.float64]
+) -> int:
+    """noise = total + std·noise, rounded to multiples of `grid`; return how many totals are not
+    finite.
+
+    Every operation is rounded by itself, as torch's are: the same bits.
+    """
+    lost = 0
+    for i in range(len(noise)):
+        value = total[i]
+        lost += not abs(value) < np.inf
+        noise[i] = np.rint((value + std * noise[i]) / grid) * grid
+    return lost

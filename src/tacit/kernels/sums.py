@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from tacit.kernels.jit import dot, entry, inner
 
 _MAX_NORM = 2.0**60  # the same as in tacit.privacy.clipping
+_EXACT = 2**24  # float32 has every whole number below
+_TOGETHER = 4  # rows added in one pass over the sum
 
 _Row = NDArray[np.float32]
 _Rows = NDArray[np.float32]
@@ -40,17 +42,40 @@ def _factor(norm: float, reduced: float) -> float:
     return min(1.0, reduced / norm) if norm <= _MAX_NORM else 0.0
 
 
-@inner
-def _add_steps(g: _Row, factor: np.float32, used: bool, limit: int, total: _Integers) -> None:
-    """total += the whole numbers in g·factor, if their squares' sum is at most `limit`."""
-    bits, keep, squares = g.view(np.int32), np.int32(-1 if used else 0), np.int64(0)
+@dot
+def _add_steps(
+    g: _Row, scale: np.float32, factor: np.float32, keep: np.int32, total: _Integers
+) -> np.float32:
+    """total += the whole numbers in (scale·g)·factor; return the sum of their squares.
+
+    They are cut toward zero: -factor takes back what factor adds.
+    keep: -1, or 0 for a row that adds nothing, whatever stands in it. float32 adds the squares
+    exactly below 2^24, in whatever order; a sum that reaches 2^24 never reads as less.
+    """
+    squares = np.float32(0)
     for j in range(len(g)):
-        step = np.int32(np.int32(bits[j] & keep).view(np.float32) * factor)  # cuts toward zero
-        squares += np.int64(step) * np.int64(step)
+        bits = np.float32(scale * g[j]).view(np.int32) & keep
+        step = np.int32(np.int32(bits).view(np.float32) * factor)
+        squares += np.float32(step) * np.float32(step)
         total[j] += step
-    if squares > limit:  # never, as the factor leaves 2^-16 of room
-        for j in range(len(g)):
-            total[j] -= np.int32(np.int32(bits[j] & keep).view(np.float32) * factor)
+    return squares
+
+
+@inner
+def _too_long(squares: np.float32, limit: int) -> bool:
+    """Whether a row's integers may be longer than `limit` allows.
+
+    They never are, as the factor leaves 2^-16 of room: so such a row is added, and taken back.
+    """
+    return not squares < np.float32(min(limit + 1, _EXACT))
+
+
+@inner
+def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Integers) -> None:
+    """total += the whole numbers in g·factor, if their squares' sum is at most `limit`."""
+    one, keep = np.float32(1), np.int32(-1 if used else 0)
+    if _too_long(_add_steps(g, one, factor, keep, total), limit):
+        _add_steps(g, one, -factor, keep, total)
 
 
 @inner
@@ -67,7 +92,7 @@ def add_integers(
 ) -> None:
     """total += the whole numbers in each row (d,) times its factor, where `used`."""
     for i in range(len(rows)):
-        _add_steps(rows[i], factors[i], used[i], limit, total)
+        _add_row(rows[i], factors[i], used[i], limit, total)
 
 
 @entry
@@ -76,7 +101,7 @@ def clip_integers(rows: _Rows, reduced: float, step: float, limit: int, total: _
     for i in range(len(rows)):
         norm = math.sqrt(_square(rows[i]))
         factor = np.float32(_factor(norm, reduced) / step)
-        _add_steps(rows[i], factor, norm <= _MAX_NORM, limit, total)
+        _add_row(rows[i], factor, norm <= _MAX_NORM, limit, total)
 
 
 @entry
@@ -93,6 +118,19 @@ def _norms(delta: _Row, x: _Row) -> float:
     return math.sqrt(_square(delta)) * math.sqrt(_square(x) + 1.0)
 
 
+@inner
+def _add_outer(
+    delta: _Row, x: _Row, factor: np.float32, used: bool, total: _Integers
+) -> np.float32:
+    """`_add_steps` of (δ ⊗ x, δ): a row that is never written out."""
+    inputs, one, keep = len(x), np.float32(1), np.int32(-1 if used else 0)
+    squares = _add_steps(delta, one, factor, keep, total[len(delta) * inputs :])
+    for o in range(len(delta)):
+        part = total[o * inputs : (o + 1) * inputs]
+        squares += _add_steps(x, delta[o], factor, keep, part)
+    return squares
+
+
 @entry
 def outer_integers(
     deltas: _Rows,
@@ -102,36 +140,62 @@ def outer_integers(
     step: float,
     limit: int,
     total: _Integers,
-    row: _Row,
 ) -> None:
-    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped and cut to whole steps.
-
-    row (o·i + o,): one such row, which is written, as its length is known before it is.
-    """
-    inputs = x.shape[1]
+    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped and cut to whole steps."""
     for i in range(len(deltas)):
         delta, values = deltas[i], x[index[i]]
         norm = _norms(delta, values)
-        for o in range(len(delta)):
-            part, scale = row[o * inputs : (o + 1) * inputs], delta[o]
-            for j in range(inputs):
-                part[j] = scale * values[j]
-        row[len(delta) * inputs :] = delta
-        factor = np.float32(_factor(norm, reduced) / step)
-        _add_steps(row, factor, norm <= _MAX_NORM, limit, total)
+        factor, used = np.float32(_factor(norm, reduced) / step), norm <= _MAX_NORM
+        if _too_long(_add_outer(delta, values, factor, used, total), limit):
+            _add_outer(delta, values, -factor, used, total)
+
+
+@inner
+def _widen(x: _Row, used: bool, out: _Wide) -> None:
+    """out = x in float64; zeros where it is not used, whatever stands in x."""
+    bits, keep = x.view(np.int32), np.int32(-1 if used else 0)
+    for j in range(len(x)):
+        out[j] = np.float64(np.int32(bits[j] & keep).view(np.float32))
+
+
+@inner
+def _add4(out: _Wide, scales: _Wide, x0: _Wide, x1: _Wide, x2: _Wide, x3: _Wide) -> None:
+    """out += scales·x, one of the four after another, as if each were added by itself."""
+    s0, s1, s2, s3 = scales[0], scales[1], scales[2], scales[3]
+    for j in range(len(out)):
+        sum0 = out[j] + s0 * x0[j]
+        sum1 = sum0 + s1 * x1[j]
+        sum2 = sum1 + s2 * x2[j]
+        out[j] = sum2 + s3 * x3[j]
 
 
 @entry
 def outer_floats(
-    deltas: _Rows, x: _Rows, index: NDArray[np.int64], reduced: float, total: _Wide
+    deltas: _Rows,
+    x: _Rows,
+    index: NDArray[np.int64],
+    used: NDArray[np.bool_],
+    reduced: float,
+    total: _Wide,
 ) -> None:
-    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped."""
-    inputs, outputs = x.shape[1], deltas.shape[1]
-    for i in range(len(deltas)):
-        delta, values = deltas[i], x[index[i]]
-        factor = _factor(_norms(delta, values), reduced)
+    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped, where `used`.
+
+    Four rows are added at a time, in their order: the last ones may have rows of zeros beside them.
+    """
+    inputs, outputs, count = x.shape[1], deltas.shape[1], len(deltas)
+    factors = np.zeros(count + _TOGETHER)
+    for i in range(count):
+        factor = _factor(_norms(deltas[i], x[index[i]]), reduced)
+        factors[i] = factor if used[i] else 0.0
+    wide, scales = np.empty((_TOGETHER, inputs)), np.empty((outputs, _TOGETHER))
+    for start in range(0, count, _TOGETHER):
+        for k in range(_TOGETHER):
+            factor, i = factors[start + k], min(start + k, count - 1)
+            _widen(x[index[i]], factor > 0.0, wide[k])
+            for o in range(outputs):
+                scales[o, k] = factor * np.float64(deltas[i, o]) if factor > 0.0 else 0.0
         for o in range(outputs):
-            scale = factor * np.float64(delta[o]) if factor > 0.0 else 0.0
             part = total[o * inputs : (o + 1) * inputs]
-            _add_scaled(values, scale, part)
-            total[outputs * inputs + o] += scale
+            _add4(part, scales[o], wide[0], wide[1], wide[2], wide[3])
+            for k in range(_TOGETHER):
+                total[outputs * inputs + o] += scales[o, k]

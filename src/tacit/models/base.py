@@ -139,7 +139,8 @@ class Model(ABC):
 
     def unflatten(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
         """Views of the flat vector by name, for safetensors."""
-        parts = zip(self.layout, torch.split(params, list(self.sizes)), strict=True)
+        # Not torch.split, which takes longer to find this out than to do it.
+        parts = zip(self.layout, params.split_with_sizes(self.sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
 
     def state(self, params: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -8,7 +8,8 @@ the batch (`models.module_layers`). All give the gradient of that example's own 
 companions.
 
     >>> import torch
-    >>> from tacit.models.module import cross_entropy, module_model
+    >>> from tacit.models.losses import cross_entropy
+    >>> from tacit.models.module import module_model
     >>> def net():
     ...     layers = torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
     ...     return torch.nn.Sequential(*layers)
@@ -22,20 +23,19 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.base import Layer, Layout, Model
+from tacit.models.losses import Loss, cross_entropy, mse, of_each
 from tacit.models.module_layers import RAISED, SeenModule, seen_through
 from tacit.models.vectors import agrees, example_gradients
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 Factory = Callable[[], nn.Module]
 
 # Layers that look across examples, keep statistics or draw at random, and what to use instead.
@@ -45,36 +45,6 @@ _REFUSED: tuple[tuple[type, str], ...] = (
     (nn.modules.lazy.LazyModuleMixin, "the layer with its sizes given"),
     (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
 )
-
-
-def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of one example: output (classes,), y () int64. The loss of a classification."""
-    return functional.cross_entropy(output, y)
-
-
-def mse(output: Tensor, y: Tensor) -> Tensor:
-    """Squared error of one example: output () or (1,), y () float32. The loss of a regression."""
-    return functional.mse_loss(output.reshape(()), y)
-
-
-def bce_with_logits(output: Tensor, y: Tensor) -> Tensor:
-    """Binary cross-entropy of one example: output () or (1,), y () in {0, 1}."""
-    return functional.binary_cross_entropy_with_logits(output.reshape(()), y.to(output.dtype))
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": cross_entropy,
-    "mse": mse,
-    "bce_with_logits": bce_with_logits,
-}
-# The same of each of a batch: (outputs, y (B,)) -> (B,). To learn to map takes torch a second.
-_TOGETHER: dict[Loss, Loss] = {
-    cross_entropy: partial(functional.cross_entropy, reduction="none"),
-    mse: lambda outputs, y: (outputs.reshape(len(y)) - y) ** 2,
-    bce_with_logits: lambda outputs, y: functional.binary_cross_entropy_with_logits(
-        outputs.reshape(len(y)), y.to(outputs.dtype), reduction="none"
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +147,7 @@ class ModuleModel(Model):
         """The loss of one example's output, (), or of each of a batch, (B,)."""
         if y.dim() == 0:
             return self.example_loss(scores, y)
-        together = _TOGETHER.get(self.example_loss) or torch.func.vmap(self.example_loss)
-        return together(scores, y)
+        return of_each(self.example_loss)(scores, y)
 
     @property
     def squared_error(self) -> bool:

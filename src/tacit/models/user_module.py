@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tacit.errors import ConfigError
-from tacit.models.module import LOSSES, Loss, ModuleModel, module_model
+from tacit.models.losses import LOSSES, Loss
+from tacit.models.module import ModuleModel, module_model
 from tacit.user_code import entry_digest, load_entry, load_module
 
 

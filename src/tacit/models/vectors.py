@@ -12,7 +12,7 @@ layer's input, written once, where it belongs in (B, d).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -31,7 +31,7 @@ def learnable(vector: torch.Tensor) -> bool:
     if not vector.numel():
         return True
     least, largest = torch.aminmax(vector)  # of nan, both are nan, which no comparison passes
-    return bool((least >= -LARGEST) & (largest <= LARGEST))
+    return float(least) >= -LARGEST and float(largest) <= LARGEST
 
 
 def example_gradients(
@@ -64,25 +64,12 @@ def linear_factors(
     return delta, layer.input.detach()
 
 
-def linear_factors_together(
-    model: Model,
-    params: Sequence[torch.Tensor],
-    x: torch.Tensor,
-    y: torch.Tensor,
-    sizes: Sequence[int],
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`linear_factors` of consecutive parts of the batch, of `sizes` rows each, each at its own
-    parameters.
-    """
-    parts = torch.split(x, list(sizes))
+def score_deltas(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """d loss / d scores (B, classes) of each example, without the penalty."""
     with torch.enable_grad():
-        traced = [
-            model.trace(own.detach().requires_grad_(), part)[0]
-            for own, part in zip(params, parts, strict=True)
-        ]
-        scores = torch.cat([layer.output for layer in traced])
-        (delta,) = torch.autograd.grad(model.data_loss(scores, y).sum(), [scores])
-    return delta, torch.cat([layer.input.detach() for layer in traced])
+        leaf = scores.detach().requires_grad_()
+        (deltas,) = torch.autograd.grad(model.data_loss(leaf, y).sum(), [leaf])
+    return deltas
 
 
 def vmap_gradients(

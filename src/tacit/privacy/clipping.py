@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import Library, library
+from tacit.privacy.sampling import Batch
 
 _SLACK = 2.0**-16  # in units of C: more than rounding can add to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
@@ -81,33 +83,45 @@ def outer_sum(
     ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
     Guarantee and edge cases as `clipped_sum`. A row is non-finite where its δ or its x is.
     """
-    (clipped,) = outer_sums(deltas, inputs, [clip], mask, [len(mask)], [rows or len(mask)])
-    return clipped
-
-
-def outer_sums(
-    deltas: Tensor,
-    inputs: Tensor,
-    clips: Sequence[float],
-    mask: Tensor,
-    sizes: Sequence[int],
-    rows: Sequence[int] | None = None,
-) -> list[Clipped]:
-    """`outer_sum` of consecutive parts of `sizes` rows, each at its own clip.
-
-    Guarantee: every part has the same bits as `outer_sum` gives for it alone.
-    """
-    reduced = [reduced_clip(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
+    reduced = reduced_clip(clip, rows or len(mask))
+    if (kernels := _compiled(deltas)) is not None and _compiled(inputs) is not None:
+        index = np.arange(len(deltas))
+        total = _outer_rows(kernels, deltas.numpy(), inputs, index, mask.numpy(), reduced)
+        return Clipped(total, clip)
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
     used = (norms <= _MAX_NORM) & (lengths <= _MAX_NORM)
-    parts = zip(
-        torch.split(norms, list(sizes)), reduced, torch.split(mask & used, list(sizes)), strict=True
+    scaled = _zero_unused(wide, used).mul_(_factors(norms, reduced, mask & used)[:, None])
+    return Clipped(_outer(scaled, inputs, used), clip)
+
+
+def drawn_outer_sum(deltas: Tensor, table: Tensor, batch: Batch, clip: float) -> Clipped:
+    """Return `outer_sum` over the slots of a batch, in a time that tells how many are not empty.
+
+    deltas: (B, o), of every slot; table: (n, i), of which a slot has a row. Only for simulations.
+    Guarantee: the bits of `outer_sum`, if that is compiled too: an empty slot adds zeros.
+    """
+    if (kernels := _compiled(deltas)) is None or _compiled(table) is None:
+        return outer_sum(deltas, table[batch.index], clip, batch.mask)
+    used, own, index = batch.mask.numpy(), deltas.numpy(), batch.index.numpy()
+    reduced, drawn = reduced_clip(clip, len(used)), np.flatnonzero(used)
+    return Clipped(
+        _outer_rows(kernels, own[drawn], table, index[drawn], used[drawn], reduced), clip
     )
-    factors = torch.cat([_factors(*part) for part in parts])
-    scaled = _zero_unused(wide, used).mul_(factors[:, None])
-    split = [torch.split(rows, list(sizes)) for rows in (scaled, inputs, used)]
-    return [Clipped(_outer(*part), clip) for *part, clip in zip(*split, clips, strict=True)]
+
+
+def _outer_rows(
+    kernels: Library,
+    deltas: NDArray[np.float32],
+    table: Tensor,
+    index: NDArray[np.int64],
+    used: NDArray[np.bool_],
+    reduced: float,
+) -> Tensor:
+    """(o·i + o,) float64: Σ of (δ ⊗ x, δ) over the rows used, each clipped to `reduced`."""
+    total = np.zeros(deltas.shape[1] * (table.shape[1] + 1))
+    kernels.outer_floats(deltas, table.numpy(), index, used, reduced, total)
+    return torch.from_numpy(total)
 
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:

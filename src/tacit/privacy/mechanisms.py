@@ -27,6 +27,7 @@ from tacit.privacy.sampling import Random
 
 REACH = 13.5  # standard deviations beyond which the discrete Gaussian's table ends: 2^-131
 _GUIDE_BITS = 16  # a guide of 2^16 places is 256 KiB: it stays in a core's second cache
+_NOT_FINITE = "a non-finite sum must never reach the mechanism"
 GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than its noise
 
 
@@ -83,11 +84,16 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     """
     if not 0 < std < float("inf"):
         raise ValueError(f"std={std}: expected a finite number > 0")
-    if not bool(torch.isfinite(total).all()):
-        raise ValueError("a non-finite sum must never reach the mechanism")
     grid = 2.0 ** (math.floor(math.log2(std)) - GRID_BITS)
-    noisy = total.to(torch.float64) + std * standard_normal(total.numel(), random)
-    return torch.round(noisy / grid) * grid
+    wide, noise = total.to(torch.float64), standard_normal(total.numel(), random)
+    if (kernels := library()) is None:
+        finite = bool(torch.isfinite(wide).all())
+        noise = torch.round((wide + std * noise) / grid) * grid
+    else:
+        finite = kernels.add_on_grid(wide.numpy(), std, grid, noise.numpy()) == 0
+    if not finite:
+        raise ValueError(_NOT_FINITE)
+    return noise
 
 
 def noise_units(multiplier: float) -> float:
@@ -131,7 +137,7 @@ def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tenso
         raise ValueError(f"multiplier={multiplier}: expected a finite number > 0")
     if total.dtype != torch.int64:
         raise ValueError(f"{total.dtype}: the discrete Gaussian adds to exact integers only")
-    return total + discrete_normal(total.numel(), noise_units(multiplier), random)
+    return discrete_normal(total.numel(), noise_units(multiplier), random).add_(total)
 
 
 def discrete_normal(count: int, std: float, random: Random) -> Tensor:
@@ -150,7 +156,8 @@ def discrete_normal(count: int, std: float, random: Random) -> Tensor:
     for i in on_boundary:
         # The first 64 bits lie on a boundary (probability 10^-14): the next 64 decide the side.
         places[i] = bisect_right(exact, int(words[i]) << 64 | int(random.words(1)[0]))
-    return torch.from_numpy(places - len(high) // 2)
+    places -= len(high) // 2
+    return torch.from_numpy(places)
 
 
 def _places(
@@ -223,7 +230,7 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
     if not 0 < scale < math.inf:
         raise ValueError(f"scale={scale}: expected a finite number > 0")
     if not bool(torch.isfinite(total).all()):
-        raise ValueError("a non-finite sum must never reach the mechanism")
+        raise ValueError(_NOT_FINITE)
     dims = total.numel()
     direction = standard_normal(dims, random)
     # Gamma(d) is the sum of d exponentials.

@@ -236,7 +236,8 @@ class Releaser:
         if plan.mechanism == "discrete_gaussian":
             return self._integers(clipped, clip)
         noise = mechanisms.gaussian if plan.mechanism == "gaussian" else mechanisms.knorm
-        return (noise(clipped.total, z * clip, self.random) / plan.batch).to(torch.float32), 1.0
+        noisy = noise(clipped.total, z * clip, self.random)
+        return noisy.div_(plan.batch).to(torch.float32), 1.0
 
     def _integers(self, clipped: Clipped, clip: float) -> tuple[Tensor, float]:
         z = self.plan.noise_multiplier

@@ -112,17 +112,17 @@ class RowSums:
         """total += the clipped gradients of at most as many rows as are held."""
         kernels = self._kernels
         found = np.empty((len(index), self._numbers), dtype=np.float32)
+        everyone = np.ones(len(index), dtype=np.bool_)
         if self._linear:
             self._kernel.deltas(params, x, y, index, found)
             if step is None:
-                kernels.outer_floats(found, x, index, reduced, total)
+                kernels.outer_floats(found, x, index, everyone, reduced, total)
             else:
-                row = np.empty(self.model.size, dtype=np.float32)
-                kernels.outer_integers(found, x, index, reduced, step, limit, total, row)
+                kernels.outer_integers(found, x, index, reduced, step, limit, total)
             return
         self._kernel.gradients(params, x, y, index, found)
         if step is None:
-            kernels.clip_floats(found, np.ones(len(found), np.bool_), reduced, total)
+            kernels.clip_floats(found, everyone, reduced, total)
         else:
             kernels.clip_integers(found, reduced, step, limit, total)
 

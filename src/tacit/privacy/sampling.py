@@ -23,6 +23,7 @@ from tacit.datasets.edge_rows import Units
 
 # The probability, per push, that a Poisson batch is larger than the padded one (see `Batch`).
 TAIL = 1e-15
+_ZEROS = memoryview(bytes(2**20))  # what a keystream is laid over, made once
 
 
 class Random:
@@ -62,7 +63,8 @@ class Random:
         """The next `count` bytes of the keystream."""
         if self.secret and os.getpid() != self._pid:
             self._rekey()
-        return self._stream.update(bytes(count))
+        zeros = _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
+        return self._stream.update(zeros)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next `count` uniform 64-bit words."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tacit.errors import WireError
+from tacit.protocol.envelope import Growing, InPlace
 
 PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
@@ -18,6 +19,7 @@ HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice 
 NUMBER_MAGIC = b"TCTN"
 _NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
 NUMBER_HEADER = _NUMBER.size
+Envelope = bytes | mmap.mmap | InPlace
 
 
 def count_parts(size: int, chunk: int) -> int:
@@ -28,12 +30,14 @@ def count_parts(size: int, chunk: int) -> int:
     return max(1, -(-size // (chunk - PART_HEADER)))
 
 
-def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
+def part(envelope: Envelope, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
-    room = chunk - PART_HEADER
-    body = memoryview(envelope)[number * room : (number + 1) * room]
-    parts = count_parts(len(envelope), chunk)
-    return b"".join((_PART.pack(PART_MAGIC, number, parts, len(envelope), number * room), body))
+    room, parts = chunk - PART_HEADER, count_parts(len(envelope), chunk)
+    begin, end = number * room, (number + 1) * room
+    head = _PART.pack(PART_MAGIC, number, parts, len(envelope), begin)
+    if isinstance(envelope, InPlace):
+        return b"".join((head, *envelope.between(begin, end)))
+    return b"".join((head, memoryview(envelope)[begin:end]))
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
@@ -41,7 +45,7 @@ def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
-def question(envelope: bytes | mmap.mmap, chunk: int) -> bytes:
+def question(envelope: Envelope, chunk: int) -> bytes:
     """The payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.
@@ -49,7 +53,7 @@ def question(envelope: bytes | mmap.mmap, chunk: int) -> bytes:
     return _PART.pack(PART_MAGIC, 0, count_parts(len(envelope), chunk), len(envelope), 0)
 
 
-def read_question(payload: bytes) -> tuple[int, int] | None:
+def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
     """(parts, total bytes) of the message that a question is about; None for any other payload."""
     if len(payload) != _PART.size:
         return None
@@ -66,11 +70,14 @@ def numbered(number: int, payload: bytes) -> bytes:
     return _NUMBER.pack(NUMBER_MAGIC, number) + payload
 
 
-def read_numbered(number: int, payload: bytes) -> tuple[int, bytes]:
-    """The number of a message, and its payload: `number`, its topic's, where it has none itself."""
+def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
+    """The number of a message, and its payload: `number`, its topic's, where it has none itself.
+
+    No byte of the payload is copied.
+    """
     if payload[:4] != NUMBER_MAGIC or len(payload) < _NUMBER.size:
         return number, payload
-    return int(_NUMBER.unpack_from(payload)[1]), payload[_NUMBER.size :]
+    return int(_NUMBER.unpack_from(payload)[1]), memoryview(payload)[_NUMBER.size :]
 
 
 class Assembler:
@@ -82,7 +89,7 @@ class Assembler:
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
-        self._whole = bytearray()  # the parts before number `_next`, one after the other
+        self._whole = Growing()  # the parts before number `_next`, one after the other
         self._next = 0
         self._ahead: dict[int, tuple[int, bytes]] = {}  # later ones: where each begins, its bytes
         self._ahead_bytes = 0
@@ -104,7 +111,7 @@ class Assembler:
         absent = (number for number in range(self._next, parts) if number not in self._ahead)
         return list(islice(absent, limit))
 
-    def add(self, payload: bytes) -> bytearray | None:
+    def add(self, payload: bytes | memoryview) -> Growing | None:
         """Add a part; return the whole envelope once its last part has come, else None.
 
         Of equal parts the first counts. A question announces the message and adds nothing to it.
@@ -148,10 +155,10 @@ class Assembler:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
-        self._whole += body
+        self._whole.grow(body)
         self._next += 1
 
-    def _finished(self, total: int) -> bytearray:
+    def _finished(self, total: int) -> Growing:
         if len(self._whole) != total:
             raise WireError("length", f"all parts have {len(self._whole)} bytes, not {total}")
         return self._whole

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import struct
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from google.protobuf.message import DecodeError
 from torch import Tensor
 
 from tacit.errors import WireError
@@ -24,6 +21,17 @@ from tacit.privacy.release import Released
 from tacit.privacy.trained import Shared
 from tacit.protocol import wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.envelope import (
+    MAGIC,
+    MAX_META,
+    InPlace,
+    Received,
+    decode,
+    encode,
+    encode_in_place,
+    has_tensor,
+    numbers,
+)
 from tacit.protocol.messages import (
     EVERYONE,
     GlobalModel,
@@ -42,6 +50,7 @@ from tacit.protocol.parts import (
     PART_HEADER,
     PART_MAGIC,
     Assembler,
+    Envelope,
     count_parts,
     numbered,
     part,
@@ -77,11 +86,13 @@ __all__ = [
     "PART_MAGIC",
     "SAFE_SCALE",
     "Assembler",
+    "Envelope",
     "Received",
     "announcement",
     "count_parts",
     "decode",
     "down",
+    "down_in_place",
     "encode",
     "gradient",
     "has_tensor",
@@ -97,111 +108,8 @@ __all__ = [
     "up",
 ]
 
-MAGIC = b"TCT1"
-_HEAD = struct.Struct("<4sI")
-_NUMPY = {"f32": "<f4", "i32": "<i4"}
-_TORCH = {"f32": torch.float32, "i32": torch.int32}
-MAX_META = 1 << 20
 MAX_MESSAGE = 1 << 32
 SAFE_SCALE = 1e29  # 2^31 times this is still a float32
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A decoded envelope: its Meta, and its tensor, a view of the bytes.
-
-    tensor: (numel,) float32 or int32; None if the message has none.
-    """
-
-    meta: pb.Meta
-    tensor: Tensor | None
-
-
-def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
-    """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
-
-    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
-
-    >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
-    >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
-    >>> received = decode(payload)
-    >>> received.meta.run, received.meta.share.round, received.tensor
-    ('demo', 3, tensor([ 0.5000, -1.0000]))
-    >>> try:
-    ...     decode(payload[:-1] + b"!")
-    ... except WireError as error:
-    ...     print(error.reason)
-    sha256
-    """
-    body: bytes | memoryview = b""
-    if tensor is not None:
-        meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
-        body = _raw(tensor, _NUMPY[meta.dtype])
-        meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
-    head = meta.SerializeToString()
-    padding = -(_HEAD.size + len(head)) % 64
-    return b"".join((_HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
-
-
-def _raw(tensor: Tensor, dtype: str) -> memoryview:
-    """The little-endian bytes of a tensor; no copy where the machine is little endian itself."""
-    flat = tensor.detach().contiguous().numpy().astype(dtype, copy=False).reshape(-1)
-    return flat.view("u1").data
-
-
-def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) -> Received:
-    """The envelope in `payload`, without a copy of the tensor. Raises WireError for anything else.
-
-    checked: these very bytes were accepted once, and a checksum says that they are the same; the
-    digest of the tensor is not computed again.
-    Reasons: magic, length, meta, dtype, numel, sha256, finite.
-    """
-    view = memoryview(payload)
-    if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
-        raise WireError("magic", f"{len(view)} bytes that do not begin with {MAGIC.decode()}")
-    length = _HEAD.unpack_from(view)[1]
-    start = _HEAD.size + length + (-(_HEAD.size + length) % 64)
-    if length > MAX_META or start > len(view):
-        raise WireError("length", f"meta of {length} bytes in a payload of {len(view)}")
-    meta = pb.Meta()
-    try:
-        meta.ParseFromString(bytes(view[_HEAD.size : _HEAD.size + length]))
-    except DecodeError as error:
-        raise WireError("meta", str(error)) from error
-    if meta.WhichOneof("kind") is None:
-        raise WireError("meta", "no kind that this version knows")
-    return Received(meta, _tensor(meta, view[start:], checked))
-
-
-def has_tensor(payload: bytes | bytearray) -> bool:
-    """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
-    if len(payload) < _HEAD.size:
-        return False
-    start: int = _HEAD.size + _HEAD.unpack_from(payload)[1]
-    return len(payload) > start + (-start % 64)
-
-
-def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
-    if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
-        return None
-    if meta.dtype not in _TORCH or (meta.dtype == "i32" and meta.WhichOneof("kind") != "update"):
-        raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 in an update")
-    if meta.numel * 4 != len(body) or meta.numel == 0:
-        raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
-    if not checked and hashlib.sha256(body).digest() != meta.sha256:
-        raise WireError("sha256", "the tensor bytes do not match their digest")
-    tensor = torch.frombuffer(
-        body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
-    )
-    if meta.dtype == "f32" and not _finite(tensor):
-        raise WireError("finite", "the tensor holds inf or nan")
-    return tensor
-
-
-def _finite(tensor: Tensor) -> bool:
-    """Whether every number is finite: the least and the largest are, and nan would be both."""
-    least, largest = torch.aminmax(tensor)
-    return bool(torch.isfinite(least) & torch.isfinite(largest))
 
 
 def up(
@@ -301,7 +209,19 @@ def down(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> bytes:
-    """A server's message as an envelope.
+    """A server's message as an envelope; the other arguments are those of `down_in_place`."""
+    return down_in_place(run, edge, message, schema, answer, answered).whole()
+
+
+def down_in_place(
+    run: str,
+    edge: str,
+    message: ServerOutput,
+    schema: bytes,
+    answer: pb.Receipt | None = None,
+    answered: int = 0,
+) -> InPlace:
+    """A server's message as an envelope that has no copy of its tensor.
 
     answer: the receipt of message `answered`, if it goes with it.
     """
@@ -312,11 +232,11 @@ def down(
                 version=message.version, clip=message.clip, terms=pack_terms(message.terms)
             )
         )
-        return encode(meta, message.params)
+        return encode_in_place(meta, message.params)
     if not isinstance(message, Halt):
-        return encode(meta, wire_vertical.fill_meta(meta, message))
+        return encode_in_place(meta, wire_vertical.fill_meta(meta, message))
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
-    return encode(meta)
+    return encode_in_place(meta)
 
 
 def announcement(
@@ -326,7 +246,7 @@ def announcement(
 
     It holds the model itself if that takes at most `inline_below` bytes.
     """
-    raw = _raw(model.params, _NUMPY["f32"])
+    raw = numbers(model.params)
     said = pb.Announcement(
         epoch=epoch,
         state=state,

@@ -15,8 +15,8 @@ from torch import Tensor
 from tacit.algorithms.base.edge import EdgeRole, LocalSteps
 from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Edge as Mapa
-from tacit.models.vectors import linear_factors_together
-from tacit.privacy.clipping import Clipped, outer_sums
+from tacit.models.vectors import score_deltas
+from tacit.privacy.clipping import Clipped, drawn_outer_sum
 from tacit.privacy.release import release_steps_together, release_together
 from tacit.protocol.messages import GlobalModel, Push
 
@@ -82,14 +82,25 @@ def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clip
 def _sums(
     edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]
 ) -> list[Clipped]:
-    """`EdgeRole.query` of each edge, at its own model and clip."""
-    batches = [edge.draw() for edge in edges]
-    x = torch.cat([edge.x[batch.index] for edge, batch in zip(edges, batches, strict=True)])
-    y = torch.cat([edge.y[batch.index] for edge, batch in zip(edges, batches, strict=True)])
-    sizes, mask = (
-        [len(batch.mask) for batch in batches],
-        torch.cat([batch.mask for batch in batches]),
+    """`EdgeRole.query` of each edge, at its own model and clip.
+
+    The scores are computed for all slots, as a kernel's bits may depend on their number; the sums
+    are of the drawn rows alone.
+    """
+    model, batches = edges[0].model, [edge.draw() for edge in edges]
+    y = torch.cat(
+        [
+            torch.index_select(edge.y, 0, batch.index)
+            for edge, batch in zip(edges, batches, strict=True)
+        ]
     )
-    return outer_sums(
-        *linear_factors_together(edges[0].model, models, x, y, sizes), clips, mask, sizes
-    )
+    with torch.no_grad():
+        scores = [
+            model.logits(params, torch.index_select(edge.x, 0, batch.index))
+            for edge, batch, params in zip(edges, batches, models, strict=True)
+        ]
+    deltas = torch.split(score_deltas(model, torch.cat(scores), y), [edge.size for edge in edges])
+    return [
+        drawn_outer_sum(own, edge.x.flatten(1), batch, clip)
+        for own, edge, batch, clip in zip(deltas, edges, batches, clips, strict=True)
+    ]

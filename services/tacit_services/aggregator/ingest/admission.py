@@ -169,7 +169,7 @@ class Admission:
         return None
 
     def _decode_and_screen(
-        self, edge: str, seq: int, payload: bytes, inbound: Inbound
+        self, edge: str, seq: int, payload: bytes | memoryview, inbound: Inbound
     ) -> Candidate | None:
         """Return the message for the journal; None: it was a part or a question, now answered.
 

@@ -77,7 +77,7 @@ def read(driver: Locked) -> Moment:
         tau_max=role.tau_max,
         stale=role.stale,
         state=driver.state,
-        reason=role.halted,
+        reason=role.halt_reason,
         counts=dict(driver.counts),
         records=dict(role.edges),
     )

@@ -1,6 +1,7 @@
 """The store contract in Redis >= 7.0 or Valkey.
 
-The journal is a stream; entry ids are `{position}-0`.
+The journal is a stream; entry ids are `{position}-0`. Large payloads lie beside it
+(redis_large.py).
 
 Every write is one atomic unit on the server. Nothing is ever retried here: a retried append that
 had been applied the first time would answer DUPLICATE, which its caller could not tell from a real
@@ -26,7 +27,7 @@ import redis
 import xxhash
 
 from tacit import errors
-from tacit_services.journal.store import redis_client, redis_scripts, rules
+from tacit_services.journal.store import redis_client, redis_large, redis_scripts, rules
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -38,7 +39,7 @@ from tacit_services.journal.store.base import (
 )
 
 log = logging.getLogger("tacit.store")
-_FORMAT = 1  # of a run's keys
+_FORMAT = 2  # of a run's keys; 1 had no large payloads
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
@@ -55,15 +56,18 @@ class RedisStore:
         self._limits = limits
         self._epoch = 0
         self._known = 0  # the last position that an append of this process was given
-        keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
-        self._journal, self._meta, self._seq, self._snapshot = keys
+        keys = [
+            f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot", "large")
+        ]
+        self._journal, self._meta, self._seq, self._snapshot, self._large = keys
+        self._staged = 0  # payloads in pieces that this process has staged
         # Any: redis-py leaves execute_command untyped.
         self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         self._refuse_eviction()
-        keys = (self._meta, self._journal, self._snapshot, self._seq)
+        keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
         epoch, held, there, due = self._call(
             "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
         )
@@ -128,20 +132,21 @@ class RedisStore:
             rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
+        commands = self._commands(entries)
         pool = self._client.connection_pool
         with self._service():
             connection = pool.get_connection()
             try:
-                connection.send_command("EVAL", redis_scripts.APPEND, *self._arguments(entries))
+                redis_large.send(connection, commands)
             except (redis.RedisError, OSError):  # it is disconnected
                 pool.release(connection)
                 raise
-        return lambda: self._answers(connection)
+        return lambda: self._answers(connection, len(commands))
 
-    def _answers(self, connection: Any) -> list[Appended]:
+    def _answers(self, connection: Any, count: int) -> list[Appended]:
         with self._service():
             try:
-                rows = connection.read_response()
+                rows = redis_large.read(connection, count)
             finally:
                 self._client.connection_pool.release(connection)
         if not rows:
@@ -153,21 +158,26 @@ class RedisStore:
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]
 
-    def _arguments(self, entries: Sequence[NewEntry]) -> list[Any]:
-        keys = (self._journal, self._meta, self._seq, _ANCHORS)
+    def _commands(self, entries: Sequence[NewEntry]) -> list[list[Any]]:
+        """What stages large payloads, and the script that appends all."""
         limits = (self._limits.entries, self._limits.bytes)
-        found = [len(keys), *keys, self._epoch, *limits, self._known]
+        staged, lists = list[list[Any]](), list[str]()
+        said: list[Any] = [self._epoch, *limits, self._known]
         for entry in entries:
+            payload, key, elements = entry.payload, "", 0
+            if len(payload) > redis_large.PIECE:
+                self._staged += 1
+                key = f"{self._large}:{self._epoch}-{self._staged}"
+                elements = redis_large.elements(payload)
+                where = (self._meta, self._large, self._epoch)
+                staged += redis_large.commands(key, payload, *where)
+                lists.append(key)
             anchor = entry.anchor or Anchor("", 0, b"")
-            mark = (anchor.lineage, anchor.count, anchor.head)
-            found += [
-                entry.edge,
-                entry.seq,
-                entry.payload,
-                *mark,
-                xxhash.xxh3_64_digest(entry.payload),
-            ]
-        return found
+            check = xxhash.xxh3_64_digest(payload)
+            said += [entry.edge, entry.seq, b"" if key else payload]
+            said += [anchor.lineage, anchor.count, anchor.head, check, key, elements, len(payload)]
+        keys = (self._journal, self._meta, self._seq, _ANCHORS, self._large, *lists)
+        return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *said]]
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
@@ -209,7 +219,7 @@ class RedisStore:
         """
         position = _position(entry_id)
         with self._unaltered(f"entry {position}"):
-            payload = fields[b"payload"]
+            payload = self._payload(fields)
             check = fields.get(b"check")  # an early journal has none
             if check is not None and check != xxhash.xxh3_64_digest(payload):
                 raise ValueError("checksum")
@@ -217,11 +227,22 @@ class RedisStore:
                 position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None
             )
 
+    def _payload(self, fields: dict[bytes, bytes]) -> bytes:
+        if (key := fields.get(b"large")) is None:
+            return fields[b"payload"]
+        return b"".join(self._call("LRANGE", key, 0, -1))
+
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
-        keys = (self._journal, self._meta, self._snapshot)
+        keys = (self._journal, self._meta, self._snapshot, self._large)
         status, held, position = self._call(
-            "EVAL", redis_scripts.SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state
+            "EVAL",
+            redis_scripts.SAVE,
+            len(keys),
+            *keys,
+            self._epoch,
+            snapshot.cursor,
+            snapshot.state,
         )
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)

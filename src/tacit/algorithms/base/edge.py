@@ -77,8 +77,13 @@ class EdgeRole(ABC):
         self.together = min(held, self._rows_of_one())
         if releaser.plan.private and self.alone is None:
             require_separate_examples(model, device, self._shapes())
-        self.halted = ""
+        self.halt_reason = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
+        return bool(self.halt_reason)
 
     def _rows_alone(self) -> RowSums | str:
         """Return the kernel that adds up drawn rows alone; if none may, why, for the log."""
@@ -161,7 +166,7 @@ class EdgeRole(ABC):
         A model that the edge's plan does not allow is only counted: nothing is charged or released.
         """
         if isinstance(message, Halt):
-            self.halted = message.reason or "halted"
+            self.halt_reason = message.reason or "halted"
             return []
         if self.halted:  # a model that was under way
             return []

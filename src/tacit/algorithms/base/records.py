@@ -30,8 +30,8 @@ class EdgeRecord:
 
         updates: that count, and are new.
         """
-        updates += self.updates
-        return replace(self, spent=message.spent, charged=message.charged, updates=updates)
+        updates += self.updates  # not `replace`, which takes twice as long, for every message
+        return EdgeRecord(self.hello, updates, message.spent, message.charged, self.retired)
 
     def retire(self, message: Retired) -> EdgeRecord:
         """Return the record of an edge that has sent its last message."""

@@ -43,7 +43,7 @@ class Fold:
             definition.horizon,
             definition.terms,
         )
-        self.uploads = definition.uploads  # updates that make one version
+        self.uploads = definition.traits.uploads  # updates that make one version
         self.dataset = definition.source.name  # the data set that the edges' ledgers are of
         self.clip = definition.clip
         self.params = model.init(definition.seed)
@@ -53,7 +53,7 @@ class Fold:
         self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
         self.stale = 0
-        self.halted = ""
+        self.halt_reason = ""
         guard = definition.guard
         self.rule, self.trim = guard.rule, guard.trim  # where updates are combined
         self.laws = Laws(definition.plans, guard.rows)
@@ -63,6 +63,11 @@ class Fold:
             self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
         self.accused: dict[str, str] = {}  # edges whose updates no longer count, and why
         self.kept_out = 0  # updates that were left out because their edge was accused
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
+        return bool(self.halt_reason)
 
     def note_staleness(self, tau: int) -> None:
         """Count an update of staleness τ = `tau`."""
@@ -86,7 +91,7 @@ class Fold:
             "recent": list(self.recent),
             "staleness": sorted(self.staleness.items()),
             "stale": self.stale,
-            "halted": self.halted,
+            "halted": self.halt_reason,
             "edges": self.edges.dump(),
         }
         tensors = {"params": self.params}
@@ -101,7 +106,7 @@ class Fold:
         """Continue from what `state` returned."""
         self.params = tensors["params"]
         self.version, self.clip = values["version"], values["clip"]
-        self.stale, self.halted = values["stale"], values["halted"]
+        self.stale, self.halt_reason = values["stale"], values["halted"]
         self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
         self.tau_max = max(self.recent, default=0)
         self.staleness = Counter(dict(values["staleness"]))
@@ -237,7 +242,7 @@ class ServerRole(Fold, ABC):
         record = self.edges.get(hello.edge, EdgeRecord(hello))
         self.edges[hello.edge] = replace(record, hello=hello, retired="").account(hello)
         if self.halted:
-            return [Outgoing(hello.edge, Halt(self.version, self.halted))]
+            return [Outgoing(hello.edge, Halt(self.version, self.halt_reason))]
         if hello.edge in self.accused:  # a model would cost it budget for nothing
             return []
         return self.joined(hello.edge)
@@ -253,7 +258,7 @@ class ServerRole(Fold, ABC):
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)
-        judged, outgoing = self._judged(update)
+        judged, outgoing = (update, []) if self.watch is None else self._judged(update, self.watch)
         if self.halted or judged is None:
             self.kept_out += 1
             return outgoing
@@ -263,16 +268,14 @@ class ServerRole(Fold, ABC):
 
     # -- the guard's sums --------------------------------------------------------------------------
 
-    def _judged(self, update: Update) -> tuple[Update | None, list[Outgoing]]:
+    def _judged(self, update: Update, watch: Watch) -> tuple[Update | None, list[Outgoing]]:
         """Judge an update by the guard's sums; return it weighted, and the messages that follow.
 
         None in place of the update: it does not count.
         """
-        if self.watch is None:
-            return update, []
         base = self.base(update)
         led = update.vector - base
-        verdict = self.watch.judge(update.edge, led, self.law(update))
+        verdict = watch.judge(update.edge, led, self.law(update))
         outgoing = [out for each, why in verdict.accused.items() for out in self._accuse(each, why)]
         if update.edge in self.accused:
             return None, outgoing
@@ -303,5 +306,5 @@ class ServerRole(Fold, ABC):
     def _halt(self, reason: str) -> list[Outgoing]:
         if self.halted:
             return []
-        self.halted = reason or "halted"
-        return [Outgoing(EVERYONE, Halt(self.version, self.halted))]
+        self.halt_reason = reason or "halted"
+        return [Outgoing(EVERYONE, Halt(self.version, self.halt_reason))]

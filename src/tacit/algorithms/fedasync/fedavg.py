@@ -18,7 +18,7 @@ class AveragingServer(RoundServer):
 
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         a = definition.algorithm
-        clients = a.uploads(definition.workers)
+        clients = definition.traits.uploads
         super().__init__(
             definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
         )

@@ -55,7 +55,12 @@ class Party:
         self.theta = embedding.init(protocol.seed + number)  # line 1
         self.step, self.request = -1, 0  # the latest activation, and the latest request answered
         self.iteration = 0  # k of the latest answer, from which θ_m comes
-        self.halted = ""
+        self.halt_reason = ""
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
+        return bool(self.halt_reason)
 
     def start(self) -> list[Outgoing]:
         """Send Hello with the privacy plan. Sent again whenever the party has nothing to do."""
@@ -79,7 +84,7 @@ class Party:
         Raises DataError when the roster names a record that this party does not have.
         """
         if isinstance(message, Halt):
-            self.halted = message.reason or "halted"
+            self.halt_reason = message.reason or "halted"
         if self.halted and not isinstance(message, Request):
             return []
         if not self._sensible(message):

@@ -10,6 +10,7 @@ from tacit.config.algorithms.local_steps import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
+from tacit.config.traits import Traits, in_several
 
 
 class DpPasgd(StepSizes):
@@ -23,34 +24,16 @@ class DpPasgd(StepSizes):
     )
     deadline_s: Positive = Field(60.0, description="seconds that a round waits for all devices")
 
-    @property
-    def steps(self) -> int:
-        """Local steps that one update costs."""
-        return self.tau
-
-    @property
-    def watched(self) -> bool:
-        """Gradients, models and distances are judged alike."""
-        return True
-
-    @property
-    def combines(self) -> bool:
-        """Its rounds."""
-        return True
-
-    @property
-    def usual_clip(self) -> float:
-        """`USUAL_CLIP`."""
-        return USUAL_CLIP
-
-    @property
-    def versions(self) -> str:
-        """Rounds."""
-        return "rounds"
-
-    def uploads(self, workers: int) -> int:
-        """Return the number of devices: each sends one update for a version."""
-        return workers
+    def traits(self, workers: int) -> Traits:
+        """Each device sends one update for a round, of τ local steps."""
+        return Traits(
+            uploads=workers,
+            steps=self.tau,
+            counted=in_several("rounds", workers),
+            usual_clip=USUAL_CLIP,
+            watched=True,
+            combines=True,
+        )
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -10,6 +10,7 @@ from tacit.config.algorithms.local_steps import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
+from tacit.config.traits import Traits, in_several
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 _MIXES, _WEIGHS = ("fedasync", "sgd"), ("fedasync", "fedbuff", "sgd")
@@ -80,47 +81,30 @@ class FedAsync(StepSizes):
         """Local steps that one update costs, at most."""
         return self.steps_max or self.steps_min
 
-    @property
-    def usual_clip(self) -> float:
-        """`USUAL_CLIP`, for all four."""
-        return USUAL_CLIP
+    def traits(self, workers: int) -> Traits:
+        """FedAvg works in rounds of those asked, FedBuff in buffers of M; else each is answered.
 
-    @property
-    def watched(self) -> bool:
-        """True: gradients, models and distances have one law (`task_law`)."""
-        return True
-
-    @property
-    def combines(self) -> bool:
-        """True for FedAvg's rounds and FedBuff's buffers."""
-        return self.name in ("fedavg", "fedbuff")
-
-    @property
-    def oldest(self) -> int | None:
-        """`max_staleness`; None for FedAvg, which works in rounds."""
-        return None if self.name == "fedavg" else self.max_staleness
-
-    @property
-    def in_turn(self) -> bool:
-        """False for FedAvg's rounds, and where `concurrency` makes a queue of tasks."""
-        return self.name != "fedavg" and self.concurrency is None
-
-    @property
-    def versions(self) -> str:
-        """Rounds for FedAvg, buffers for FedBuff, else updates."""
-        return {"fedavg": "rounds", "fedbuff": "buffers"}.get(self.name, "updates")
+        `concurrency` makes a queue of tasks.
+        """
+        rounds = self.name == "fedavg"
+        uploads = {"fedavg": self.clients or workers, "fedbuff": self.buffer}.get(self.name, 1)
+        versions = {"fedavg": "rounds", "fedbuff": "buffers"}.get(self.name, "updates")
+        return Traits(
+            uploads=uploads,
+            steps=self.steps,
+            counted=in_several(versions, uploads),
+            usual_clip=USUAL_CLIP,
+            oldest=None if rounds else self.max_staleness,
+            in_turn=not rounds and self.concurrency is None,
+            watched=True,
+            combines=self.name in ("fedavg", "fedbuff"),
+        )
 
     def unread(self) -> list[str]:
         """The keys that the run file gives and this algorithm, of the four, does not read."""
         return sorted(
             key for key in self.model_fields_set if self.name not in _READ.get(key, (self.name,))
         )
-
-    def uploads(self, workers: int) -> int:
-        """Return M for FedBuff, the edges asked in a round for FedAvg, else 1."""
-        if self.name == "fedavg":
-            return self.clients or workers
-        return self.buffer if self.name == "fedbuff" else 1
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

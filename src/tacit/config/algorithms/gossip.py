@@ -11,6 +11,7 @@ from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.contract import USUAL_CLIP, Sections, Worker
 from tacit.config.sections import Positive
 from tacit.config.topology import Kind, Topology, build
+from tacit.config.traits import Traits
 from tacit.errors import ConfigError
 
 
@@ -33,20 +34,13 @@ class Gossip(StepSizes):
     )
     report_every: int = Field(10, gt=0, description="own steps between two reports to the observer")
 
-    @property
-    def usual_clip(self) -> float:
-        """`USUAL_CLIP`, for all three."""
-        return USUAL_CLIP
-
-    @property
-    def oldest(self) -> int | None:
-        """`max_staleness`."""
-        return self.max_staleness
-
-    @property
-    def versions(self) -> str:
-        """Steps for SYNC, else updates."""
-        return "steps" if self.name == "sync" else "updates"
+    def traits(self, workers: int) -> Traits:
+        """A version is a step of any peer; of SYNC, a step of all."""
+        return Traits(
+            counted="steps" if self.name == "sync" else "updates",
+            usual_clip=USUAL_CLIP,
+            oldest=self.max_staleness,
+        )
 
     def graph(self, edges: int, seed: int) -> Topology:
         """Return the graph of the run's peers, which is the same for all of them.

@@ -9,6 +9,7 @@ from pydantic import Field
 from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
+from tacit.config.traits import Traits
 
 _EQ_12 = {"deviation", "failure"}  # the constants that give the first C
 
@@ -34,28 +35,18 @@ class Mapa(StepSizes):
     )
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
 
-    @property
-    def usual_clip(self) -> float | None:
-        """None where eq. (12) gives the first C.
+    def traits(self, workers: int) -> Traits:
+        """Each edge is answered for itself, and one update makes a version.
 
         AUDP keeps its first C throughout, so eq. (12) sets it only where its constants are given.
         """
-        return USUAL_CLIP if self.name == "audp" and not self.model_fields_set & _EQ_12 else None
-
-    @property
-    def watched(self) -> bool:
-        """Gradients, models and distances are judged alike."""
-        return True
-
-    @property
-    def oldest(self) -> int | None:
-        """`max_staleness`."""
-        return self.max_staleness
-
-    @property
-    def in_turn(self) -> bool:
-        """Each edge is answered for itself."""
-        return True
+        by_eq_12 = self.name != "audp" or bool(self.model_fields_set & _EQ_12)
+        return Traits(
+            usual_clip=None if by_eq_12 else USUAL_CLIP,
+            oldest=self.max_staleness,
+            in_turn=True,
+            watched=True,
+        )
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -9,15 +9,18 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import Cost, DataSection, Sections, Worker
+from tacit.config.contract import DataSection, Sections, Worker
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Positive
+from tacit.config.traits import Released, Traits
 from tacit.models import Model
 from tacit.models.zoo.embeddings import head
 from tacit.privacy.embeddings import Mode, declared
 from tacit.privacy.release import Mechanism
 from tacit.privacy.report import AT_PARTY, Composition, Promise
+
+_RELEASED: dict[str, Released] = {"trained": "in turn", "cached": "once"}  # by mode
 
 
 class Vafl(StepSizes):
@@ -93,26 +96,15 @@ class Vafl(StepSizes):
         given = self.model_fields_set & {"schedule", "warm_up"}
         return [] if self.steps_rule == "constant" else sorted(given)
 
-    def uploads(self, workers: int) -> int:
-        """Return how many activations make one iteration of `workers` parties."""
-        return workers if self.synchronous else self.t
+    def traits(self, workers: int) -> Traits:
+        """T counts iterations, whatever number of activations makes one.
 
-    def counted(self, uploads: int) -> str:
-        """Return the name of iterations, whatever number of activations makes one."""
-        return self.versions
-
-    def capacity(self, pushes: int, cost: Cost, workers: int) -> int | None:
-        """Return what other algorithms do in mode `trained`, else None.
-
-        In the other modes a record is released once, or as often as it is asked for.
+        Outside mode `trained` a record is released once, or as often as it is asked for.
         """
-        return super().capacity(pushes, cost, workers) if self.mode == "trained" else None
-
-    def pushes_for(self, updates: int, cost: Cost, workers: int) -> int | None:
-        """Return 1 in mode `cached`, and what other algorithms do in mode `trained`."""
-        if self.mode == "trained":
-            return super().pushes_for(updates, cost, workers)
-        return 1 if self.mode == "cached" else None
+        return Traits(
+            uploads=workers if self.synchronous else self.t,
+            released=_RELEASED.get(self.mode, "when asked"),
+        )
 
     def promise(self, plans: Plans, clip: float) -> Promise:
         """Return the promise for one record's features at one party.
@@ -123,7 +115,7 @@ class Vafl(StepSizes):
             super().promise(plans, clip),
             guarantee=AT_PARTY,
             clip=(clip, clip),
-            mechanism=declared(self.release_mode(plans.like.mechanism)),
+            mechanism=declared(self.release_mode(plans.default.mechanism)),
             labels_epsilon=self.label_epsilon,
         )
 

@@ -87,9 +87,10 @@ class Layered(Model):
             # it, on a quarter of the elements.
             x = self._activate(functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x)
         x = x.flatten(-len(self.shape))
-        for _ in (*self.hidden, self.classes):
+        for _ in self.hidden:
             layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
             x = self._activate(layers[-1].output)
+        layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
         return layers
 
     def _activate(self, x: torch.Tensor) -> torch.Tensor:

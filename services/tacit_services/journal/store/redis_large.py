@@ -1,0 +1,76 @@
+"""Large payloads in Redis: each is a list of pieces beside the stream, which has its key only.
+
+A payload that is an argument of a script is copied by the server five times over, and one that is
+an argument of anything twice into the file of commands. Pieces of PIECE bytes go through one after
+the other, each on the disk while the next one comes. A list is staged first, and counts from when
+the script that appends the entry has seen that it is whole (redis_scripts.APPEND).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import redis
+
+from tacit_services.journal.store import redis_scripts
+
+PIECE = 1 << 20  # bytes; a payload of more is a list of them
+
+
+def commands(
+    key: str, payload: bytes | memoryview, meta: str, large: str, epoch: int
+) -> list[list[Any]]:
+    """The commands that stage `payload` at `key`; they do nothing where `epoch` is over.
+
+    The list begins with an empty element, made in one step with its entry in `large`; the others
+    are added only where it is there. So no pieces are left that nobody knows of.
+    """
+    view = memoryview(payload)
+    pieces = [view[at : at + PIECE] for at in range(0, len(view), PIECE)]
+    stage = ["EVAL", redis_scripts.STAGE, 3, meta, large, key, epoch]
+    return [stage, *(["RPUSHX", key, piece] for piece in pieces)]
+
+
+def elements(payload: bytes | memoryview) -> int:
+    """How many elements the whole list of `payload` has."""
+    return 1 + -(-len(payload) // PIECE)
+
+
+def send(connection: Any, sent: Sequence[Sequence[Any]]) -> None:
+    """Send commands without a copy of what is in them."""
+    for command in sent:
+        connection.send_packed_command(_packed(command), check_health=False)
+
+
+def read(connection: Any, count: int) -> Any:
+    """Read `count` answers and return the last; raises what any of them is, when all are read."""
+    answers = [_answer(connection) for _ in range(count)]
+    for answer in answers:
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+    return answers[-1]
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
+
+
+def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
+    head = b"*%d\r\n" % len(command)
+    for argument in command:
+        if isinstance(argument, memoryview) and len(argument) > 4096:
+            yield head + b"$%d\r\n" % len(argument)
+            yield argument
+            head = b"\r\n"
+        else:
+            raw = argument if isinstance(argument, bytes) else _bytes(argument)
+            head += b"$%d\r\n%s\r\n" % (len(raw), raw)
+    yield head
+
+
+def _bytes(argument: Any) -> bytes:
+    return bytes(argument) if isinstance(argument, memoryview) else str(argument).encode()

@@ -1,0 +1,47 @@
+"""Losses of one example by name, and the same of each example of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
+
+
+def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of one example: output (classes,), y () int64. The loss of a classification."""
+    return functional.cross_entropy(output, y)
+
+
+def mse(output: Tensor, y: Tensor) -> Tensor:
+    """Squared error of one example: output () or (1,), y () float32. The loss of a regression."""
+    return functional.mse_loss(output.reshape(()), y)
+
+
+def bce_with_logits(output: Tensor, y: Tensor) -> Tensor:
+    """Binary cross-entropy of one example: output () or (1,), y () in {0, 1}."""
+    return functional.binary_cross_entropy_with_logits(output.reshape(()), y.to(output.dtype))
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "mse": mse,
+    "bce_with_logits": bce_with_logits,
+}
+# To learn to map takes torch a second.
+_TOGETHER: dict[Loss, Loss] = {
+    cross_entropy: partial(functional.cross_entropy, reduction="none"),
+    mse: lambda outputs, y: (outputs.reshape(len(y)) - y) ** 2,
+    bce_with_logits: lambda outputs, y: functional.binary_cross_entropy_with_logits(
+        outputs.reshape(len(y)), y.to(outputs.dtype), reduction="none"
+    ),
+}
+
+
+def of_each(loss: Loss) -> Loss:
+    """Return `loss` of each example of a batch: (outputs, y (B,)) -> (B,)."""
+    return _TOGETHER.get(loss) or torch.func.vmap(loss)

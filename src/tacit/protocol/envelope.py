@@ -1,0 +1,173 @@
+"""An envelope, made and read: magic, length of the Meta, the Meta, zeros, the tensor."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import torch
+from google.protobuf.message import DecodeError
+from torch import Tensor
+
+from tacit.errors import WireError
+from tacit.protocol._pb import wire_pb2 as pb
+
+MAGIC = b"TCT1"
+_NUMPY = {"f32": "<f4", "i32": "<i4"}
+_TORCH = {"f32": torch.float32, "i32": torch.int32}
+MAX_META = 1 << 20
+HEAD = struct.Struct("<4sI")  # magic, length of the Meta
+
+
+def tensor_at(head: bytes | bytearray | memoryview) -> int:
+    """The offset of the tensor, by the first eight bytes: behind the Meta, at a multiple of 64."""
+    end: int = HEAD.size + HEAD.unpack_from(head)[1]
+    return end + -end % 64
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """An envelope whose tensor stays where it is: nothing may be written into that meanwhile."""
+
+    front: bytes  # all before the tensor
+    tensor: memoryview
+
+    def __len__(self) -> int:
+        return len(self.front) + len(self.tensor)
+
+    def between(self, begin: int, end: int) -> tuple[bytes, memoryview]:
+        """The bytes from `begin` to before `end`, in two pieces."""
+        at = len(self.front)
+        return self.front[begin:end], self.tensor[max(0, begin - at) : max(0, end - at)]
+
+    def whole(self) -> bytes:
+        """All of it; the tensor is copied."""
+        return b"".join((self.front, self.tensor))
+
+
+class Growing(bytearray):
+    """An envelope to which bytes are only added, with the SHA-256 of its tensor so far.
+
+    So the tensor's digest is there with its last byte, and nobody has to wait for it. Only `grow`
+    may change it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hash = hashlib.sha256()
+
+    def grow(self, more: bytes | memoryview) -> None:
+        """Add bytes at the end."""
+        before = len(self)
+        self.extend(more)
+        if len(self) > HEAD.size:
+            self._hash.update(more[max(0, tensor_at(self) - before) :])
+
+    def digest(self) -> bytes:
+        """The SHA-256 of the tensor."""
+        return self._hash.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A decoded envelope: its Meta, and its tensor, a view of the bytes.
+
+    tensor: (numel,) float32 or int32; None if the message has none.
+    """
+
+    meta: pb.Meta
+    tensor: Tensor | None
+
+
+def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
+    """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
+
+    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
+
+    >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
+    >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
+    >>> received = decode(payload)
+    >>> received.meta.run, received.meta.share.round, received.tensor
+    ('demo', 3, tensor([ 0.5000, -1.0000]))
+    >>> try:
+    ...     decode(payload[:-1] + b"!")
+    ... except WireError as error:
+    ...     print(error.reason)
+    sha256
+    """
+    return encode_in_place(meta, tensor).whole()
+
+
+def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
+    """As `encode`, but the tensor is not copied."""
+    body = memoryview(b"")
+    if tensor is not None:
+        meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
+        body = numbers(tensor, meta.dtype)
+        meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
+    head = meta.SerializeToString()
+    padding = -(HEAD.size + len(head)) % 64
+    return InPlace(b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding))), body)
+
+
+def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
+    """The little-endian bytes of a tensor; no copy where the machine is little endian itself."""
+    flat = tensor.detach().contiguous().numpy().astype(_NUMPY[dtype], copy=False).reshape(-1)
+    return flat.view("u1").data
+
+
+def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) -> Received:
+    """The envelope in `payload`, without a copy of the tensor. Raises WireError for anything else.
+
+    checked: these very bytes were accepted once, and a checksum says that they are the same; the
+    digest of the tensor is not computed again.
+    Reasons: magic, length, meta, dtype, numel, sha256, finite.
+    """
+    view = memoryview(payload)
+    if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
+        raise WireError("magic", f"{len(view)} bytes that do not begin with {MAGIC.decode()}")
+    length, start = HEAD.unpack_from(view)[1], tensor_at(view)
+    if length > MAX_META or start > len(view):
+        raise WireError("length", f"meta of {length} bytes in a payload of {len(view)}")
+    meta = pb.Meta()
+    try:
+        meta.ParseFromString(bytes(view[HEAD.size : HEAD.size + length]))
+    except DecodeError as error:
+        raise WireError("meta", str(error)) from error
+    if meta.WhichOneof("kind") is None:
+        raise WireError("meta", "no kind that this version knows")
+    digest = meta.sha256 if checked else None
+    if isinstance(payload, Growing):
+        digest = payload.digest()
+    return Received(meta, _tensor(meta, view[start:], digest))
+
+
+def has_tensor(payload: bytes | bytearray) -> bool:
+    """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
+    if len(payload) < HEAD.size:
+        return False
+    return len(payload) > tensor_at(payload)
+
+
+def _tensor(meta: pb.Meta, body: memoryview, digest: bytes | None) -> Tensor | None:
+    if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
+        return None
+    if meta.dtype not in _TORCH or (meta.dtype == "i32" and meta.WhichOneof("kind") != "update"):
+        raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 in an update")
+    if meta.numel * 4 != len(body) or meta.numel == 0:
+        raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
+    if (digest or hashlib.sha256(body).digest()) != meta.sha256:
+        raise WireError("sha256", "the tensor bytes do not match their digest")
+    tensor = torch.frombuffer(
+        body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
+    )
+    if meta.dtype == "f32" and not _finite(tensor):
+        raise WireError("finite", "the tensor holds inf or nan")
+    return tensor
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Whether every number is finite: the least and the largest are, and nan would be both."""
+    least, largest = torch.aminmax(tensor)
+    return bool(torch.isfinite(least) & torch.isfinite(largest))
