@@ -13,11 +13,13 @@ import pickle
 import re
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.aggregator.downlink import LOST_SECONDS
 from tacit_services.journal.store import open_store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
@@ -555,6 +557,37 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
         receipt = hostile.receipt(0)
         assert (receipt.status, receipt.reason) == (STATUS.REJECTED, "want")
     assert rig.fold()[:2] == folded[:2]
+
+
+def test_a_long_model_is_not_begun_again_for_every_question(address: str) -> None:
+    # Given an edge whose Hello was answered with a model in a dozen parts,
+    rig, parts = Rig(run_file(), address, "begun-again", chunk=256), Counter[int]()
+    rig.serve()
+    edge = Hostile(rig, "edge-0")
+
+    def hear(inbound: Inbound) -> None:
+        inbound.done()
+        if "/model/" in inbound.topic:
+            parts[int(inbound.topic.rsplit("/", 1)[1])] += 1
+
+    heard = Connection(address, "hears", [topics.down_all(rig.run_id, "edge-0")], hear)
+    heard.start(PATIENCE)
+    assert edge.hello() == STATUS.ACCEPTED
+    # when it asks about that message, and says it again, over and over,
+    began = time.monotonic()
+    for number in range(200):
+        edge.seq = 0
+        whole = edge.greeting()
+        edge.publish(1, part(whole.envelope() if number % 2 else b"", total=len(whole.envelope())))
+        assert edge.receipt(1).status == STATUS.DUPLICATE
+    # then it is sent the beginning once in half a second, and not two hundred times.
+    seconds = time.monotonic() - began
+    wait_for(lambda: parts[0] > 0)
+    assert len(parts) > 10
+    assert max(parts.values()) <= 2 + seconds / LOST_SECONDS < 100
+    for connection in (heard, edge.connection):
+        connection.stop()
+    rig.close()
 
 
 def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: Hostile) -> None:

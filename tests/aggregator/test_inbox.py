@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tacit_services.aggregator.ingest.inbox import FEW, ROOM, ROOM_BYTES, Inbox
+from tacit_services.aggregator.ingest.rate_limit import CHANGES_AT_ONCE, RateLimiter
 from tacit_services.aggregator.ingest.rate_limit import PATIENCE as DROPS
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.subscriptions import subscriptions
 from tacit_services.transport.mqtt import Inbound
 
@@ -118,6 +118,34 @@ def test_what_is_retained_is_dropped_unread_but_presence() -> None:
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     with mosquitto(tmp_path) as running:
         yield running
+
+
+def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut_out() -> None:
+    # Each change is a line of log: 9,000 a second were 25 GB a day, and the others' rate a third.
+    now, done = [0.0], Counter[str]()
+    limiter = RateLimiter(None, 5, 2800, lambda: now[0])
+    inbox = Inbox(limiter, frozenset(NAMES))
+
+    def comes(name: str, payload: bytes, *, retained: bool = False) -> None:
+        topic = topics.presence("r", name)
+        inbox.hear(Inbound(topic, payload, lambda: done.update([name]), retained))
+
+    heard = 0
+    for number in range(CHANGES_AT_ONCE + DROPS + 1):
+        comes("edge-0", b"left" if number % 2 else b"online")
+        heard += len(inbox.gather(0.0))
+    assert (heard, limiter.dropped) == (CHANGES_AT_ONCE, DROPS + 1)
+    assert limiter.shut() == {"edge-0"}
+    # Others are heard, and so is what the broker has in store when it is subscribed to again,
+    for name, retained in (("edge-1", False), ("edge-0", True)):
+        comes(name, b"online", retained=retained)
+        assert len(inbox.gather(0.0)) == 1
+    # and an edge whose connection comes and goes every two seconds.
+    for _ in range(1000):
+        now[0] += 2.0
+        for word in (b"offline", b"online"):
+            comes("edge-2", word)
+            assert len(inbox.gather(0.0)) == 1
 
 
 def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto) -> None:

@@ -10,6 +10,7 @@ until it is ended, and comes back by itself where its broker dies:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import queue
 import random
@@ -73,6 +74,7 @@ class Member:
         # Nobody told it where it had come to; a number that was used before would be a duplicate.
         self.seq = time.time_ns() // 1000 % 10**14
         self.version, self.params = 0, torch.zeros(self.size)
+        self.head = b""  # of the model that was sent to it last
         self.sent: dict[str, int] = {}
         self._inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
@@ -134,6 +136,8 @@ class Member:
 
     def _learn(self, inbound: Inbound) -> None:
         payload = inbound.payload
+        if inbound.topic.endswith("/model/0"):
+            self.head = hashlib.sha256(payload).digest()
         whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
         if whole is None:
             return
@@ -243,12 +247,23 @@ class Member:
         self.publish(place + self.edge, b"online", retain=True)
 
     def wants(self, count: int = 200) -> None:
-        """Parts of models that nobody sends, asked for again and again."""
-        for _ in range(count):
+        """Parts of models that nobody sends, asked for again and again; and those of the newest,
+        which have come, and then have not.
+        """
+        for number in range(count):
             want = pb.Want(head=self.random.randbytes(32), missing=[2**32 - 1] * 32, lost=True)
+            if number % 2 and self.head:
+                first = self.random.randrange(0, 64, 16)
+                want = pb.Want(head=self.head, missing=range(first, first + 16))
             meta = pb.Meta(run=self.run_id, edge=self.edge, want=want)
             (payload,) = wire.split(wire.encode(meta), CHUNK)
             self.say(payload, seq=0)
+
+    def flap(self, count: int = 400) -> None:
+        """It is there, has left, is there, as fast as it can be said."""
+        for number in range(count):
+            word = (b"online", b"left", b"retired", b"refusing")[number % 4]
+            self.publish(topics.presence(self.run_id, self.edge), word, retain=True)
 
     def claim_the_end(self, horizon: int, peers: Sequence[str], seq: int) -> None:
         """In a run of peers: that all of T is done, to the others, of itself, to the observer."""
@@ -285,6 +300,7 @@ BEHAVIOURS = (
     "poisoned",
     "garbage",
     "wants",
+    "flap",
 )
 # What a run's journal may hold of them is accepted messages like any other's: an honest judge of a
 # journal counts it out by its name. These leave none but Hellos, Retired and stale updates there.

@@ -268,6 +268,20 @@ def test_the_first_part_again_is_no_new_model_and_another_first_part_is() -> Non
     assert bytes(whole or b"") == newer
 
 
+def test_who_says_that_parts_have_come_and_then_that_they_have_not_has_each_once() -> None:
+    # A Want is some dozen bytes, and a window of parts is megabytes.
+    transfer = Transfer(ENVELOPE, CHUNK)
+    sent = [number for number, _ in transfer.first()]
+    for first in 50 * (WINDOW, 0, 3 * WINDOW, 2 * WINDOW):
+        sent += [number for number, _ in transfer.more(range(first, first + WINDOW))]
+    assert sorted(sent) == list(range(PARTS))
+    # Of what is said to be lost a window is sent again, and no more than that.
+    lost = transfer.more(range(2 * WINDOW), lost=True)
+    assert [number for number, _ in lost] == list(range(WINDOW))
+    assert not transfer.more(range(WINDOW, 3 * WINDOW))
+    assert not transfer.more(8 * [0])
+
+
 def test_a_model_whose_beginning_was_lost_is_not_asked_for() -> None:
     sender = Aggregator(ENVELOPE)
     sender.under_way.pop(0)

@@ -234,15 +234,14 @@ def test_a_message_without_its_bytes_is_not_sent_and_is_told_once(
     assert not caplog.records
 
 
-def test_a_message_that_was_stored_with_a_sha_256_is_sent(tmp_path: Path) -> None:
+def test_the_commit_has_the_sha_256_of_every_message(tmp_path: Path) -> None:
+    messages = [bytes(9), bytes(LARGE + 1)]
     with opened(tmp_path) as box:
-        box.put(1, bytes(LARGE + 1))
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db, db:
-        digest = hashlib.sha256(bytes(LARGE + 1)).digest()
-        db.execute("UPDATE message SET digest = ?", (digest,))
-    with opened(tmp_path) as box:
-        seq, envelope = box.oldest() or (0, b"")
-        assert (seq, bytes(envelope)) == (1, bytes(LARGE + 1))
+        for seq, message in enumerate(messages, 1):
+            box.put(seq, message)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
+        stored = [row[0] for row in db.execute("SELECT digest FROM message ORDER BY seq")]
+    assert stored == [hashlib.sha256(message).digest() for message in messages]
 
 
 def test_the_ledger_may_be_copied_alone(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from torch import Tensor
+
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
@@ -13,7 +15,9 @@ from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
-LOST_SECONDS = 0.5  # an edge may report parts as lost once in this many seconds
+# An edge may report parts as lost, or be sent the beginning of the same model, once in so many
+# seconds: a question costs it some bytes, and a window of parts is megabytes.
+LOST_SECONDS = 0.5
 
 
 class Downlink:
@@ -28,6 +32,7 @@ class Downlink:
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
+        self._begun: dict[str, tuple[Tensor, float]] = {}  # the latest model in parts, and when
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Send a role's message to one edge.
@@ -35,7 +40,8 @@ class Downlink:
         The receipt of the edge's message `seq`, if given, goes in the same message where that is
         short. A message in many parts follows the receipt: the receipt need not wait for them, and
         the same model is always the same bytes, whichever message it answers. If the scheduler
-        holds a task back, the edge gets the receipt alone.
+        holds a task back, or the same long model has just begun on its way, the edge gets the
+        receipt alone.
         """
         edge, message = outgoing.to, outgoing.message
         assert isinstance(message, ServerOutput)
@@ -46,6 +52,8 @@ class Downlink:
         if held:
             return
         kind = "control" if isinstance(message, Halt) else "model"
+        if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
+            return
         envelope = wire.down_in_place(self._run, edge, message, self._schema, receipt, seq)
         self._transfers.pop(edge, None)
         if wire.count_parts(len(envelope), self._chunk) == 1:
@@ -57,6 +65,16 @@ class Downlink:
         self._transfers[edge] = transfer, 0.0
         for part, payload in transfer.first():
             self._connection.publish(topics.down(self._run, edge, kind, part), payload)
+
+    def _has_just_begun(self, edge: str, model: GlobalModel) -> bool:
+        """Whether this model, in parts, is on its way to the edge since a moment; now it is."""
+        if self._inline(model):
+            return False
+        now, (params, since) = time.monotonic(), self._begun.get(edge, (None, 0.0))
+        if params is model.params and now - since < LOST_SECONDS:
+            return True
+        self._begun[edge] = model.params, now
+        return False
 
     def more(self, edge: str, want: pb.Want) -> None:
         """Send the edge more parts of the model that is under way to it.

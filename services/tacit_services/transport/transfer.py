@@ -31,6 +31,7 @@ class Transfer:
         self.envelope, self.chunk = envelope, chunk
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
+        self._sent: set[int] = set()  # since the last question
         self._head: bytes | None = None
 
     def first(self) -> list[tuple[int, bytes]]:
@@ -40,24 +41,26 @@ class Transfer:
     def inquiry(self) -> list[tuple[int, bytes]]:
         """The question which parts are missing; for a message of one part, that part itself.
 
-        From now on no part counts as under way.
+        From now on no part counts as under way, or as sent.
         """
         self._flying.clear()
+        self._sent.clear()
         if self.parts == 1:
             return [(0, wire.part(self.envelope, self.chunk, 0))]
         return [(0, wire.question(self.envelope, self.chunk))]
 
     def more(self, missing: Iterable[int], *, lost: bool = False) -> list[tuple[int, bytes]]:
-        """The parts of `missing` that are not under way, as far as the window allows.
+        """The parts of `missing` that were never sent, as far as the window allows.
 
-        `lost`: nothing that was sent before is under way any more.
+        `lost`: nothing that was sent before is under way any more, and this once parts may be sent
+        again. Else who says that a part has come, and then that it has not, has none again.
         """
-        wanted = [number for number in missing if 0 <= number < self.parts]
+        wanted = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         self._flying = set() if lost else self._flying.intersection(wanted)
-        fresh = [number for number in wanted if number not in self._flying][
-            : WINDOW - len(self._flying)
-        ]
+        known = self._flying if lost else self._sent
+        fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
         self._flying.update(fresh)
+        self._sent.update(fresh)
         return [(number, wire.part(self.envelope, self.chunk, number)) for number in fresh]
 
     def head(self) -> bytes:

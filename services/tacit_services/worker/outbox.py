@@ -6,7 +6,7 @@ exactly once.
 
 Messages lie in the ledger's file, by their identity and run: the commit that stores a push also
 charges the task after it. An envelope above LARGE bytes has a file of its own in the identity's
-folder, which is durable before the commit that holds its digest.
+folder, which is durable before the commit that holds its SHA-256.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import hashlib
 import logging
 import mmap
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import xxhash
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -84,11 +83,10 @@ class Outbox:
         fails; then the message must not be sent, and nothing was charged.
         """
         assert seq == self._last + 1
-        digest, alone = _digest(envelope), self._large(envelope)
+        alone = self._large(envelope)
         held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
-            if alone:
-                _write(self._file(seq), envelope)
+            digest = self._written(seq, envelope) if alone else _digest(envelope)
             with self._ledger.transaction(ahead) as db:
                 # Deleting the receipted ones here, not in done(), saves a commit; a crash between
                 # costs one duplicate.
@@ -128,6 +126,13 @@ class Outbox:
         """Whether this envelope has a file of its own."""
         return self._folder is not None and len(envelope) > LARGE
 
+    def _written(self, seq: int, envelope: bytes) -> bytes:
+        """The digest of a large envelope, computed while its file is written and synced."""
+        with ThreadPoolExecutor(1) as beside:
+            digest = beside.submit(_digest, envelope)
+            _write(self._file(seq), envelope)
+            return digest.result()
+
     def _kept(self, seq: int, envelope: bytes, *, alone: bool) -> None:
         """Do in memory, and to files, what the commit has made true."""
         for number in self._alone.intersection(self._finished):
@@ -153,7 +158,7 @@ class Outbox:
             if envelope is None and self._folder is not None:
                 self._alone.add(seq)
                 whole = _mapped(self._file(seq)) if self._file(seq).is_file() else None
-            if whole is None or digest not in (_digest(whole), hashlib.sha256(whole).digest()):
+            if whole is None or _digest(whole) != digest:
                 self._finished.append(seq)
                 log.warning(
                     "message %d of run %s is not on the disk as it was stored: it is not sent, and "
@@ -181,11 +186,7 @@ class Outbox:
 
 
 def _digest(envelope: Envelope) -> bytes:
-    """The XXH3 of 128 bits, which notices a disk's fault in a tenth of the time of a SHA-256.
-
-    A message that an older tacit stored has its SHA-256.
-    """
-    return xxhash.xxh3_128_digest(envelope)
+    return hashlib.sha256(envelope).digest()
 
 
 def _name(run: str, seq: int) -> str:

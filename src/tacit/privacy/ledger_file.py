@@ -2,8 +2,8 @@
 
 `chain` and `entry` are the ledger. `sender` and `message` are what it has paid for and what has no
 receipt yet, of every identity (`owner`, its random id) and run; tacit_services writes them, in one
-commit with the charges. `message.digest` is of the envelope (XXH3 of 128 bits, or SHA-256); one
-that is large lies in a file of its own, and `envelope` is NULL.
+commit with the charges. `message.digest` is the SHA-256 of the envelope; one that is large lies in
+a file of its own, and `envelope` is NULL.
 """
 
 from __future__ import annotations

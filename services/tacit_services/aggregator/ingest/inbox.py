@@ -56,6 +56,9 @@ class Inbox:
         if kind == "up" and len(levels) == 6 and not self._limiter.admits(edge, size):
             inbound.done()
             return
+        if kind == "presence" and not inbound.retained and not self._limiter.admits_presence(edge):
+            inbound.done()
+            return
         with self._filled:
             waits, room = edge in self._queues, self._has_room(edge, size)
             if room:

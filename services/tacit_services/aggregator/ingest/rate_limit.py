@@ -8,8 +8,8 @@ acknowledged to the broker and dropped, unread and unanswered. No edge that heed
 it. An edge that continues is shut out for a while, twice as long each time: the broker is told to
 keep what it sends (subscriptions.py), since receiving and acknowledging is most of a flood's cost.
 
-Without [guard] rate there are no allowances, but an edge that sends more than the inbox has room
-for (inbox.py) is shut out in the same way.
+Without [guard] rate there are no such allowances, but an edge that sends more than the inbox has
+room for (inbox.py), or changes its presence all the time, is shut out in the same way.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ EACH = 512  # bytes that a message counts for beside its payload: small ones cos
 # Dropped messages at once before an edge is shut out; a tenth of it each second in the long run.
 PATIENCE = 200
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
+# Changes of presence that an edge has a second in the long run, and at once; each is logged.
+CHANGES, CHANGES_AT_ONCE = 1.0, 30
 
 log = logging.getLogger("tacit.rate_limit")
 
@@ -33,11 +35,12 @@ log = logging.getLogger("tacit.rate_limit")
 class _Account:
     """One edge's allowances.
 
-    bytes: that it may send. drops: messages that may be dropped before it is shut out. next:
-    seconds for which it is shut out the next time.
+    bytes: that it may send. changes: of its presence. drops: messages that may be dropped before it
+    is shut out. next: seconds for which it is shut out the next time.
     """
 
     bytes: Bucket
+    changes: Bucket
     drops: Bucket
     next: float = SHUT_SECONDS
 
@@ -76,6 +79,13 @@ class RateLimiter:
         self.drop(edge)
         return False
 
+    def admits_presence(self, edge: str) -> bool:
+        """Whether to take in what an edge says of its presence; else it is counted as dropped."""
+        if not self._account(edge).changes.take(self._clock()):
+            return True
+        self.drop(edge)
+        return False
+
     def drop(self, edge: str) -> None:
         """Count a dropped message; shut out an edge of which too many have been dropped."""
         now, account = self._clock(), self._account(edge)
@@ -90,6 +100,7 @@ class RateLimiter:
             now, rate = self._clock(), self._rate or 0.0
             self._accounts[edge] = _Account(
                 Bucket(rate, self._burst, self._burst, now),
+                Bucket(CHANGES, CHANGES_AT_ONCE, CHANGES_AT_ONCE, now),
                 Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now),
             )
         return self._accounts[edge]
