@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from dataclasses import replace
 
 import pytest
@@ -77,6 +78,17 @@ def test_a_steady_total_goes_by_the_records_alone() -> None:
     assert fresh.total({"edge-0": one}, steady=True) == tired.total({"edge-0": one}, steady=True)
     fresh.final = tired.final = True
     assert tired.total({"edge-0": one}, steady=True).epsilon == exact(one)
+
+
+def test_an_answer_beside_newer_counts_is_not_the_one_of_older_counts() -> None:
+    accounts, now = Accounts(PROMISE, Clock()), {"edge-0": record(50)}
+    assert accounts.total({"edge-0": record(0)}).epsilon == 0
+    with ThreadPoolExecutor(1) as other:
+        with accounts.busy:  # somebody else's composition is under way
+            asked = other.submit(accounts.total, now)
+            with pytest.raises(TimeoutError):
+                asked.result(0.3)
+        assert asked.result(10).epsilon >= exact(now["edge-0"]) > 0
 
 
 def test_a_bound_is_above_the_budget_only_where_the_edge_has_spent_more() -> None:

@@ -120,6 +120,27 @@ def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url:
     assert shown.complaints == []
 
 
+def test_events_stand_with_the_latest_first_and_what_came_before_the_page_last(
+    browser: Browser, rig: Rig, url: str
+) -> None:
+    rig.driver.presence["edge-1"] = "left"
+    shown = Shown(browser, url).at_version(2)
+    lines = shown.page.locator("#events li").all_inner_texts()
+    early = ["earlier" in line for line in lines]
+    assert early == sorted(early)
+    assert 0 < sum(early) < len(early)
+    assert any("edge-1 has left" in line for line in lines)
+
+
+def test_a_run_that_waits_says_how_many_of_its_edges_are_there(
+    browser: Browser, rig: Rig, url: str
+) -> None:
+    rig.observer._needed = lambda: 5
+    shown = Shown(browser, url)
+    online = httpx.get(f"{url}/v1/status").json()["edges_online"]
+    shown.page.wait_for_selector(f"#state:text-is('waiting for edges: {online} of 5')")
+
+
 def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str) -> None:
     rig.driver.presence["edge-1"] = "refusing"
     for name, record in list(rig.role.edges.items()):

@@ -60,7 +60,7 @@ def start(folder: Path) -> Rig:
     rig = trained(begun(folder), 0)
     for edge in ("edge-3", "edge-4"):
         del rig.role.edges[edge], rig.driver.presence[edge]
-    rig.observer._needed = lambda: 2
+    rig.observer._needed = lambda: 5
     return rig
 
 

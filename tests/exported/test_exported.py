@@ -6,6 +6,7 @@ import csv
 import hashlib
 import importlib.util
 import json
+import math
 import shutil
 import sys
 import textwrap
@@ -26,7 +27,9 @@ from tacit.config import RunFile
 from tacit.config.fingerprint import differences
 from tacit.datasets import load
 from tacit.errors import ConfigError, DataError
+from tacit.exported.model_card import _rounded_up
 from tacit.models.zoo.modules import Cnn
+from tests.conftest import ROOT
 from tests.helpers.run_files import toml
 
 NETS = """
@@ -342,3 +345,22 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
     assert "not trained privately" in (model / "README.md").read_text(encoding="utf-8")
     assert tacit("predict", str(model)) == 2
     assert "one of --table, --images, --arrays, --rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        (0.0, "1"),
+        (0.1, "1.2"),
+        (1.0, "2.8"),
+        (2.0, "7.4"),
+        (3.994, "55"),
+        (4.0, "55"),
+        (8.0, "3,000"),
+    ],
+)
+def test_a_card_rounds_what_epsilon_means_up_to_two_digits(epsilon: float, said: str) -> None:
+    assert _rounded_up(math.exp(epsilon)) == said
+    if said in ("2.8", "7.4", "55"):
+        document = (ROOT / "docs" / "privacy-officer.md").read_text(encoding="utf-8")
+        assert f"{said} times" in document

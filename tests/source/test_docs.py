@@ -146,6 +146,15 @@ def test_whoever_takes_compose_down_takes_all_profiles_down() -> None:
             assert not re.search(r"docker compose .*\bdown\b", line) or whole in line, path
 
 
+def test_compose_makes_no_folder_outside_of_the_clone() -> None:
+    text = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    defaults = set(re.findall(r"- \$\{TACIT_DATA:-([^}]*)\}", text))
+    assert defaults == {"./data"}
+    assert "/data/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "`TACIT_DATA` names (by default\n`./data`" in readme
+
+
 def test_compose_asks_every_service_that_stays_whether_it_is_well() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
     unasked = {name for name, service in services.items() if "healthcheck" not in service}

@@ -78,11 +78,10 @@ def at_most(run: Status, shown: str) -> str:
 
 def state(run: Status) -> str:
     """Return the run's state in words; before its beginning, whom it waits for."""
-    return (
-        f"waiting for edges ({run.edges_online} of {run.edges_needed} there)"
-        if run.edges_needed
-        else run.state
-    )
+    if not run.edges_needed:
+        return run.state
+    there = f"{run.edges_online} of {run.edges_needed}"
+    return f"waiting for edges ({there} have read their rows and come)"
 
 
 def status(to: Console, run: Status) -> Table:
@@ -90,6 +89,7 @@ def status(to: Console, run: Status) -> Table:
     seen, privacy = run.staleness, run.privacy
     rows = [
         ("state", state(run)),
+        *([("ended", run.reason)] if run.reason else []),
         (
             "run",
             f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed "

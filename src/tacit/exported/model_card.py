@@ -63,7 +63,7 @@ _PRIVATE = """\
 | who is trusted | {trusted} |
 
 In words: somebody has this model, or saw every update, and wonders whether one {unit} was in the
-training data. No answer gets more likely than e^ε = {odds:.3g} times what it was without that
+training data. No answer gets more likely than e^ε = {odds} times what it was without that
 {unit}, but for a chance of about δ. That holds whatever else he knows, and whatever is done with
 the model later.
 
@@ -122,4 +122,11 @@ def _privacy(privacy: dict[str, Any]) -> str:
         if unit in ("row", "record")
         else f"all rows of one {unit} together"
     )
-    return _PRIVATE.format(**words, odds=math.exp(privacy["epsilon"]))
+    return _PRIVATE.format(**words, odds=_rounded_up(math.exp(privacy["epsilon"])))
+
+
+def _rounded_up(odds: float) -> str:
+    """`odds`, 1 or more, with two digits; no less than it is."""
+    step = 10.0 ** (math.floor(math.log10(odds)) - 1)
+    least = math.ceil(odds / step) * step
+    return f"{least:.2g}" if least < 100 else f"{least:,.0f}"

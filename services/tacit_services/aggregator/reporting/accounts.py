@@ -77,24 +77,20 @@ class Accounts:
         self._composing: Future[None] | None = None
         self._few = True
         self._kept: dict[str, Account] = {}
-        self._total: Total | None = None
         self._saved, self._looked = SAVED, clock()
         self.busy = threading.Lock()  # one composition at a time
         self.final = False  # once the run is over there is time for every ε
 
     def total(self, records: Mapping[str, EdgeRecord], *, steady: bool = False) -> Total:
-        """ε of all `records` together.
+        """ε of exactly these `records` together: never less than they have released.
 
-        While another thread is at it, what was last found will do. steady: it depends on `records`
-        alone, and not on the time that there is.
+        While another thread is at it, this one waits: what was last found is of fewer releases than
+        the counts that it would be shown beside. steady: it depends on `records` alone, and not on
+        the time that there is.
         """
-        last = self._total
-        if last is not None and not self.final and not steady and self.busy.locked():
-            return last
         with self.busy:
             self._few = len(records) <= FEW
-            self._total = self._together(records, steady and not self.final)
-            return self._total
+            return self._together(records, steady and not self.final)
 
     def of(self, records: Mapping[str, EdgeRecord]) -> dict[str, Account]:
         """The account of each of `records`.

@@ -19,7 +19,7 @@ function showStatus(status) {
   say(at("what"), `${status.algorithm} on ${status.dataset}, ${status.model} with `
     + `${count(status.parameters)} parameters`);
   const pill = at("state");
-  say(pill, status.edges_needed ? `waiting for ${several(status.edges_needed, "more edge")}` : status.state);
+  say(pill, status.edges_needed ? `waiting for edges: ${status.edges_online} of ${status.edges_needed}` : status.state);
   pill.className = `pill ${stateClass(status.state)}`;
   say(at("applied"), `${count(status.applied)} of ${count(status.target)}`);
   at("progress").value = Math.min(1, status.applied / status.target);
@@ -82,16 +82,20 @@ function told(text, when = new Date().toLocaleTimeString("en-GB")) {
 }
 
 function tellChanges(status, all) {
-  const first = seen.state === ""; // what was there before this page was
+  tellPoints(seen.state === ""); // what was there before this page was
   if (status.state !== seen.state) told(`the run is ${status.state}${status.reason ? `: ${status.reason}` : ""}`);
   seen.state = status.state;
   const few = seen.edges.size === 0 && all.length > 20;
   if (few) told(`${count(all.length)} edges are known`);
   for (const edge of all) {
     const why = edge.retired || edge.refusal;
-    if (seen.edges.get(edge.id) !== edge.state && !few) told(`${edge.id} is ${edge.state}${why ? `: ${why}` : ""}`);
+    if (seen.edges.get(edge.id) !== edge.state && !few) told(`${edge.id} ${edge.state === "left" ? "has left" : `is ${edge.state}`}${why ? `: ${why}` : ""}`);
     seen.edges.set(edge.id, edge.state);
   }
+}
+
+// Told first: the latest line stands on top, and of these points the first look has some that are older than the page.
+function tellPoints(first) {
   for (const point of series.slice(seen.points)) {
     const metric = chart.drawnMetric(point);
     const value = metric.of(point);

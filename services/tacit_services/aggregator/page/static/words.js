@@ -5,8 +5,11 @@ import { made, terms } from "./parts.js";
 export const count = (value) => value.toLocaleString("en");
 export const several = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${(100 * value).toFixed(2)} %`;
-const times = (odds) =>
-  (odds < 100 ? odds.toFixed(1) : Number(odds.toPrecision(2)).toLocaleString("en"));
+// With two digits; no less than it is, as on a model's card.
+function times(odds) {
+  const step = 10 ** (Math.floor(Math.log10(odds)) - 1);
+  return Number((Math.ceil(odds / step) * step).toPrecision(2)).toLocaleString("en");
+}
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
 // ε with the sign that says that it is a bound, as long as the run goes on.
