@@ -5,16 +5,30 @@ from __future__ import annotations
 import os
 import unicodedata
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tacit.datasets.own.featured import FeaturedReader
 from tacit.datasets.own.images import ImagesReader
-from tacit.datasets.own.rows import RowError
+from tacit.datasets.own.rows import EncodedRows, RowError
+from tacit.datasets.own.rows_file import Dealt, rows_of
 
 SIDE = 4
 GREY = np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE) * 10
+
+
+class Counting(FeaturedReader):
+    """Notes of how many rows features were computed."""
+
+    featured: ClassVar[list[int]] = []
+
+    def seen(self, rows: EncodedRows) -> EncodedRows:
+        """The same."""
+        self.featured.append(len(rows.y))
+        return super().seen(rows)
 
 
 def reader(*names: str, channels: int = 1) -> ImagesReader:
@@ -113,3 +127,22 @@ def test_what_file_managers_leave_is_passed_over(folder: Path, name: str) -> Non
     (folder / "cat" / name).parent.mkdir(exist_ok=True)
     (folder / "cat" / name).write_text("no picture")
     assert len(pixels(folder, reader())) == 2
+
+
+def test_features_are_computed_of_an_edges_own_pictures_alone(tmp_path: Path) -> None:
+    for number in range(30):
+        place = tmp_path / "train" / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        grey = np.random.default_rng(number).integers(0, 256, (28, 28), np.uint8)
+        Image.fromarray(grey).save(place / f"{number}.png")
+    read = Counting(
+        ImagesReader((28, 28), 1, ("cat", "dog"), "path", "label", None), ("scattering",)
+    )
+    [everybody] = read.read(tmp_path / "train")
+    seen = {row.tobytes() for row in everybody.x}
+    read.featured.clear()
+    edges = [
+        rows_of(tmp_path / "train", read, tmp_path / f"edge-{n}", Dealt(n, 3)) for n in range(3)
+    ]
+    assert sum(read.featured) == 30  # and not 90
+    assert {row.numpy().tobytes() for rows in edges for row in rows.x[:-1]} == seen

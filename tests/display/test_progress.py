@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from tacit_services.display.progress import LongWork, TimeLeft, clock
+from tacit_services.display.progress import LongWork, SlowSteps, TimeLeft, clock
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,16 @@ def test_a_bar_is_for_terminals_alone(
     shown = worked()
     assert "folding [bold]more[/bold]" in shown  # as it is: no markup
     assert ("━" in shown) == (total is not None)
+
+
+def test_a_step_is_said_once_one_waits_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit_services.display.progress.FIRST", 0.2)
+    slow = SlowSteps()
+    with slow.step("quick"):
+        pass
+    with slow.step("slow"):
+        time.sleep(0.6)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "slow …\n")

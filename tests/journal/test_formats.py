@@ -23,7 +23,7 @@ from tacit_services.identity.folder import Identity, acquire
 from tacit_services.journal import snapshot_file as state_file
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.peer.state import PeerState
-from tacit_services.testbed import local_run, predict
+from tacit_services.testbed import output_folder, predict
 from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
@@ -184,7 +184,7 @@ class TestSummary:
         """The output directory of a vertical run."""
         run_file = unpacked("vafl", tmp_path) / "run.toml"
         (tmp_path / "state").mkdir()
-        (tmp_path / "state" / local_run.MARKER).write_text(
+        (tmp_path / "state" / output_folder.MARKER).write_text(
             json.dumps({"TACIT_RUN_FILE": str(run_file)})
         )
         return tmp_path

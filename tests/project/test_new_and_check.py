@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tacit import config
 from tacit.config.own_table import TableData
 from tacit.datasets.own.files import digest
 from tacit.datasets.source import Owned
+from tacit.privacy.ledger import Ledger
 
 
 def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
@@ -214,6 +216,32 @@ def test_a_run_that_cannot_work_is_refused_in_one_line(
     assert said in refused
     assert len(refused.strip().splitlines()) == 1
     assert refused[0] in "235"
+
+
+def test_a_budget_that_is_spent_is_no_next_step(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "next: tacit run " in checked(sample, capsys)
+    run = config.load(sample.parent / "clinic" / "run.toml")
+    for number in range(run.edges.count):
+        plan, owned = run.plan(number), run.source.owned(number)
+        assert owned is not None
+        place = own_ledgers.place(owned, number, sample.parent / "home" / "tacit")
+        with closing(Ledger(place.path, place.dataset)) as ledger:
+            q, z, count = plan.sampling_rate, plan.noise_multiplier, plan.pushes_left(()) or 0
+            ledger.charge(q, z, plan.mechanism, secret=True, count=count)
+    assert tacit("check", "clinic/run.toml") == 5
+    found = capsys.readouterr()
+    assert "0 releases left" in found.out
+    assert "next:" not in found.out
+    assert "tacit run will not start: ledgers" in found.err
+    assert "Another run needs other data, or a larger privacy.epsilon" in found.err
+
+
+def test_what_the_time_counts_is_said(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [said] = [line for line in checked(sample, capsys).splitlines() if line.startswith("time ")]
+    assert "s of computing on" in said
+    assert "s of reading rows; starting the processes and sending messages come on top" in said
 
 
 def test_a_report_can_be_read_by_a_program(

@@ -276,18 +276,21 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
         # when it is interrupted,
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=PATIENCE)
-    # then it has said that it replaces the earlier run, leaves with 130, and nothing is left of it.
+    # then it has said where the earlier run is now, all of it, and leaves with 130.
     assert process.returncode == 130, stderr
     assert (
         len(children) == 8
     )  # broker, store, forkserver with its resource tracker, aggregator, three edges
     assert gone(services)
     wait_for(lambda: gone(children), PATIENCE)  # the forkserver notices
-    assert f"replacing the earlier run in {out}" in stdout
+    assert f"the earlier run in {out} is now in {out}-1\n" in stdout
     assert "Traceback" not in stdout + stderr
     assert not any(
         path.read_bytes().startswith(b"of the") for path in out.rglob("*") if path.is_file()
     )
+    earlier = tmp_path / "out-1"
+    for name in (*FILES, "state/store.db"):
+        assert (earlier / name).read_text() == "of the earlier run"
     assert not (out / "summary.json").exists()
 
 

@@ -29,7 +29,7 @@ from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.journal.weights import weights
-from tacit_services.testbed import local_run
+from tacit_services.testbed import output_folder
 from tacit_services.testbed.predict import predict
 
 from tacit import datasets
@@ -216,7 +216,7 @@ def test_a_folder_that_no_run_has_left_is_one_line(
     tmp_path: Path, marker: str, summary: str
 ) -> None:
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / local_run.MARKER).write_text(marker)
+    (tmp_path / "state" / output_folder.MARKER).write_text(marker)
     (tmp_path / "summary.json").write_text(summary)
     with pytest.raises(ConfigError, match=r"^.*$"):
         predict(tmp_path, lambda client: pytest.fail("asked"))

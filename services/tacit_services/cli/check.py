@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit.errors import PrivacyError
 from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
+
+if TYPE_CHECKING:
+    from tacit_services.project.check import Report
 
 
 @owners_screen()
@@ -22,15 +26,26 @@ def check(
     """Check data, model, budget, memory and time of a run; nothing is spent."""
     need("run")
     from tacit import config
+    from tacit_services.display.progress import SlowSteps
     from tacit_services.project.check import check as checked
     from tacit_services.settings import data_home
 
-    report = checked(config.load(file), data_folder(data), data_home())
+    slow = SlowSteps()
+    with slow.step(f"reading {file}, and counting rows where it does not say how many"):
+        run = config.load(file)
+    report = checked(run, data_folder(data), data_home(), slow)
     if as_json:
         typer.echo(json.dumps({"facts": dict(report.facts), "warnings": report.warnings}, indent=2))
-        return
+    else:
+        _show(report, file)
+    if report.refused is not None:
+        raise PrivacyError(f"tacit run will not start: {report.refused}")
+
+
+def _show(report: Report, file: Path) -> None:
     for what, found in report.facts:
         typer.echo(f"{what:<18} {found}")
     for warning in report.warnings:
         typer.echo(f"note: {warning}")
-    typer.echo(f"next: tacit run {file}")
+    if report.refused is None:
+        typer.echo(f"next: tacit run {file}")

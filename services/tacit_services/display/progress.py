@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from rich.console import Console
@@ -51,6 +55,30 @@ class LongWork:
             self._progress.update(self._task, completed=completed)
         else:
             self._progress.update(self._task, completed=completed, description=what)
+
+
+class SlowSteps:
+    """A line on standard error for each step that one waits for; none within two seconds."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """While the block lasts, `what` is under way."""
+        wait = max(0.0, self._said + FIRST - time.monotonic())
+        later = threading.Timer(wait, self._say, (what,))
+        later.daemon = True
+        later.start()
+        try:
+            yield
+        finally:
+            later.cancel()
+
+    def _say(self, what: str) -> None:
+        self._said = time.monotonic()
+        sys.stderr.write(f"{what} …\n")
+        sys.stderr.flush()
 
 
 class TimeLeft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import tempfile
@@ -25,6 +26,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel
+from tacit_services.display.progress import SlowSteps
 from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
@@ -33,31 +35,42 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings. facts: (what, in words). warnings: why the run may not learn."""
+    """The findings. facts: (what, in words). warnings: why the run may not learn. refused: why
+    `tacit run` will not start, if it will not.
+    """
 
     facts: list[tuple[str, str]]
     warnings: list[str]
+    refused: str | None
 
 
-def check(run: RunFile, root: Path | None, home: Path) -> Report:
+def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Report:
     """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
 
-    Raises ConfigError, DataError, PrivacyError for what would stop the run.
+    slow: is told what is under way. Raises ConfigError, DataError, PrivacyError for what would stop
+    the run, but for a budget that is spent: the report says that.
     """
-    run.source.check(root)
-    definition = run.define()
+    torch.set_num_threads(1)  # as every edge of `tacit run`, and faster on single rows
+    with slow.step("looking at the files"):
+        run.source.check(root)
+        definition = run.define()
     definition.metrics()
     model, plan = definition.build_model(), definition.plans.plan(0)
-    seen = _seen(definition, root)
-    facts = [*_data(definition, root, seen)]
+    began = time.perf_counter()
+    seen = _seen(definition, root, slow)
+    reading = time.perf_counter() - began
+    with slow.step("reading the test set"):
+        facts = [*_data(definition, root, seen)]
     facts += [("model", f"{definition.model}, {model.size:,} parameters")]
-    ledgers = own_budget.left(definition, home)
+    with slow.step("adding up what the ledgers have spent"):
+        ledgers = own_budget.left(definition, home)
     facts += _budget(plan, ledgers)
     if definition.algorithm.worker == "edge":
-        facts += _cost(definition, model, plan)
-    notes = [*run.notes, *_absent(definition.source, seen), *_spent(definition, ledgers)]
+        with slow.step("timing an update"):
+            facts += _cost(definition, model, plan, reading)
+    notes = [*run.notes, *_absent(definition.source, seen)]
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
-    return Report(facts, notes)
+    return Report(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +81,14 @@ class _Seen:
     classes: frozenset[int]
 
 
-def _seen(run: Definition[Any], root: Path | None) -> list[_Seen]:
+def _seen(run: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_Seen]:
     """Every row of every edge is read, as the run will read it."""
+    found = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        return [_rows(run.source, one, root, Path(folder)) for one in range(run.workers)]
+        for number in range(run.workers):
+            with slow.step(f"reading the rows of edge {number + 1} of {run.workers}"):
+                found.append(_rows(run.source, number, root, Path(folder)))
+    return found
 
 
 def _data(run: Definition[Any], root: Path | None, seen: list[_Seen]) -> Iterator[tuple[str, str]]:
@@ -107,13 +124,6 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
-def _spent(run: Definition[Any], ledgers: list[own_budget.Left]) -> Iterator[str]:
-    """Yield what was spent before, where it leaves too little."""
-    left = [one.releases for one in ledgers if one.releases is not None]
-    if left and max(left) < run.traits.steps:
-        yield "no edge has budget left: tacit run will not start"
-
-
 def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     """Warn what a person risks who is at every edge; no edge's budget bounds that."""
     if run.promise.composition != "together" or not plan.private:
@@ -141,14 +151,17 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, s
         yield f"ledger of {one.edge}", f"ε = {one.spent:.3f} spent, {one.releases} releases left"
 
 
-def _cost(run: Definition[Any], model: Model, plan: Plan) -> Iterator[tuple[str, str]]:
+def _cost(
+    run: Definition[Any], model: Model, plan: Plan, reading: float
+) -> Iterator[tuple[str, str]]:
     seconds = _seconds_of_a_task(run, model, plan)
     cores = min(os.cpu_count() or 1, run.workers)
     updates = run.horizon * run.traits.uploads
     yield (
         "time",
-        f"about {seconds * updates / cores:.0f} s of computing on {cores} processors "
-        f"({1000 * seconds:.1f} ms an update)",
+        f"about {math.ceil(seconds * updates / cores)} s of computing on {cores} processors "
+        f"({1000 * seconds:.1f} ms an update), after about {math.ceil(reading / cores)} s of "
+        "reading rows; starting the processes and sending messages come on top",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     yield "memory", f"about {peak:.0f} MiB for each of {run.workers} edges"

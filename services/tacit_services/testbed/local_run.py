@@ -7,10 +7,8 @@ ledgers. The services by themselves never do that: there, a ledger belongs to it
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import socket
 import threading
 import time
@@ -27,12 +25,11 @@ from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.aggregator.reporting import results
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, tables
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, load_policy
-from tacit_services.testbed import own_budget
+from tacit_services.testbed import output_folder, own_budget
 from tacit_services.testbed.processes import (
     Child,
     free_port,
@@ -42,8 +39,6 @@ from tacit_services.testbed.processes import (
     stopping,
 )
 from tacit_services.worker import cpu_turns
-
-MARKER = ".tacit-run"
 
 
 def run(
@@ -86,8 +81,8 @@ def run(
         if definition.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
             beside.enter_context(own_budget.held(definition, data_home()))
         ledgers = list(_ledgers(definition, resume))
-        beside.enter_context(_output_lock(out))
-        state = _kept_state(out) if resume else _fresh_state(out, console)
+        beside.enter_context(output_folder.locked(out))
+        state = output_folder.kept(out) if resume else output_folder.fresh(out, console)
         notes = [*run_file.notes, *warnings(definition, model.size)]
         _print_preamble(definition, edges, notes, ledgers, console)
         until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
@@ -97,7 +92,7 @@ def run(
         )
         shared = _of_the_run(run_file, file, edges, seed, data, policy)
         # `tacit predict` goes on with these.
-        (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")
+        (state / output_folder.MARKER).write_text(json.dumps(shared), encoding="utf-8")
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
         beside.enter_context(cpu_turns.pipe(state / "turns", os.cpu_count() or 1))
         interrupted = beside.enter_context(stopping(children))
@@ -300,52 +295,3 @@ def _free_address(serve: str | None) -> str:
     except OSError as error:
         raise ServiceError(f"--serve {serve}: {error.strerror or error}") from error
     return serve
-
-
-@contextlib.contextmanager
-def _output_lock(out: Path) -> Iterator[None]:
-    """Lock the output directory until the end of the block: nobody replaces a run under way."""
-    with ExitStack() as held:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
-        except OSError as error:
-            raise ConfigError(f"--out {out}: {error.strerror or error}") from error
-        yield
-
-
-def _kept_state(out: Path) -> Path:
-    """OUT/state of a run that was stopped. Raises ConfigError where there is none, or it has
-    ended.
-    """
-    state = out / "state"
-    if not (state / MARKER).exists():
-        raise ConfigError(f"--resume: there is no run in {out} that was stopped")
-    if (out / "summary.json").exists():
-        raise ConfigError(f"--resume: the run in {out} has ended; its results are there")
-    return state
-
-
-def _fresh_state(out: Path, console: Console) -> Path:
-    """Make an empty OUT/state; returns it.
-
-    An earlier `tacit run` there is replaced, anything else is left alone.
-    """
-    state = out / "state"
-    try:
-        if state.exists():
-            if not (state / MARKER).exists():
-                raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
-            console.print(f"replacing the earlier run in {out}")
-            shutil.rmtree(state)
-            for name in results.FILES:
-                (out / name).unlink(missing_ok=True)
-        state.mkdir(parents=True)
-        (state / MARKER).touch()
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
-    return state

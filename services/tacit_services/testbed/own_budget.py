@@ -59,22 +59,30 @@ def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     return Left(f"edge-{number}", spent, plan.epsilon, plan.pushes_left(history))
 
 
+def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
+    """Why no run can start, and what would: None where an edge can pay for something."""
+    if not ledgers or any(
+        one.releases is None or one.releases >= run.traits.steps for one in ledgers
+    ):
+        return None
+    first = ledgers[0]
+    return (
+        f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
+        f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
+        "spend: this data is trained out at this budget. Another run needs other data, or a larger "
+        "privacy.epsilon, which whoever owns the data decides"
+    )
+
+
 def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
     """Return what a user should know of `ledgers` before the run.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
     may have paid for all that it needs.
     """
-    first = ledgers[0]
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
-    if not resume and all(
-        one.releases is not None and one.releases < run.traits.steps for one in ledgers
-    ):
-        raise PrivacyError(
-            f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
-            f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
-            "spend: this data is trained out at this budget"
-        )
+    if not resume and (refused := trained_out(run, ledgers, home)):
+        raise PrivacyError(refused)
     if any(one.spent for one in ledgers):
         most = max(ledgers, key=lambda one: one.spent)
         yield (

@@ -16,7 +16,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
-from tacit_services.testbed import local_run
+from tacit_services.testbed import local_run, output_folder
 from tacit_services.testbed.processes import (
     Child,
     free_port,
@@ -79,7 +79,7 @@ def _ended_run(folder: Path) -> tuple[RunFile, dict[str, str]]:
 
     Raises ConfigError where there is no run that has ended, or none that is vertical.
     """
-    marker = folder / "state" / local_run.MARKER
+    marker = folder / "state" / output_folder.MARKER
     try:
         shared = _SETTINGS.validate_json(marker.read_bytes(), strict=True)
         edges, seed = (

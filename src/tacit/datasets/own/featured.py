@@ -26,6 +26,11 @@ def plain(reader: Reader) -> Reader:
     return reader.reader if isinstance(reader, FeaturedReader) else reader
 
 
+def seen(reader: Reader, rows: EncodedRows) -> EncodedRows:
+    """`rows` of `plain(reader)` as `reader` gives them."""
+    return reader.seen(rows) if isinstance(reader, FeaturedReader) else rows
+
+
 @dataclass(frozen=True)
 class FeaturedReader:
     """Reads as `reader` does, and gives `features` of each row.
@@ -69,7 +74,11 @@ class FeaturedReader:
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """The rows, some thousand at a time. Raises ConfigError, DataError."""
         for rows in self.reader.read(path):
-            yield replace(rows, x=self._seen(rows.x))
+            yield self.seen(rows)
+
+    def seen(self, rows: EncodedRows) -> EncodedRows:
+        """`rows` of `reader` with their features. Raises ConfigError."""
+        return replace(rows, x=self._seen(rows.x))
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Features of every row. Raises ConfigError, DataError."""

@@ -196,7 +196,7 @@ def _files(folder: Path) -> list[Path]:
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or path.name in _PASSED_OVER or path.is_dir():
             continue
-        if not path.resolve().is_relative_to(root):
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
             raise RowError("a picture is a link that leaves the folder", 0, path.name)
         if path.exists() and not path.is_file():  # opening a pipe would wait for ever
             raise RowError("a picture is no file but a pipe or a device", 0, path.name)

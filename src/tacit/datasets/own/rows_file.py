@@ -28,6 +28,7 @@ import torch
 
 from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.datasets.own.dealing import edges_of
+from tacit.datasets.own.featured import plain, seen
 from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
@@ -144,12 +145,13 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
 
 
 def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
-    for rows in reader.read(path):
-        if dealt.edges == 1:
-            yield rows
-            continue
+    if dealt.edges == 1:
+        yield from reader.read(path)
+        return
+    for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
         mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
-        yield EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
+        own = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
+        yield seen(reader, own)
 
 
 def _durable(path: Path, content: bytes) -> None:

@@ -1,0 +1,94 @@
+"""The output folder of `tacit run`: locked by one run, and what an earlier one left moved aside.
+
+Guarantee: no results and no state of an earlier run are deleted. They may be all that is left of
+what a budget was spent on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.aggregator.reporting import results
+
+MARKER = ".tacit-run"  # in OUT/state: the folder is of a `tacit run`
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Lock the output folder until the end of the block: nobody moves a run that is under way."""
+    with ExitStack() as held:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
+        except OSError as error:
+            raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+        yield
+
+
+def kept(out: Path) -> Path:
+    """OUT/state of a run that was stopped. Raises ConfigError where there is none, or it has
+    ended.
+    """
+    state = out / "state"
+    if not (state / MARKER).exists():
+        raise ConfigError(f"--resume: there is no run in {out} that was stopped")
+    if (out / "summary.json").exists():
+        raise ConfigError(f"--resume: the run in {out} has ended; its results are there")
+    return state
+
+
+def fresh(out: Path, console: Console) -> Path:
+    """Make an empty OUT/state; returns it.
+
+    An earlier `tacit run` there is moved to OUT-1, or the next number that is free, and that is
+    said; anything else is left alone. Raises ConfigError.
+    """
+    state = out / "state"
+    try:
+        if state.exists():
+            if not (state / MARKER).exists():
+                raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
+            console.print(f"the earlier run in {out} is now in {_moved(out)}", soft_wrap=True)
+        state.mkdir(parents=True)
+        (state / MARKER).touch()
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    return state
+
+
+def _moved(out: Path) -> Path:
+    """Move the earlier run's files out of `out`, which stays, as it is locked; returns where to.
+
+    `state` goes last, so that a move that was cut short is known for what it is, and goes on.
+    """
+    place = _free(out)
+    for name in (*results.FILES, "state"):
+        if (out / name).exists():
+            shutil.move(out / name, place / name)
+    return place
+
+
+def _free(out: Path) -> Path:
+    """A new folder beside `out`: its name, and the first number that no other has."""
+    whole = out.resolve()  # "." has no name
+    for number in itertools.count(1):
+        place = whole.with_name(f"{whole.name}-{number}")
+        try:
+            place.mkdir()
+        except FileExistsError:
+            continue
+        return place if out.is_absolute() else Path(os.path.relpath(place))
+    raise AssertionError
