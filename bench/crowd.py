@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import threading
 import time
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def _crowd(count: int) -> dict[str, Any]:
 def _watched(stack: Stack, edges: Worker) -> dict[str, float]:
     """The aggregator while the edges push: CPU time an update, memory, how long a status takes."""
     process, pause = psutil.Process(stack.aggregator.pid), threading.Event()
+    plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours
     edges.go()
     pause.wait(WARM)
     asked: list[float] = []
@@ -108,7 +110,8 @@ def _watched(stack: Stack, edges: Worker) -> dict[str, float]:
     while time.monotonic() < end:
         pause.wait(POLL)
         began = time.perf_counter()
-        status = stack.get("/v1/status")
+        plain.request("GET", "/v1/status")
+        status = json.load(plain.getresponse())
         asked.append(time.perf_counter() - began)
     spent = sum(process.cpu_times()[:2]) - cpu
     return {

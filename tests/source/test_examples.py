@@ -16,7 +16,7 @@ MODULES = (
     "tacit.privacy.policy",
     "tacit.privacy.release",
     "tacit.privacy.release_plan",
-    "tacit.protocol.wire",
+    "tacit.protocol.envelope",
     "tacit.simulation.client_server",
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -51,7 +51,7 @@ class Total:
     releases: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rough:
     """A history, what it is rounded up to, how many releases it has, and ε of the latter, as a
     share of the budget too.
@@ -70,7 +70,7 @@ class Accounts:
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise, self._clock = promise, clock
         self._exact: set[History] = set()
-        self._rough: dict[str, _Rough] = {}
+        self._rough: dict[str, tuple[History, _Rough]] = {}  # as it was looked at last
         self._roughly = lru_cache(KEPT)(self._rounded)
         self._budget = lru_cache(None)(promise.budget)
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
@@ -128,21 +128,21 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        kept, rough = self._rough, {}
-        for name, record in records.items():
-            one = kept.get(name)
-            if one is None or one.history is not record.spent:
+        rough, kept = dict[str, _Rough](), self._rough
+        for name, record in records.items():  # a thousand times a status: it calls nothing twice
+            known = kept.get(name)
+            if known is None or known[0] is not record.spent:
                 one = self._roughly(record.spent, self._budget(name))
-            rough[name] = one
-        self._rough = rough
-        slowest = min(rough, key=lambda name: rough[name].releases, default=None)
+                known = kept[name] = record.spent, one
+            rough[name] = known[1]
+        distinct = list(dict.fromkeys(rough.values()))  # many edges share one
+        least = min((one.releases for one in distinct), default=0)
+        slowest = next((name for name, one in rough.items() if one.releases == least), None)
         if self._promise.composition == "max":
-            epsilon, bound = self._largest(rough, steady)
+            epsilon, bound = self._largest(distinct, steady)
         else:
             epsilon, bound = self._composed(records, rough, steady)
-        share = max((one.share for one in rough.values()), default=0.0)
-        releases = 0 if slowest is None else rough[slowest].releases
-        return Total(epsilon, bound, share, slowest, releases)
+        return Total(epsilon, bound, max((o.share for o in distinct), default=0.0), slowest, least)
 
     def _rounded(self, history: History, budget: float) -> _Rough:
         more = self._ahead(history, budget)
@@ -150,13 +150,13 @@ class Accounts:
         share = epsilon / budget if budget and math.isfinite(budget) else 0.0
         return _Rough(history, more, releases, epsilon, share)
 
-    def _largest(self, rough: Mapping[str, _Rough], steady: bool) -> tuple[float, bool]:
+    def _largest(self, rough: Sequence[_Rough], steady: bool) -> tuple[float, bool]:
         """The largest ε, and whether it is an upper bound.
 
         Only those are composed whose bound is above what was found.
         """
-        largest, bounds = 0.0, {id(one): one for one in rough.values()}
-        for one in sorted(bounds.values(), key=lambda one: -one.epsilon):
+        largest = 0.0
+        for one in sorted(rough, key=lambda one: -one.epsilon):
             if not largest and not self._few and not steady:
                 self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in one.more)))
             if one.epsilon <= largest:

@@ -260,7 +260,8 @@ class RunStatus(Generic[_D]):
 
     def online(self) -> int:
         """Edges connected now."""
-        return sum(state in _ONLINE for state in list(self.driver.presence.values()))
+        states = Counter(list(self.driver.presence.values()))
+        return sum(states[state] for state in _ONLINE)
 
     def refusals(self) -> dict[str, int]:
         """Return how many edges refuse the model now, and how many models edges have refused.
@@ -270,7 +271,7 @@ class RunStatus(Generic[_D]):
         return self._refusals(self.moment().records)
 
     def _refusals(self, records: Mapping[str, EdgeRecord]) -> dict[str, int]:
-        refusing = sum(state == "refusing" for state in list(self.driver.presence.values()))
+        refusing = list(self.driver.presence.values()).count("refusing")
         refused = sum(record.hello.refusals for record in records.values())
         return {"edges_refusing": refusing, "refusals": refused}
 
