@@ -334,7 +334,7 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
         Image.fromarray(pixels).save(tmp_path / f"{row}.png")
         lines.append(f"{row}.png,{int(y)}")
     (tmp_path / "new.csv").write_text("\n".join(lines), encoding="utf-8")
-    capsys.readouterr()
+    assert f"next: tacit predict {model} --images FOLDER\n" in capsys.readouterr().out
     assert tacit("predict", str(model), "--images", str(tmp_path / "new.csv")) == 0
     said = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     with torch.no_grad():
@@ -345,6 +345,15 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
     assert "not trained privately" in (model / "README.md").read_text(encoding="utf-8")
     assert tacit("predict", str(model)) == 2
     assert "one of --table, --images, --arrays, --rows" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    nothing = ["--images", str(tmp_path / "empty"), "--out", str(tmp_path / "nothing.csv")]
+    assert tacit("predict", str(model), *nothing) == tacit("predict", str(model), *nothing[:2]) == 3
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert refused.err.count("empty: has no pictures\n") == 2
+    assert not (tmp_path / "nothing.csv").exists()
+    assert tacit("export", str(model), "--run", out) == 2
+    assert "name another folder, or move that one away" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

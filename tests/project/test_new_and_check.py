@@ -105,12 +105,14 @@ def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]
     [
         (["--table", "nowhere.csv"], 3, "--table nowhere.csv: No such file"),
         (["--table", "sample.csv", "--target", "height"], 2, "--target 'height': sample.csv has"),
+        (["--table", "twice.csv"], 3, "twice.csv: two columns are called 'age'; rename one"),
         (["--table", "sample.csv", "--target", "note"], 2, "has 300 different values"),
     ],
 )
 def test_what_cannot_be_guessed_is_said_in_one_line(
     sample: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
 ) -> None:
+    (sample.parent / "twice.csv").write_text("age,age,outcome\n1,2,yes\n3,4,no\n")
     assert tacit("new", "clinic", *arguments) == code
     assert said in capsys.readouterr().err
     assert not (sample.parent / "clinic").exists()
@@ -174,9 +176,12 @@ def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("batch = 256", "batch = 2"), "the noise drowns what is learnt"),
+        (("# batch = 256", "batch = 2"), "the noise drowns what is learnt"),
         (("learning_rate = 4.0", "learning_rate = 0.001"), "the model will hardly move"),
-        (("batch = 256", "batch = 1000\nnoise_multiplier = 2.0"), "is over half of the 1200 rows"),
+        (
+            ("# batch = 256", "batch = 1000\nnoise_multiplier = 2.0"),
+            "is over half of the 1200 rows",
+        ),
         (
             ("[data.columns]", 'unit = "id"\nunit_rows = 3\npeople = "shared"\n[data.columns]'),
             "but who is at all of 5 risks",
@@ -201,7 +206,7 @@ def test_a_class_that_nobody_has_is_named(sample: Path, capsys: pytest.CaptureFi
         (('test = "public.csv"', 'test = "train.csv"'), "2 tacit: data.test='train.csv': is the"),
         (('train = "train.csv"', 'train = "../sample.csv"'), "leaves the run file's folder"),
         (('train = "train.csv"', 'train = "other.csv"'), "no such file"),
-        (('target = "outcome"', 'target = "height"'), "is not in [data.columns]"),
+        (('target = "outcome"', 'target = "height"'), "is not in [data.columns], which has age, weight, ward, outcome"),
         (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values, in row"),
         (('entry = "nets:Net"', 'entry = "nets:Other"'), "nets has no class or function Other"),
         (('entry = "nets:Net"', 'entry = "../nets:Net"'), 'expected "module:name"'),
@@ -242,6 +247,44 @@ def test_what_the_time_counts_is_said(sample: Path, capsys: pytest.CaptureFixtur
     [said] = [line for line in checked(sample, capsys).splitlines() if line.startswith("time ")]
     assert "s of computing on" in said
     assert "s of reading rows; starting the processes and sending messages come on top" in said
+
+
+def test_a_table_without_a_row_or_with_two_columns_of_one_name_is_refused_in_one_line(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(sample, capsys)
+    train = sample.parent / "clinic" / "train.csv"
+    head, *rows = train.read_text().splitlines()
+    for content, said in (
+        ([head], "train.csv: has no rows"),
+        ([head.replace("id", "age"), *rows], "train.csv: 2 columns are called 'age'; rename all"),
+    ):
+        train.write_text("\n".join(content) + "\n")
+        assert tacit("check", "clinic/run.toml") in (2, 3)
+        found = capsys.readouterr().err
+        assert said in found
+        assert len(found.splitlines()) == 1
+
+
+def test_a_folder_for_a_run_file_is_answered_with_the_file_in_it(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(sample, capsys)
+    assert tacit("check", "clinic") == 2
+    assert capsys.readouterr().err == (
+        "tacit: run file clinic: is a folder; did you mean clinic/run.toml?\n"
+    )
+
+
+@pytest.mark.parametrize("rows", [40, 90, 400, 1200])
+def test_a_new_run_is_checked_well_with_few_rows(
+    sample: Path, capsys: pytest.CaptureFixture[str], rows: int
+) -> None:
+    assert tacit("new", "clinic", "--table", str(sample)) == 0
+    table(sample.parent / "clinic" / "train.csv", rows, seed=rows)
+    assert tacit("check", "clinic/run.toml") == 0
+    run = config.load(sample.parent / "clinic" / "run.toml")
+    assert run.privacy.batch == max(1, rows // 5 // 4)
 
 
 def test_a_report_can_be_read_by_a_program(

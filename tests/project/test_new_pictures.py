@@ -63,6 +63,18 @@ def test_a_new_run_has_the_folders_classes_size_and_channels(public: Path) -> No
     assert "Put the private pictures into `train`" in (folder / "README.md").read_text()
 
 
+@pytest.mark.parametrize(("each", "batch"), [(45, 4), (600, 60)])
+def test_a_new_run_is_checked_well_with_few_pictures(
+    public: Path, capsys: pytest.CaptureFixture[str], each: int, batch: int
+) -> None:
+    assert tacit("new", "ward", "--images", "shown") == 0
+    assert "public from now on: classes, grey or colours\n" in capsys.readouterr().out
+    draw(public.parent / "ward" / "train", each, seed=3)
+    assert tacit("check", "ward/run.toml") == 0
+    assert "next: tacit run ward/run.toml" in capsys.readouterr().out
+    assert config.load(public.parent / "ward" / "run.toml").privacy.batch == batch
+
+
 @pytest.mark.parametrize(
     ("sizes", "mode", "expected"),
     [

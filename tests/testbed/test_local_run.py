@@ -256,7 +256,10 @@ def test_a_port_that_is_taken_is_one_line_and_code_4(
     with socket.create_server((HOST, 0)) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
         said = refused(capsys, 4, run_file(tmp_path), "--out", tmp_path / "out", "--serve", address)
-    assert said == f"tacit: --serve {address}: Address already in use\n"
+    assert said == (
+        f"tacit: --serve {address}: Address already in use; name another port, or leave --serve out "
+        "for a free one\n"
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -26,4 +26,4 @@ def export(
     files = exported.export(run, out, code)
     typer.echo(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
     typer.echo(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
-    typer.echo(f"next: tacit predict {out} --table new.csv (or --images, --arrays, --rows)")
+    typer.echo(f"next: tacit predict {out} {exported.option_of_rows(out)}")

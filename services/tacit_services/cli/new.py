@@ -52,7 +52,8 @@ def new(
     files = make(folder, wanted, data_home())
     typer.echo(f"{folder}/: {', '.join(file.name for file in files)}")
     if wanted.public is not None:
-        read = "classes, size" if table is None else "columns, bounds, classes"
+        size = "classes, grey or colours" + (", size" if model is not None else "")
+        read = size if table is None else "columns, bounds, classes"
         typer.echo(f"read from {wanted.public}, and public from now on: {read}")
     names = f"{folder}/{wanted.train}".replace("{edge}", "N")
     what = "pictures" if images is not None else "rows"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +120,7 @@ def _exported(folder: Path, chosen: dict[Kind, Path], out: Path | None, as_json:
 
     model = exported.read(folder)
     [(kind, path)] = chosen.items()
-    found = exported.predict(model, kind, path)
+    found = _begun(exported.predict(model, kind, path))
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
         return
@@ -132,6 +133,12 @@ def _exported(folder: Path, chosen: dict[Kind, Path], out: Path | None, as_json:
             csv.writer(file, lineterminator="\n").writerows(lines)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+
+
+def _begun(found: Iterator[Prediction]) -> Iterator[Prediction]:
+    """`found`, whose first row was computed: what is wrong is said before anything is written."""
+    first = list(islice(found, 1))
+    return chain(first, found)
 
 
 def _lines(names: Iterable[str], found: Iterable[Prediction]) -> Iterator[list[str]]:

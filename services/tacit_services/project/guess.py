@@ -64,6 +64,9 @@ def _read(sample: Path) -> pa.Table:
         raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
     except pa.ArrowInvalid as error:
         raise DataError(f"--table {sample}: is not a CSV or Parquet table") from error
+    for name in table.column_names:
+        if table.column_names.count(name) > 1:
+            raise DataError(f"--table {sample}: two columns are called {name!r}; rename one")
     if not table.num_rows:
         raise DataError(f"--table {sample}: has no rows")
     return table.slice(0, _SAMPLE_ROWS)

@@ -14,7 +14,7 @@ from tacit_services.project import pictures
 from tacit_services.project.draft import Draft, Wanted, check_name, check_unicode
 from tacit_services.project.templates import POLICY, README, RUN_FILE
 
-_PUSHES, _BATCH = 100, 256
+_PUSHES = 100
 
 
 def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
@@ -107,7 +107,6 @@ def _run_file(name: str, wanted: Wanted, draft: Draft) -> str:
         clip=draft.clip,
         row=draft.row,
         pushes=_PUSHES,
-        batch=_BATCH,
         edges=wanted.edges,
         every=_PUSHES,
     )

@@ -24,7 +24,7 @@ updates = {updates}  # of the model, by all edges together: as many as their bud
 epsilon = 4.0  # what an edge's data may spend in its life, whatever run uses it
 delta = 1e-5  # well below 1 / rows
 pushes = {pushes}  # that the budget is divided among
-batch = {batch}  # {row}s of a push, on average: about a tenth of `rows` is a good start
+# batch = 256  # {row}s of a push, on average; left out: 256, or of fewer a quarter
 clip = {clip}  # no {row} moves an update by more
 
 [edges]

@@ -7,6 +7,7 @@ ledgers. The services by themselves never do that: there, a ledger belongs to it
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -86,7 +87,7 @@ def run(
         notes = [*run_file.notes, *warnings(definition, model.size)]
         _print_preamble(definition, edges, notes, ledgers, console)
         until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
-        console.print(f"watch it: http://{http}/ ({until})")
+        console.print(f"watch it: http://{http}/ (in a moment; {until})")
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
@@ -293,5 +294,7 @@ def _free_address(serve: str | None) -> str:
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"--serve {serve!r}: expected HOST:PORT") from error
     except OSError as error:
-        raise ServiceError(f"--serve {serve}: {error.strerror or error}") from error
+        taken = error.errno == errno.EADDRINUSE
+        remedy = "; name another port, or leave --serve out for a free one" if taken else ""
+        raise ServiceError(f"--serve {serve}: {error.strerror or error}{remedy}") from error
     return serve

@@ -1,13 +1,19 @@
-"""Defaults of privacy.pushes and privacy.clip, which depend on other sections of the run file."""
+"""Defaults of privacy.pushes, clip and batch, which depend on other sections of the run file."""
 
 from __future__ import annotations
 
 from tacit.config.sections import MOST_PUSHES, Privacy
 from tacit.config.traits import Traits
 
+_BATCH = 0.25  # of an edge's rows, where they are fewer than the usual batch
 
-def filled(privacy: Privacy, traits: Traits, updates: int, workers: int) -> Privacy:
-    """Return `privacy` with `pushes` and `clip` where a run file leaves them out.
+
+def filled(
+    privacy: Privacy, traits: Traits, updates: int, workers: int, rows: int | None
+) -> Privacy:
+    """Return `privacy` with `pushes`, `clip` and `batch` where a run file leaves them out.
+
+    rows: of an edge, a public number, if it is known. The usual batch stays where it is possible.
 
     Filled-in values count as given and enter the fingerprint. `pushes` is filled in only where
     noise is calibrated for a guarantee. Raises ValueError for more pushes than a file may name.
@@ -19,6 +25,8 @@ def filled(privacy: Privacy, traits: Traits, updates: int, workers: int) -> Priv
         found["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
     if privacy.noise_multiplier is None:
         found["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
+    if rows is not None and privacy.batch > rows:
+        found["batch"] = float(max(1, int(_BATCH * rows)))
     lacking = {
         key: value
         for key, value in found.items()

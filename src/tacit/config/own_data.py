@@ -19,7 +19,17 @@ from tacit.datasets.own.rows_file import UnitRows
 from tacit.privacy.report import Promise
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
+_CHANCE = 6.0  # or so many standard deviations of a number that chance makes, where that is more
 _OF_ONE_MACHINE = ("name", "train", "test")
+
+
+def _most(rows: int, run: Sections) -> int:
+    """The most rows of an edge that has `rows` on average: 576 and more are a quarter more at most.
+
+    What checks the sums of updates counts on a quarter, however few there are.
+    """
+    quarter = math.ceil(_MARGIN * rows)
+    return quarter if run.guard.sums else max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
 
 
 class OwnData(FeaturedData):
@@ -54,7 +64,10 @@ class OwnData(FeaturedData):
         None, gt=0, description="public: rows, or units, that one edge is taken to have"
     )
     rows_max: int | None = Field(
-        None, gt=0, description="public: the most that an edge may have; left out: 1.25 rows"
+        None,
+        gt=0,
+        description="public: the most that an edge may have; left out: 1.25 rows, or what few rows "
+        "that are dealt at random may come to",
     )
     unit_rows: int | None = Field(
         None, gt=0, le=10_000, description="public: the most rows of a unit that count in one draw"
@@ -120,7 +133,7 @@ class OwnData(FeaturedData):
             train=self.train,
             examples=self.test,
             reader=self.reader(folder),
-            most=self.rows_max or math.ceil(_MARGIN * rows),
+            most=self.rows_max or _most(rows, run),
             of_unit=UnitRows(self.unit_rows or 1, self.unit_gradient == "mean"),
             edges=run.edges.count,
             seed=run.run.seed,

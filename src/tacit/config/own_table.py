@@ -74,7 +74,10 @@ class TableData(OwnData):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.target not in self.columns:
-            raise ValueError(f"target={self.target!r}: is not in [data.columns]")
+            raise ValueError(
+                f"target={self.target!r}: is not in [data.columns], which has "
+                f"{', '.join(list(self.columns)[:20])}"
+            )
         if len(self.columns) - (self.unit in self.columns) < 2:
             raise ValueError("columns: nothing is left to learn from beside the target")
         goal = self.columns[self.target]

@@ -19,6 +19,7 @@ from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
 from tacit.config.definition import UNCLIPPED, Definition
 from tacit.config.model import ModelSection
+from tacit.config.own_data import OwnData
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
@@ -86,10 +87,18 @@ class RunFile(Section):
         whole, workers = self, self.edges.count
         traits = self.algorithm.traits(workers)
         if (info.context or {}).get("written", False):
-            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers)
+            privacy = derived_defaults.filled(
+                self.privacy, traits, self.run.updates, workers, self._rows_known()
+            )
             whole = self.model_copy(update={"privacy": privacy})
         agreement.agree(whole, traits)
         return whole
+
+    def _rows_known(self) -> int | None:
+        """The public number of rows of an edge; None where the file says none, and is refused."""
+        if isinstance(self.data, OwnData) and self.data.rows is None:
+            return None
+        return self.data.public_size(self.edges.count, self.algorithm.columns)
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -262,7 +271,13 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except IsADirectoryError as error:
+        inside = path / "run.toml"
+        meant = f"; did you mean {inside}?" if inside.is_file() else ""
+        raise ConfigError(f"run file {path}: is a folder{meant}") from error
+    except OSError as error:
+        raise ConfigError(f"run file {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"run file {path}: {error}") from error
     return parse(text, str(path), edges=edges, seed=seed, folder=path.parent)
 

@@ -66,7 +66,8 @@ class Privacy(Section):
         256.0,
         ge=1,
         allow_inf_nan=False,
-        description="b = L: expected batch size, fixed denominator",
+        description="b = L: expected batch size, fixed denominator; left out of a file: a quarter "
+        "of an edge's rows where those are fewer",
     )
     noise_multiplier: float | None = Field(
         None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes"

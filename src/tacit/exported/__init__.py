@@ -7,7 +7,16 @@
 ...     return [one.value for one in exported.predict(model, "table", Path(table))]
 """
 
-from tacit.exported.folder import Exported, export, is_exported, read
+from tacit.exported.folder import Exported, export, is_exported, option_of_rows, read
 from tacit.exported.predictions import Kind, Prediction, predict
 
-__all__ = ["Exported", "Kind", "Prediction", "export", "is_exported", "predict", "read"]
+__all__ = [
+    "Exported",
+    "Kind",
+    "Prediction",
+    "export",
+    "is_exported",
+    "option_of_rows",
+    "predict",
+    "read",
+]

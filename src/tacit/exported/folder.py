@@ -51,7 +51,10 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     """
     summary, definition = (_json(results / name) for name in ("summary.json", "definition.json"))
     if folder.exists():
-        raise ConfigError(f"{folder}: is there already; nothing is overwritten")
+        raise ConfigError(
+            f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
+            "that one away"
+        )
     place = Path(definition["folder"]) if code is None else code
     run = _run(definition["run"], place, results / "definition.json")
     if run.algorithm.worker == "party":
@@ -90,6 +93,12 @@ def read(folder: Path) -> Exported:
     state = _tensors(folder / WEIGHTS, facts["weights_sha256"])
     params = torch.cat([state[name].flatten() for name, _ in model.layout])
     return Exported(run, model, params, facts)
+
+
+def option_of_rows(folder: Path) -> str:
+    """What `tacit predict` is told new rows by, for the model in `folder`. Raises DataError."""
+    kind = _json(folder / FACTS)["run"]["data"].get("kind", "benchmark")
+    return model_card.OPTIONS[kind]
 
 
 def is_exported(folder: Path) -> bool:

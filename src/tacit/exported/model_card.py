@@ -83,7 +83,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         folder=folder.name.removeprefix(".").removesuffix(".new"),
         edges=summary["edges"],
         version=summary["tacit_version"],
-        option=_OPTIONS[run.data.kind],
+        option=OPTIONS[run.data.kind],
         network=construction.lines(run, model).replace("\n", "\n    "),
         learns="a number" if target.kind == "number" else f"classes: {', '.join(target.names)}",
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
@@ -98,7 +98,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
     )
 
 
-_OPTIONS = {
+OPTIONS = {
     "table": "--table new.csv",
     "images": "--images FOLDER",
     "arrays": "--arrays new.npz",

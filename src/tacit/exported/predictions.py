@@ -40,7 +40,10 @@ class Prediction:
 
 
 def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
-    """Yield the model's prediction for every row at `path`. Raises ConfigError, DataError."""
+    """Yield the model's prediction for every row at `path`.
+
+    Raises ConfigError, DataError, also where there is no row.
+    """
     if not path.exists():
         raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
     reader = _reader(model.run, kind)
@@ -49,6 +52,9 @@ def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
         for value, probabilities in _answers(model, x):
             row += 1
             yield Prediction(names[row - 1] if names else str(row), value, probabilities)
+    if not row:
+        what = "pictures" if kind == "images" else "rows"
+        raise DataError(f"--{_OPTION[kind]} {path}: has no {what}")
 
 
 _OPTION = {"table": "table", "images": "images", "arrays": "arrays", "python": "rows"}

@@ -15,7 +15,7 @@ from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.source import Owned, Part
 from tacit.datasets.target import Target
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, DataError
 
 EDGE = "{edge}"  # in the name of a file: the number of its edge
 
@@ -143,6 +143,8 @@ def counted(path: Path, reader: Reader, edges: int) -> Counts:
         if reader.unit is not None:
             for unit in part.units:
                 seen[unit.tobytes()] = seen.get(unit.tobytes(), 0) + 1
+    if not rows:
+        raise DataError(f"{path.name}: has no rows")
     units = len(seen) if reader.unit else rows
     return Counts(max(1, units // edges), max(seen.values(), default=1))
 

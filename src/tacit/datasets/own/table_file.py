@@ -84,9 +84,13 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
         if names.count(column) == 1:
             continue
         like = ", ".join(get_close_matches(column, names))
-        found = f"there are {names.count(column)}" if column in names else "there is none"
-        said = f"; there is {like}" if like and column not in names else ""
+        if column in names:
+            raise DataError(
+                f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "
+                "one"
+            )
+        said = f"; there is {like}" if like else ""
         raise DataError(
-            f"{path.name}: column {column!r}: {found} among {len(names)}{said} (the first line of "
-            "a CSV names its columns)"
+            f"{path.name}: column {column!r}: there is none among {len(names)}{said} (the first "
+            "line of a CSV names its columns)"
         )
