@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +83,19 @@ def echo(made: Client, topic: str, payload: bytes) -> None:
     made.connection.publish(topic, payload)
     while made.take().payload != payload:
         pass
+
+
+def test_a_stopped_connection_ends_by_itself(broker: Mosquitto) -> None:
+    connection = Connection(address(broker), "ends", [], lambda inbound: None)
+    connection.start(PATIENCE)
+    left = weakref.ref(connection._client)
+    connection.stop()
+    gc.disable()  # which may find the sockets before their client, and then warns of them
+    try:
+        del connection
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_messages_come_in_order_with_their_bytes(broker: Mosquitto) -> None:

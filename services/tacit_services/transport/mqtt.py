@@ -42,6 +42,15 @@ UNANSWERED = 3.0
 UNSUPPORTED_PROTOCOL = 132
 NO_ANSWER = "no answer"
 V5 = MQTTProtocolVersion.MQTTv5
+_CALLBACKS = (
+    "on_socket_open",
+    "on_socket_close",
+    "on_connect",
+    "on_connect_fail",
+    "on_disconnect",
+    "on_message",
+    "on_log",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,10 @@ class Connection:
                 log.debug("the farewell was not sent: connection lost")
         self._client.disconnect()
         self._client.loop_stop()
+        # It holds nothing of us any more: so it ends with us, and closes its sockets itself, before
+        # a garbage collector finds them in a circle.
+        for callback in _CALLBACKS:
+            setattr(self._client, callback, None)
 
     def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
         clean = None if protocol == V5 else True
