@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 
 from torch import Tensor
 
@@ -32,7 +33,8 @@ class Downlink:
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
-        self._begun: dict[str, tuple[Tensor, float]] = {}  # the latest model in parts, and when
+        # The latest model in parts, and when; weakly, so that no old model stays for an edge.
+        self._begun: dict[str, tuple[weakref.ref[Tensor], float]] = {}
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Send a role's message to one edge.
@@ -70,10 +72,10 @@ class Downlink:
         """Whether this model, in parts, is on its way to the edge since a moment; now it is."""
         if self._inline(model):
             return False
-        now, (params, since) = time.monotonic(), self._begun.get(edge, (None, 0.0))
-        if params is model.params and now - since < LOST_SECONDS:
+        now, begun = time.monotonic(), self._begun.get(edge)
+        if begun and begun[0]() is model.params and now - begun[1] < LOST_SECONDS:
             return True
-        self._begun[edge] = model.params, now
+        self._begun[edge] = weakref.ref(model.params), now
         return False
 
     def more(self, edge: str, want: pb.Want) -> None:
