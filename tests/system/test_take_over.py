@@ -35,6 +35,7 @@ from tests.helpers.processes import (
     PATIENCE,
     Accepted,
     Deployment,
+    Service,
     appended,
     check,
     deployment,
@@ -88,15 +89,22 @@ def fingerprint(run: Deployment) -> str:
         return str(db.execute("SELECT fingerprint FROM run").fetchone()[0])
 
 
+def gone_on(
+    run: Deployment, before: list[Accepted]
+) -> tuple[Service, dict[str, Any], list[Accepted]]:
+    """Today's services with a journal file, to the run's end; its summary, and all that was kept."""
+    aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
+    for number in EDGES:
+        run.edge(number)
+    summary, kept = run.ended(), journalled(run)
+    assert kept[: len(before)] == before
+    return aggregator, summary, kept
+
+
 def test_a_run_on_sqlite_with_a_journal_file(tmp_path: Path) -> None:
     with taken_over("mapa", tmp_path) as run:
         left, before, named = Left(run), journalled(run), fingerprint(run)
-        aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
-        for number in EDGES:
-            run.edge(number)
-        summary = run.ended()
-        kept = journalled(run)
-        assert kept[: len(before)] == before
+        aggregator, summary, kept = gone_on(run, before)
         check(run, summary, kept, EDGES)
         left.goes_on(summary, kept)
         assert "resumed at version 44 (6 journal entries replayed)" in aggregator.log
@@ -152,12 +160,7 @@ def test_a_run_that_hellos_had_frozen(tmp_path: Path) -> None:
         liars = {entry.edge for entry in before} - {f"edge-{number}" for number in EDGES}
         assert liars == {"edge-2", "edge-9", "stranger"}
         role, cursor = snapshot(run)
-        aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
-        for number in EDGES:
-            run.edge(number)
-        summary = run.ended()
-        kept = journalled(run)
-        assert kept[: len(before)] == before
+        aggregator, summary, kept = gone_on(run, before)
         left.goes_on(summary, kept)
         # What 0.1 has left is the beginning; what came after its snapshot is in the model, once.
         model = config.load(run.file).build_model()
