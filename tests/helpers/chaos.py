@@ -28,7 +28,7 @@ from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
 from tacit.protocol import wire
 from tests.helpers.crash_edge import Forks
-from tests.helpers.hostile import HARMLESS_TO_THE_MODEL
+from tests.helpers.hostile import BOUNDED_BY_RULES, HARMLESS_TO_THE_MODEL
 from tests.helpers.processes import PATIENCE, Deployment, Watcher, appended, check
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, wait_for
@@ -210,9 +210,9 @@ def scene(
 def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
     """A process of a hostile member, which does all that leaves the model to the others.
 
-    It retains nothing: this broker has no rules, and would keep everything.
+    It leaves nothing at the broker: this one has no rules, and would keep everything.
     """
-    behaviours = [name for name in HARMLESS_TO_THE_MODEL if name != "retain"]
+    behaviours = [name for name in HARMLESS_TO_THE_MODEL if name not in BOUNDED_BY_RULES]
     only = [word for name in behaviours for word in ("--only", name)]
     command = [sys.executable, "-m", "tests.helpers.hostile", str(run.file), run.broker]
     with (run.folder / "hostile.log").open("wb") as log:

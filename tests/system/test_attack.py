@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from tacit_client import ApiError, Client, Unreachable
-from tacit_services.enrollment.acl import acl
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.transport import rest_client
 
@@ -94,8 +93,8 @@ def rate(client: Client, seconds: float, look: Callable[[], None] = lambda: None
 )
 def test_the_others_train_on_and_memory_stays_in_its_bounds(tmp_path: Path, seconds: float) -> None:
     authority = CertificateAuthority.create(tmp_path / "pki")
-    rules = acl(RUN_ID, (*HONEST, HOSTILE), peers=False)
-    with secure_mosquitto(tmp_path, authority.issue("broker", [HOST]), rules) as broker:
+    edges = (*HONEST, HOSTILE)
+    with secure_mosquitto(tmp_path, authority.issue("broker", [HOST]), RUN_ID, edges) as broker:
         address, http = f"{HOST}:{broker.port}", f"{HOST}:{free_port()}"
         store = f"sqlite:///{tmp_path}/store.db"
         with deployment(tmp_path, run_text(), address, store, RUN_ID) as run:
