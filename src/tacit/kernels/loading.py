@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Every function that Python calls, each documented where it is written, `LAYER` and `SLACK`."""
+    """Every function that Python calls, documented where it is written; `LAYER` and `SLACK`."""
 
     places: Callable[..., int]
     normals: Callable[..., None]
