@@ -18,6 +18,7 @@ from tacit.models.base import groups_of
 from tacit.models.zoo.layered import Layered
 
 _LANES = 16  # float32 numbers that a processor works on at a time
+_SUMS = 40  # numbers of a window's sums, kept where the planes were
 _PLANES, _PATCHES, _DENSE = 0, 1, 2  # the codes of kernels.network
 _ACTIVATIONS = {"relu": 0, "tanh": 1}  # the codes of kernels.layers; 2: none
 _Indices = NDArray[np.int64]
@@ -146,7 +147,7 @@ def _plane(plan: Plan, layer: dict[str, int]) -> _Indices:
     plan.taps = (np.arange(layer["depth"])[:, None, None] * side**2 + window).flatten().tolist()
     places = (out[:, None] * side + out).flatten()
     layer["line"] = -(-int(places[-1] + 1) // (2 * _LANES)) * 2 * _LANES
-    layer["planes"] = plan.take(layer["width"] * layer["line"])
+    layer["planes"] = plan.take(max(layer["width"] * layer["line"], _SUMS))
     return places
 
 
