@@ -33,9 +33,8 @@ from tests.helpers.processes import PATIENCE, Deployment, Watcher, appended, che
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, wait_for
 
-REST_SECONDS = (
-    4 * PATIENCE
-)  # of a run after its last kill, on a machine that has other things to do
+# Of a run without a message, and of one after its last kill, on a busy machine.
+REST_SECONDS = 4 * PATIENCE
 KINDS = ("aggregator", "broker", "redis", "edge", "edge")
 FINAL = ("ACCEPTED", "DUPLICATE")
 
@@ -65,11 +64,22 @@ def storm(
     """
     turn: list[str] = []  # every kind has its turn before any has its next
     while not over():
-        goal = progress() + chance.randint(1, 2 * every)
-        wait_for(lambda goal=goal: progress() >= goal, PATIENCE)  # type: ignore[misc]
+        await_growth(progress, chance.randint(1, 2 * every))
         for _ in range(chance.choice((1, 1, 2))):
             turn = turn or chance.sample(kinds, len(kinds))
             strike(turn.pop())
+
+
+def await_growth(progress: Callable[[], int], count: int) -> None:
+    """Return once `progress` has grown by `count`; TimeoutError where it stands still.
+
+    How long all of it takes is no promise: on a busy machine a start alone may take minutes.
+    """
+    most = progress()
+    goal = most + count
+    while most < goal:
+        wait_for(lambda most=most: progress() > most, REST_SECONDS)  # type: ignore[misc]
+        most = max(most, progress())
 
 
 @dataclass
