@@ -221,7 +221,7 @@ def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, Brok
     model, definition = run.build_model(), run.define()
     driver = assemble(definition, Server(definition, model), model, place)
     driver.recover()
-    line.open([topics.up_all("bench")], driver.inbox.hear)
+    line.open([topics.up_all("bench")], driver.inbox.put)
     return driver, line
 
 

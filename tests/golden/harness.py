@@ -217,7 +217,7 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        return self.line.open(heard, self.driver.inbox.hear)
+        return self.line.open(heard, self.driver.inbox.put)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

@@ -152,7 +152,7 @@ def _train(
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
-    line.open(driver.subscriptions(), driver.inbox.hear, stop)
+    line.open(driver.subscriptions(), driver.inbox.put, stop)
     desertion = Desertion(observer)
 
     def idle() -> None:
@@ -194,7 +194,7 @@ def _answer_questions(
     line: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
-    line.open(driver.subscriptions(), driver.inbox.hear, stop)
+    line.open(driver.subscriptions(), driver.inbox.put, stop)
 
     def idle() -> None:
         if line.came_up():
