@@ -102,7 +102,7 @@ class Told(Simulator):
     """
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
-        super().__init__(run, server, edges)
+        super().__init__(run.define(), server, edges)
         self.told: dict[tuple[str, str], Task] = {}
 
     def _assign(self, name: str, task: Task) -> None:

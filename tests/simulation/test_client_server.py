@@ -50,7 +50,7 @@ def parsed(
 
 
 def simulated(run: RunFile) -> Simulator:
-    simulator = Simulation(run, None).simulator
+    simulator = Simulation(run.define(), None).simulator
     assert isinstance(simulator, Simulator)
     simulator.run()
     return simulator

@@ -93,7 +93,7 @@ def main(settings: AggregatorSettings) -> None:
         _train(line, driver, observer, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
         if role.halted:
-            results.write(settings.out, run, observer, model, test)
+            results.write(settings.out, definition, observer, model, test)
         if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
             if inference is None:
