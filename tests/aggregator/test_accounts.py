@@ -106,8 +106,27 @@ def test_no_edge_is_looked_at_again_that_has_not_changed() -> None:
     accounts = Accounts(PROMISE, Clock())
     edges = {f"edge-{number}": record(number) for number in range(1, 200)}
     accounts.total(edges)
-    before = dict(accounts._rough)
+    before = dict(accounts._spenders)
     edges["edge-7"] = record(8)
     accounts.total(edges)
-    changed = {name for name, one in accounts._rough.items() if one is not before[name]}
+    changed = {name for name, one in accounts._spenders.items() if one is not before[name]}
     assert changed == {"edge-7"}
+
+
+def test_of_edges_that_release_alike_one_is_composed() -> None:
+    accounts = Accounts(PROMISE, Clock())
+    edges = {f"edge-{number}": record(300 + number) for number in range(5)}
+    total = accounts.total(edges)
+    assert (total.epsilon, total.bound) == (exact(edges["edge-4"]), False)
+    assert accounts._known == {edges["edge-4"].spent}
+
+
+def test_with_some_time_a_bound_is_within_a_64th_and_the_next_questions_find_it() -> None:
+    clock = Clock()
+    accounts = Accounts(PROMISE, clock)
+    spend_all(accounts)
+    clock.now += 1e-3 / SHARE - min(0.0, accounts._saved) / SHARE  # a millisecond is saved up
+    for count in range(1537, 1552):  # 1552 = 97 * 16, and 97 has seven bits
+        total = accounts.total({"edge-0": record(count, 4.0)})
+        assert (total.epsilon, total.bound) == (exact(record(1552, 4.0)), True)
+    assert 1552 <= 1537 * 65 / 64

@@ -1,10 +1,11 @@
 """The ε of what each edge has released, for all who ask during a run.
 
-A composition takes 20 to 50 ms, which training would miss at every status of a thousand edges. So ε
-is that of exactly what was released where it is known or there is time to compose it, and else an
-upper bound (`bounds.ahead`); each number says which it is. What has not changed is not looked at
-again. With many edges nobody who asks waits for the exact number: a thread composes it, and the
-next bound before an edge comes to it.
+A composition takes 10 to 100 ms, which training would miss at every status. So ε is that of exactly
+what was released where it is known or much time is saved up; else an upper bound (`bounds`), a fine
+one where there is some time, which the next questions find; each number says which it is. What has
+not changed is not looked at again, and of edges that release alike the one that has released most
+stands for all. With many edges nobody who asks waits for the exact number: a thread composes it,
+and the next bound before an edge comes to it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,10 +21,11 @@ from functools import lru_cache
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
-from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
+from tacit_services.aggregator.reporting.bounds import FINER, ROUGHER, ahead
 
 FEW = 100  # up to this many edges a request waits for exact numbers
-SHARE, SAVED = 0.02, 0.5  # part of the time for compositions; seconds saved up
+SHARE, SAVED = 0.01, 0.25  # part of the time for compositions; seconds saved up, at most
+MUCH = SAVED / 2  # seconds: with more saved up there is time for an exact ε
 KEPT = 4096  # histories that are known to have been composed
 
 
@@ -52,16 +54,17 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rough:
-    """A history, what it is rounded up to, how many releases it has, and ε of the latter, as a
-    share of the budget too.
+class _Spender:
+    """What edges with one history and budget have in common.
+
+    alike: the same for those whose histories differ in the last count only, so that the largest
+    count costs most.
     """
 
     history: History
-    more: History
+    budget: float
     releases: int
-    epsilon: float
-    share: float
+    alike: tuple[History, float]
 
 
 class Accounts:
@@ -69,9 +72,9 @@ class Accounts:
 
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise, self._clock = promise, clock
-        self._exact: set[History] = set()
-        self._rough: dict[str, tuple[History, _Rough]] = {}  # as it was looked at last
-        self._roughly = lru_cache(KEPT)(self._rounded)
+        self._known: set[History] = set()  # they have been composed
+        self._spenders: dict[str, tuple[History, _Spender]] = {}  # as they were looked at last
+        self._spender = lru_cache(KEPT)(_spender)
         self._budget = lru_cache(None)(promise.budget)
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
         self._composing: Future[None] | None = None
@@ -110,16 +113,22 @@ class Accounts:
     def _account(self, name: str, record: EdgeRecord) -> Account:
         kept, history = self._kept.get(name), record.spent
         known = kept is not None and kept.record is record
-        if kept is not None and known and (not kept.bound or not self._may_compose(history)):
+        if kept is not None and known and (not kept.bound or not self._is_known(history, MUCH)):
             return kept
-        exact = self._may_compose(history)
-        more = history if exact else self._ahead(history, self._budget(name))
+        more = self._at_most(history, self._budget(name))
         spent = self._promise.spent(name, history, record.charged, more)
         return Account(record, spent, more != history)
 
-    def _ahead(self, history: History, budget: float) -> History:
-        """A little more, of which there are few; the history itself where that is too much."""
-        for bits in ROUGHER:
+    def _at_most(self, history: History, budget: float, *, steady: bool = False) -> History:
+        """The history itself where its ε is known, or there is time; else a little more.
+
+        A little more is rounded up, so that there are few; it is the history itself where that
+        would be above the budget.
+        """
+        if not steady and self._is_known(history, MUCH):
+            return history
+        fine = not steady and self._is_known(ahead(history, FINER[0]), 0.0)
+        for bits in FINER if fine else ROUGHER:
             more = ahead(history, bits)
             if self._epsilon(more) <= budget:
                 return more
@@ -128,89 +137,106 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        rough, kept = dict[str, _Rough](), self._rough
+        found, kept = dict[str, _Spender](), self._spenders
         for name, record in records.items():  # a thousand times a status: it calls nothing twice
             known = kept.get(name)
             if known is None or known[0] is not record.spent:
-                one = self._roughly(record.spent, self._budget(name))
+                one = self._spender(record.spent, self._budget(name))
                 known = kept[name] = record.spent, one
-            rough[name] = known[1]
-        distinct = list(dict.fromkeys(rough.values()))  # many edges share one
+            found[name] = known[1]
+        distinct = dict.fromkeys(found.values())  # many edges share one
         least = min((one.releases for one in distinct), default=0)
-        slowest = next((name for name, one in rough.items() if one.releases == least), None)
+        slowest = next((name for name, one in found.items() if one.releases == least), None)
+        more = {
+            one: self._at_most(one.history, one.budget, steady=steady) for one in _most(distinct)
+        }
         if self._promise.composition == "max":
-            epsilon, bound = self._largest(distinct, steady)
+            epsilon, bound = self._largest(more, steady)
         else:
-            epsilon, bound = self._composed(records, rough, steady)
-        return Total(epsilon, bound, max((o.share for o in distinct), default=0.0), slowest, least)
+            epsilon, bound = self._composed(records, found, steady)
+        share = max((self._share(one, spent) for one, spent in more.items()), default=0.0)
+        return Total(epsilon, bound, share, slowest, least)
 
-    def _rounded(self, history: History, budget: float) -> _Rough:
-        more = self._ahead(history, budget)
-        epsilon, releases = self._epsilon(more), sum(row.count for row in history)
-        share = epsilon / budget if budget and math.isfinite(budget) else 0.0
-        return _Rough(history, more, releases, epsilon, share)
+    def _share(self, one: _Spender, more: History) -> float:
+        known = one.budget and math.isfinite(one.budget)
+        return self._epsilon(more) / one.budget if known else 0.0
 
-    def _largest(self, rough: Sequence[_Rough], steady: bool) -> tuple[float, bool]:
-        """The largest ε, and whether it is an upper bound.
-
-        Only those are composed whose bound is above what was found.
-        """
-        largest = 0.0
-        for one in sorted(rough, key=lambda one: -one.epsilon):
-            if not largest and not self._few and not steady:
-                self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in one.more)))
-            if one.epsilon <= largest:
-                break
-            if one.more != one.history and (steady or not self._may_compose(one.history)):
-                return one.epsilon, True
-            largest = max(largest, self._epsilon(one.history))
-        return largest, False
+    def _largest(self, spent: Mapping[_Spender, History], steady: bool) -> tuple[float, bool]:
+        """The largest ε, and whether it is an upper bound."""
+        if not spent:
+            return 0.0, False
+        one, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
+        if not self._few and not steady:
+            self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in more)))
+        return self._epsilon(more), more != one.history
 
     def _composed(
-        self, records: Mapping[str, EdgeRecord], rough: Mapping[str, _Rough], steady: bool
+        self, records: Mapping[str, EdgeRecord], found: Mapping[str, _Spender], steady: bool
     ) -> tuple[float, bool]:
         """ε of those who hold the same people, and whether it is an upper bound."""
-        exact = not steady and all(self._may_compose(one.history) for one in rough.values())
+        more = {
+            name: self._at_most(one.history, one.budget, steady=steady)
+            for name, one in found.items()
+        }
         spent = [
-            self._promise.spent(
-                name, one.history, records[name].charged, one.history if exact else one.more
-            )
-            for name, one in rough.items()
+            self._promise.spent(name, one.history, records[name].charged, more[name])
+            for name, one in found.items()
         ]
-        bound = not exact and self._promise.composition == "together"
+        bound = self._promise.composition == "together"
         return self._promise.epsilon(spent), bound and any(
-            o.more != o.history for o in rough.values()
+            more[name] != one.history for name, one in found.items()
         )
 
     # -- time --------------------------------------------------------------------------------------
 
     def _epsilon(self, history: History) -> float:
+        if history not in self._known:
+            self._compose(history)
         return epsilon_pld(history, self._promise.delta)
 
-    def _may_compose(self, history: History) -> bool:
-        """Whether ε of exactly this is known now; it is composed where there is time."""
-        if history in self._exact:
+    def _is_known(self, history: History, saved: float) -> bool:
+        """Whether ε of exactly this is known now; composed where more than `saved` is left."""
+        if history in self._known:
             return True
-        now = self._clock()
-        self._saved = min(SAVED, self._saved + SHARE * (now - self._looked))
-        self._looked = now
-        if self._saved <= 0 and not self.final:
+        if self._left() <= saved and not self.final:
             return False
         if self._few or self.final:
             self._compose(history)
         else:
             self._compose_later(history)
-        return history in self._exact
+        return history in self._known
+
+    def _left(self) -> float:
+        """Seconds saved up; below 0 when bounds that could not wait have taken more."""
+        now = self._clock()
+        self._saved = min(SAVED, self._saved + SHARE * (now - self._looked))
+        self._looked = now
+        return self._saved
 
     def _compose(self, history: History) -> None:
         began = time.thread_time()
-        self._epsilon(history)
+        epsilon_pld(history, self._promise.delta)
         self._saved -= time.thread_time() - began
-        if len(self._exact) >= KEPT:
-            self._exact.clear()
-        self._exact.add(history)
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known.add(history)
 
     def _compose_later(self, history: History) -> None:
         """Compose in the thread, unless the result is known or the thread is at work."""
-        if history not in self._exact and (self._composing is None or self._composing.done()):
+        if history not in self._known and (self._composing is None or self._composing.done()):
             self._composing = self._ahead_of_time.submit(self._compose, history)
+
+
+def _spender(history: History, budget: float) -> _Spender:
+    alike = (*history[:-1], *(replace(row, count=0) for row in history[-1:]))
+    return _Spender(history, budget, sum(row.count for row in history), (alike, budget))
+
+
+def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
+    """Of those who release alike, the one that has released most: its ε is the largest."""
+    most: dict[tuple[History, float], _Spender] = {}
+    for one in spenders:
+        held = most.setdefault(one.alike, one)
+        if one.releases > held.releases:
+            most[one.alike] = one
+    return list(most.values())
