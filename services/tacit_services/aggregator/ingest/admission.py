@@ -188,7 +188,7 @@ class Admission:
         self._checks.definition.check(received.meta)
         message = wire.read_up(received, journal.schema, journal.size)
         if not isinstance(message, Update) and seq > journal.last_seqs.get(edge, 0):
-            self._small_talk.keep(edge, len(envelope))
+            self._checks.control_messages.keep(edge, len(envelope))
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
         reason = self._screened(seq, message) if isinstance(message, Update) else None

@@ -20,7 +20,7 @@ class Checks:
 
     continuity: does the edge's ledger go on from where it was? definition: has the edge the same
     run? base_versions: can it have worked on that model? end_claims: do most peers report the end?
-    control_messages: are there too many bytes without an update?
+    control_messages: are there too many bytes without an update, to be read or to be kept?
     """
 
     continuity: LedgerContinuity
