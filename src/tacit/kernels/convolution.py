@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.jit import inner
-from tacit.kernels.lanes import first, fma, load, spread, store, summed
+from tacit.kernels.lanes import WIDE, first, fma, load, spread, store, summed
 from tacit.kernels.layers import add, add4, back, copy
 
 FIVE = 5  # outputs, or lines of a window, whose sums are in registers at a time
@@ -33,7 +33,7 @@ def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Fl
     32; what stands where no place is, is not used.
     """
     n, whole, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
-    for j in range(0, n, 32):
+    for j in range(0, n, 2 * WIDE):
         for o in range(0, whole, FIVE):
             _plane5(x, taps, w[o:], b[o:], j, out[o * n + j :], n)
         for o in range(whole, len(flat)):
@@ -44,14 +44,14 @@ def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Fl
 def _plane5(
     x: _Floats, taps: _Places, w: _Floats, b: _Floats, j: int, out: _Floats, n: int
 ) -> None:
-    """Write 32 numbers, from the j-th on, of each of five outputs."""
-    a0, a1, a2 = spread(b[0], 16), spread(b[1], 16), spread(b[2], 16)
-    a3, a4 = spread(b[3], 16), spread(b[4], 16)
+    """Write 2·WIDE numbers, from the j-th on, of each of five outputs."""
+    a0, a1, a2 = spread(b[0], WIDE), spread(b[1], WIDE), spread(b[2], WIDE)
+    a3, a4 = spread(b[3], WIDE), spread(b[4], WIDE)
     c0, c1, c2, c3, c4 = a0, a1, a2, a3, a4
     for t in range(len(taps)):
-        p, q = load(x, taps[t] + j, 16), load(x, taps[t] + j + 16, 16)
-        w0, w1, w2 = spread(w[0, t], 16), spread(w[1, t], 16), spread(w[2, t], 16)
-        w3, w4 = spread(w[3, t], 16), spread(w[4, t], 16)
+        p, q = load(x, taps[t] + j, WIDE), load(x, taps[t] + j + WIDE, WIDE)
+        w0, w1, w2 = spread(w[0, t], WIDE), spread(w[1, t], WIDE), spread(w[2, t], WIDE)
+        w3, w4 = spread(w[3, t], WIDE), spread(w[4, t], WIDE)
         a0, a1, a2 = fma(w0, p, a0), fma(w1, p, a1), fma(w2, p, a2)
         a3, a4 = fma(w3, p, a3), fma(w4, p, a4)
         c0, c1, c2 = fma(w0, q, c0), fma(w1, q, c1), fma(w2, q, c2)
@@ -66,15 +66,15 @@ def _plane5(
 @inner
 def _store2(out: _Floats, at: int, a: _Floats, c: _Floats) -> None:
     store(out, at, a)
-    store(out, at + 16, c)
+    store(out, at + WIDE, c)
 
 
 @inner
 def _plane(x: _Floats, taps: _Places, w: _Floats, b: np.float32, j: int, out: _Floats) -> None:
-    a = c = spread(b, 16)
+    a = c = spread(b, WIDE)
     for t in range(len(taps)):
-        v = spread(w[t], 16)
-        a, c = fma(v, load(x, taps[t] + j, 16), a), fma(v, load(x, taps[t] + j + 16, 16), c)
+        v = spread(w[t], WIDE)
+        a, c = fma(v, load(x, taps[t] + j, WIDE), a), fma(v, load(x, taps[t] + j + WIDE, WIDE), c)
     _store2(out, 0, a, c)
 
 
@@ -211,12 +211,12 @@ def convolve(patches: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
 def _dots5(x: _Floats, y: _Floats, w: _Floats, b: _Floats, a: _Floats, c: _Floats) -> None:
     """a = w·x + b and c = w·y + b, of five outputs."""
     w0, w1, w2, w3, w4 = w[0], w[1], w[2], w[3], w[4]
-    a0 = a1 = a2 = a3 = a4 = spread(np.float32(0), 16)
+    a0 = a1 = a2 = a3 = a4 = spread(np.float32(0), WIDE)
     c0, c1, c2, c3, c4 = a0, a1, a2, a3, a4
-    for t in range(0, len(x), 16):
-        p, q = load(x, t, 16), load(y, t, 16)
-        v0, v1, v2 = load(w0, t, 16), load(w1, t, 16), load(w2, t, 16)
-        v3, v4 = load(w3, t, 16), load(w4, t, 16)
+    for t in range(0, len(x), WIDE):
+        p, q = load(x, t, WIDE), load(y, t, WIDE)
+        v0, v1, v2 = load(w0, t, WIDE), load(w1, t, WIDE), load(w2, t, WIDE)
+        v3, v4 = load(w3, t, WIDE), load(w4, t, WIDE)
         a0, a1, a2 = fma(v0, p, a0), fma(v1, p, a1), fma(v2, p, a2)
         a3, a4 = fma(v3, p, a3), fma(v4, p, a4)
         c0, c1, c2 = fma(v0, q, c0), fma(v1, q, c1), fma(v2, q, c2)
@@ -229,10 +229,10 @@ def _dots5(x: _Floats, y: _Floats, w: _Floats, b: _Floats, a: _Floats, c: _Float
 
 @inner
 def _dots(x: _Floats, y: _Floats, w: _Floats, b: np.float32, a: _Floats, c: _Floats) -> None:
-    a0 = c0 = spread(np.float32(0), 16)
-    for t in range(0, len(x), 16):
-        v = load(w, t, 16)
-        a0, c0 = fma(v, load(x, t, 16), a0), fma(v, load(y, t, 16), c0)
+    a0 = c0 = spread(np.float32(0), WIDE)
+    for t in range(0, len(x), WIDE):
+        v = load(w, t, WIDE)
+        a0, c0 = fma(v, load(x, t, WIDE), a0), fma(v, load(y, t, WIDE), c0)
     a[0], c[0] = summed(a0) + b, summed(c0) + b
 
 

@@ -18,7 +18,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
 
+from tacit.kernels.jit import LEVEL
+
 SLACK = 64
+WIDE = 16 if LEVEL == "x86-64-v4" else 8  # numbers of the widest register, of which v3 has sixteen
 
 _INT, _FLOAT = ir.IntType(32), ir.FloatType()
 
