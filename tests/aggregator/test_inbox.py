@@ -15,7 +15,7 @@ from tacit_services.transport.mqtt import Inbound
 
 from tacit.protocol import topics
 from tests.helpers.hostile import Member
-from tests.helpers.rig import STATUS, Hostile, Rig, part, run_file
+from tests.helpers.rig import STATUS, Hostile, Rig, hello_meta, inbound, part, run_file, take
 from tests.helpers.servers import Mosquitto, mosquitto
 
 NAMES = ("edge-0", "edge-1", "edge-2")
@@ -31,13 +31,13 @@ class Door:
     def comes(self, name: str, payload: bytes = b"x", *, retained: bool = False) -> None:
         topic = topics.up_numbered("r", name)
         done = lambda: self.done.update([name])  # noqa: E731
-        self.inbox.hear(Inbound(topic, payload, done, retained))
+        self.inbox.put(Inbound(topic, payload, done, retained))
 
     def taken(self) -> list[str]:
         found = self.inbox.gather(0.0)
-        for inbound in found:
-            inbound.done()
-        return [inbound.topic.split("/")[4] for inbound in found]
+        for one in found:
+            one.done()
+        return [one.topic.split("/")[4] for one in found]
 
 
 def test_who_sends_more_waits_for_itself() -> None:
@@ -110,7 +110,7 @@ def test_what_is_retained_is_dropped_unread_but_presence() -> None:
     door = Door()
     door.comes("edge-0", retained=True)
     assert (len(door.inbox), door.done["edge-0"]) == (0, 1)
-    door.inbox.hear(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
+    door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
     assert len(door.inbox) == 1
 
 
@@ -128,7 +128,7 @@ def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut
 
     def comes(name: str, payload: bytes, *, retained: bool = False) -> None:
         topic = topics.presence("r", name)
-        inbox.hear(Inbound(topic, payload, lambda: done.update([name]), retained))
+        inbox.put(Inbound(topic, payload, lambda: done.update([name]), retained))
 
     heard = 0
     for number in range(CHANGES_AT_ONCE + DROPS + 1):
@@ -170,6 +170,34 @@ def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto
         connection.stop()
     rig.close()
     assert not rig.failures
+
+
+def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
+    # Given a member that says Hello 4,000 times, with a new number each,
+    now = [0.0]
+    rig = Rig(run_file(), f"{broker.host}:{broker.port}", "small", clock=lambda: now[0])
+    rig.driver.recover()
+    connection, said = rig.connect(), 0
+
+    def hellos(count: int) -> int:
+        nonlocal said
+        before = rig.driver.counts["accepted"]
+        for _ in range(count // 50):
+            take(rig.driver, inbound(rig, [hello_meta()] * 50, said + 1))
+            said += 50
+        return rig.driver.counts["accepted"] - before
+
+    # then the journal has what an edge may say at once,
+    assert 0 < hellos(4000) <= (1 << 20) // 512  # bytes that each counts for
+    # and after ten minutes at most two for every second,
+    now[0] += 600.0
+    assert 0 < hellos(4000) <= 2 * 600
+    # while those that are there already are duplicates, and cost nothing of that.
+    now[0] += 20.0
+    take(rig.driver, inbound(rig, [hello_meta()] * 20))
+    assert rig.driver.counts["duplicate"] == 20
+    connection.stop()
+    rig.close()
 
 
 def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(broker: Mosquitto) -> None:

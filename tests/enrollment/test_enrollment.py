@@ -6,6 +6,7 @@ what it signs, what it refuses, and what its files look like.
 from __future__ import annotations
 
 import base64
+import json
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -320,16 +321,19 @@ class TestCommand:
         # when it is made ready for a run of two edges and a spare one,
         assert tacit("pki", "init", str(folder), "--keep", "--run", "--group", "broker") == 0
         # then the broker knows these three, and the token, which stays, is for them.
-        text, path = (folder / "broker" / "acl").read_text(), folder / "broker" / "acl"
-        users = [line.removeprefix("user ") for line in text.splitlines() if line[:4] == "user"]
-        assert users == ["aggregator", "edge-0", "edge-1", "edge-2"]
-        assert "topic write tacit/v1/trial/up/edge-2/0/0" in text
-        assert mode(path) == 0o640
+        rules, text = folder / "broker" / "dynamic-security.json", folder / "broker" / "acl"
+        known = ["aggregator", "broker", "edge-0", "edge-1", "edge-2"]
+        assert [user["username"] for user in json.loads(rules.read_text())["clients"]] == known
+        lines = text.read_text().splitlines()
+        assert [line.removeprefix("user ") for line in lines if line[:4] == "user"] == known
+        assert "topic write tacit/v1/trial/up/edge-2/0/0" in lines
+        assert mode(rules) == mode(text) == 0o640
         (token,) = TokenRegister(folder).all()
         assert (token.edges, token.once) == ("edge-0..2", False)
         capsys.readouterr()
-        assert tacit("pki", "acl") == 0
-        assert capsys.readouterr().out == text
+        for option, file in (((), text), (("--plugin",), rules)):
+            assert tacit("pki", "acl", *option) == 0
+            assert capsys.readouterr().out == file.read_text()
 
     def test_init_makes_what_a_run_needs_and_refuses_to_do_it_twice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -265,6 +265,28 @@ class Member:
             word = (b"online", b"left", b"retired", b"refusing")[number % 4]
             self.publish(topics.presence(self.run_id, self.edge), word, retain=True)
 
+    def subscribe(self, filters: Sequence[str]) -> None:
+        """Ask the broker for these; waits while too much is still on its way to it."""
+        client = self.connection._client
+        while len(client._out_packet) > MOST_WAITING and self.connection.up:
+            threading.Event().wait(0.001)
+        if self.connection.up:
+            client.subscribe([(name, 1) for name in filters])
+
+    def subscriptions(self, count: int = 100) -> None:
+        """To ever new topics with long names, alone and by the thousand; and to those it has, of
+        which the broker sends what it retains again each time, or in a group of its own each.
+        """
+        place = f"tacit/v1/{self.run_id}"
+        own = topics.model(self.run_id)
+        for _ in range(count):
+            self.subscribe([f"{place}/down/{self.edge}/{secrets.token_hex(15_000)}"])
+            self.subscribe([f"$share/{secrets.token_hex(15_000)}/{own}"])
+            self.subscribe([own])
+        for _ in range(max(1, count // 50)):
+            self.subscribe([secrets.token_hex(8) for _ in range(20_000)])
+            self.subscribe([own] * 20_000)
+
     def claim_the_end(self, horizon: int, peers: Sequence[str], seq: int) -> None:
         """In a run of peers: that all of T is done, to the others, of itself, to the observer."""
         self.publish(topics.steps(self.run_id, self.edge), str(horizon).encode(), retain=True)
@@ -301,10 +323,13 @@ BEHAVIOURS = (
     "garbage",
     "wants",
     "flap",
+    "subscriptions",
 )
 # What a run's journal may hold of them is accepted messages like any other's: an honest judge of a
 # journal counts it out by its name. These leave none but Hellos, Retired and stale updates there.
 HARMLESS_TO_THE_MODEL = tuple(name for name in BEHAVIOURS if name not in ("poisoned", "stale"))
+# A broker without rules keeps all that these leave there.
+BOUNDED_BY_RULES = ("retain", "subscriptions")
 
 
 def attack(member: Member, stop: threading.Event, behaviours: Sequence[str]) -> None:

@@ -11,13 +11,15 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
 import pytest
+from tacit_services.cli.pki import ACL, RULES
+from tacit_services.enrollment import acl
 
 HOST = "127.0.0.1"
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
@@ -176,11 +178,21 @@ def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
 
 
 @contextmanager
-def secure_mosquitto(directory: Path, bundle: Path, acl: str) -> Iterator[Mosquitto]:
-    """The broker of compose.yaml, its own configuration, with the certificate in `bundle` and this
-    text for an ACL.
+def secure_mosquitto(
+    directory: Path,
+    bundle: Path,
+    run: str,
+    edges: Sequence[str],
+    *,
+    peers: bool = False,
+    plugin: bool = True,
+) -> Iterator[Mosquitto]:
+    """The broker of compose.yaml, its own configuration, with the certificate in `bundle` and the
+    rules for this run and its edges; without `plugin`, as its comments say, an `acl_file`.
     """
-    (bundle / "acl").write_text(acl)
+    for name, form in ((RULES, acl.plugin), (ACL, acl.acl)):
+        (bundle / name).write_text(form(run, edges, peers=peers))
+        (bundle / name).chmod(0o600)
     port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
     text = (docker / "mosquitto.conf").read_text()
     moved = {
@@ -191,6 +203,8 @@ def secure_mosquitto(directory: Path, bundle: Path, acl: str) -> Iterator[Mosqui
     for old, new in moved.items():
         assert old in text, old
         text = text.replace(old, new)
+    if not plugin:
+        text = text.replace("plugin", "#plugin").replace("#acl_file", "acl_file")
     config = directory / "mosquitto.conf"
     config.write_text(text + ("user root\n" if os.geteuid() == 0 else ""))
     yield from _running(

@@ -35,6 +35,9 @@ MODELS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
         (3, 8, 8),
         {"channels": (4, 6), "kernel": 3, "pool_every": 2, "normalization": "group"},
     ),
+    "large window": ("cnn", (2, 28, 28), {"channels": (3, 7), "kernel": 9}),
+    "one output": ("cnn", IMAGE, {"channels": (1, 2), "kernel": 3}),
+    "not pooled": ("cnn", (1, 9, 9), {"channels": (11, 6), "kernel": 3, "pool_every": 3}),
     "odd": ("cnn", (1, 11, 11), {"channels": (5,), "kernel": 4, "regularization": 0.01}),
 }
 

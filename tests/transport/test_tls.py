@@ -19,7 +19,6 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tacit_services.enrollment import rest
-from tacit_services.enrollment.acl import acl
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -39,7 +38,6 @@ RUN: Layer = {
 }
 R = "tacit/v1/r"
 NAMES = ("edge-0", "edge-1", "edge-2")
-PEERS = acl("r", NAMES, peers=True)
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,21 @@ def bundled(bundle: Path) -> Tls:
     return Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with started(tmp_path_factory.mktemp("site")) as site:
+@pytest.fixture(scope="module", params=["plugin", "acl_file"])
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    with started(tmp_path_factory.mktemp("site"), plugin=request.param == "plugin") as site:
         yield site
 
 
 @contextmanager
-def started(folder: Path, rules: str = PEERS) -> Iterator[Site]:
+def started(
+    folder: Path, run: str = "r", *, peers: bool = True, plugin: bool = True
+) -> Iterator[Site]:
     authority = CertificateAuthority.create(folder / "pki")
-    with secure_mosquitto(folder, authority.issue("broker", [HOST]), rules) as broker:
+    bundle = authority.issue("broker", [HOST])
+    with secure_mosquitto(folder, bundle, run, NAMES, peers=peers, plugin=plugin) as broker:
         yield Site(broker, authority)
 
 
@@ -249,7 +252,10 @@ class TestTopics:
     def test_an_edge_hears_the_model_and_what_is_for_it_and_nothing_else(self, site: Site) -> None:
         with (
             client(
-                site, "edge-0", "#", "$SYS/#", f"{R}/up/#", f"{R}/down/+/#", f"{R}/presence/+"
+                site,
+                "edge-0",
+                *("#", "$SYS/#", f"{R}/up/#", f"{R}/down/+/#", f"{R}/down/edge-1/#"),
+                *(f"{R}/model", f"{R}/down/edge-0/#", f"{R}/presence/+"),
             ) as edge,
             client(site, "edge-1") as other,
             client(site, "aggregator") as aggregator,
@@ -289,6 +295,55 @@ class TestTopics:
             thief.stop()
 
 
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with started(tmp_path_factory.mktemp("ruled")) as site:
+        yield site
+
+
+class TestSubscriptions:
+    """With the plugin, without which all of them are granted."""
+
+    @pytest.mark.parametrize(
+        ("name", "granted"),
+        [
+            ("edge-0", [f"{R}/down/edge-0/#", f"{R}/model", f"{R}/peer/edge-0/from/#"]),
+            ("edge-0", [f"{R}/presence/+", f"{R}/steps/+"]),
+            ("aggregator", [f"{R}/up/+/+/+", f"{R}/presence/+"]),
+            (
+                "aggregator",
+                [f"{R}/up/edge-1/+/+", f"{R}/presence/edge-1"],
+            ),  # who floods is left out
+            ("broker", ["tacit/v1/health"]),
+        ],
+    )
+    def test_what_is_asked_for_is_granted(self, ruled: Site, name: str, granted: list[str]) -> None:
+        assert set(answers(ruled, name, granted)) == {1}
+
+    @pytest.mark.parametrize("name", ["edge-0", "stranger"])
+    def test_and_no_other_however_narrow_long_or_shared(self, ruled: Site, name: str) -> None:
+        own, long = f"{R}/down/edge-0", "x" * 30_000
+        asked = ["#", "$SYS/#", "anything", f"{R}/+", f"{R}/down/+/#", f"{R}/down/edge-1/#"]
+        asked += [f"{R}/up/edge-0/0/0", f"{own}/{long}", f"{own}/receipt/0", f"{own}/+", long]
+        asked += [f"$share/{group}/{R}/model" for group in ("g", long)]
+        assert set(answers(ruled, name, asked)) == {NOT_AUTHORIZED}
+
+    @pytest.mark.parametrize("name", ["edge-0", "aggregator", "broker", "stranger"])
+    def test_nobody_changes_the_rules(self, ruled: Site, name: str) -> None:
+        with client(ruled, name) as member:
+            assert member.says("$CONTROL/dynamic-security/v1", b"{}") == NOT_AUTHORIZED
+
+
+def answers(site: Site, name: str, asked: list[str]) -> list[int]:
+    """The broker's reason codes for these subscriptions of `name`."""
+    with client(site, name) as member:
+        given: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        paho = member.connection._client
+        paho.on_subscribe = lambda _c, _u, _m, reasons, _p: given.put([r.value for r in reasons])
+        paho.subscribe([(topic, 1) for topic in asked])
+        return given.get(timeout=PATIENCE)
+
+
 class TestFiles:
     @pytest.mark.parametrize("missing", ["ca", "cert", "key"])
     def test_a_missing_file_is_named(self, site: Site, tmp_path: Path, missing: str) -> None:
@@ -312,7 +367,7 @@ class TestFiles:
 
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
     with (
-        started(tmp_path, acl("tls", NAMES, peers=False)) as site,
+        started(tmp_path, "tls", peers=False) as site,
         deployment(tmp_path, toml(RUN), site.address, "memory://", "tls") as made,
     ):
         pki = site.authority.folder

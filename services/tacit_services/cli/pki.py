@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.enrollment.acl import BROKER
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="how long a certificate is valid")]
 DEFAULT = Path("pki")
 LOOPBACK = ("localhost", "127.0.0.1")
-BROKER = "broker"
 SERVERS = (BROKER, "enrollment")
-ACL = "acl"  # in the broker's folder
+# In the broker's folder: the rules of a run, for mosquitto's plugin, and as its `acl_file`.
+RULES, ACL = "dynamic-security.json", "acl"
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
@@ -58,8 +59,8 @@ def init(
         bool,
         typer.Option(
             "--run",
-            help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{ACL}, and a "
-            f"token in DIR/{EDGES} for its edges only",
+            help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{RULES} and {ACL}, "
+            f"and a token in DIR/{EDGES} for its edges only",
         ),
     ] = False,
     days: Days = 365,
@@ -130,31 +131,40 @@ def _ensured(
 
 
 def _prepared_for_run(folder: Path, *, group: bool) -> str:
-    """Write the broker's ACL for the run of the environment; the pattern of its edges' names."""
+    """Write the broker's rules for the run of the environment; the pattern of its edges' names."""
     from tacit_services.disk import files
 
-    names, text = _run_acl()
+    names, texts = _run_rules()
     if not (folder / BROKER).is_dir():
         raise ConfigError(f"--run: {folder / BROKER} is missing; name the server {BROKER}")
-    files.write(folder / BROKER / ACL, text.encode(), files.GROUP if group else files.PUBLIC)
+    for name, text in texts.items():
+        # Mosquitto warns of rules that everybody may read: a later one will refuse them.
+        files.write(folder / BROKER / name, text.encode(), files.GROUP if group else files.SECRET)
     return f"edge-0..{len(names) - 1}"
 
 
-def _run_acl() -> tuple[tuple[str, ...], str]:
-    """The names of the edges of the environment's run, and the broker's ACL for it."""
-    from tacit_services.enrollment.acl import acl
+def _run_rules() -> tuple[tuple[str, ...], dict[str, str]]:
+    """The names of the edges of the environment's run, and the broker's files for it."""
+    from tacit_services.enrollment.acl import acl, plugin
     from tacit_services.settings import ServiceSettings, read_settings
 
     settings = read_settings(ServiceSettings)
     definition = settings.load_run().define()
     peers = definition.algorithm.worker == "peer"
-    return definition.names, acl(settings.run_id, definition.names, peers=peers)
+    forms = {RULES: plugin, ACL: acl}
+    return definition.names, {
+        file: form(settings.run_id, definition.names, peers=peers) for file, form in forms.items()
+    }
 
 
 @app.command("acl", epilog="Example: TACIT_RUN_FILE=run.toml tacit pki acl")
-def acl_() -> None:
+def acl_(
+    plugin: Annotated[
+        bool, typer.Option("--plugin", help="for mosquitto's plugin for dynamic security: JSON")
+    ] = False,
+) -> None:
     """Print the broker's ACL for the run of TACIT_RUN_FILE and TACIT_RUN_ID."""
-    typer.echo(_run_acl()[1], nl=False)
+    typer.echo(_run_rules()[1][RULES if plugin else ACL], nl=False)
 
 
 def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:

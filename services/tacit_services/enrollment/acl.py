@@ -1,46 +1,97 @@
-"""The broker's access control list for one run, as mosquitto's `acl_file`.
+"""The broker's access control list for one run, in the two forms that mosquitto reads.
 
 It is made for the run's name and its edges, name by name. So a certificate of another name says
 nothing; and an edge has a fixed, short list of topics to write, so that what the broker retains of
 it is one message a topic, whatever it publishes.
+
+`plugin` is for mosquitto's dynamic security, which also refuses subscriptions: an edge has a fixed,
+short list of those, too. `acl` is for `acl_file`, which grants every subscription, and so leaves an
+edge as much of the broker's memory as it takes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tacit.protocol import topics
 
 AGGREGATOR = "aggregator"
+BROKER = "broker"  # its certificate's name, with which its health check asks it
+# What nobody's rules name is refused; to give a subscription up takes no memory.
+_OTHERWISE = {
+    "publishClientSend": False,
+    "publishClientReceive": False,
+    "subscribe": False,
+    "unsubscribe": True,
+}
+
+
+@dataclass(frozen=True)
+class _Rights:
+    """What one name may write and read; `parts`: it may ask for a part of what it reads, too."""
+
+    name: str
+    read: Sequence[str]
+    write: Sequence[str] = ()
+    parts: bool = False
 
 
 def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """The file's text for `run` with these `edges`; peers: whether they talk to one another."""
-    lines = [
-        f"# Run {run}, {len(edges)} edges. Made by tacit pki: a change here is lost.",
-        *_rules(AGGREGATOR, read=_heard(run), write=_said(run)),
-    ]
-    for edge in edges:
-        lines += _rules(
-            edge,
-            read=[
-                topics.down_all(run, edge),
-                topics.model(run),
-                *_heard_of_peers(run, edge, peers),
-            ],
-            write=[
-                topics.up_numbered(run, edge),
-                topics.presence(run, edge),
-                *(_said_by_peers(run, edge, edges) if peers else ()),
-            ],
-        )
+    """The text of mosquitto's `acl_file` for `run` with these `edges`.
+
+    peers: whether they talk to one another.
+    """
+    lines = [f"# Run {run}, {len(edges)} edges. Made by tacit pki: a change here is lost."]
+    for user in _rights(run, edges, peers):
+        lines.append(f"\nuser {user.name}")
+        lines += [f"topic read {topic}" for topic in user.read]
+        lines += [f"topic write {topic}" for topic in user.write]
     return "\n".join(lines) + "\n"
 
 
-def _rules(user: str, *, read: Iterable[str], write: Iterable[str]) -> Iterator[str]:
-    yield f"\nuser {user}"
-    yield from (f"topic read {topic}" for topic in read)
-    yield from (f"topic write {topic}" for topic in write)
+def plugin(run: str, edges: Sequence[str], *, peers: bool) -> str:
+    """The same rules as the configuration of mosquitto's plugin for dynamic security.
+
+    A client is its certificate's name; none has a password, and nobody may change the rules.
+    """
+    everybody = list(_rights(run, edges, peers))
+    content = {
+        "defaultACLAccess": _OTHERWISE,
+        "clients": [
+            {"username": user.name, "roles": [{"rolename": user.name}]} for user in everybody
+        ],
+        "groups": [],
+        "roles": [{"rolename": user.name, "acls": list(_rules(user))} for user in everybody],
+    }
+    return json.dumps(content, indent=0) + "\n"
+
+
+def _rules(user: _Rights) -> Iterator[dict[str, object]]:
+    # Literally: a pattern would also grant what is narrower, with a name as long as one likes.
+    subscribe = "subscribePattern" if user.parts else "subscribeLiteral"
+    kinds = (
+        ("publishClientSend", user.write),
+        ("publishClientReceive", user.read),
+        (subscribe, user.read),
+    )
+    for kind, names in kinds:
+        yield from ({"acltype": kind, "topic": name, "allow": True} for name in names)
+
+
+def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
+    # The aggregator leaves out who floods: it asks for the others by their names.
+    yield _Rights(AGGREGATOR, _heard(run), _said(run), parts=True)
+    yield _Rights(BROKER, [topics.health()])
+    for edge in edges:
+        read = [topics.down_all(run, edge), topics.model(run), *_heard_of_peers(run, edge, peers)]
+        write = [
+            topics.up_numbered(run, edge),
+            topics.presence(run, edge),
+            *(_said_by_peers(run, edge, edges) if peers else ()),
+        ]
+        yield _Rights(edge, read, write)
 
 
 def _heard(run: str) -> list[str]:

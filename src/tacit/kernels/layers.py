@@ -1,12 +1,14 @@
 """One layer of a network on one row: its output, and the gradient that flows back.
 
+Convolutions are in `convolution`.
+
 Every function treats a row by the same operations in the same order, whatever rows are beside it:
 none sees more than one. No branch, and no address but that of a pool's largest number, depends on
 a number in the row.
 
 Numbers lie channel after channel at each place, (places, channels). Here are letters: z a layer's
 output before the activation, a after it, d… the loss's derivative by it, w (outputs, inputs) and b
-weights and bias. patches (places, taps·depth) are what each place of a convolution sees.
+weights and bias.
 """
 
 from __future__ import annotations
@@ -22,9 +24,7 @@ RELU, TANH, LINEAR = 0, 1, 2
 _EPSILON = 1e-5  # torch's, of group_norm
 
 _Floats = NDArray[np.float32]
-_Places = NDArray[np.int32]
-_Four = tuple[np.float32, np.float32, np.float32, np.float32]
-_Five = tuple[np.float32, np.float32, np.float32, np.float32, np.float32]
+Four = tuple[np.float32, np.float32, np.float32, np.float32]
 
 
 @inner
@@ -43,7 +43,7 @@ def _dot(x: _Floats, w: _Floats) -> np.float32:
 
 
 @dot
-def _dots4(x: _Floats, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> _Four:
+def _dots4(x: _Floats, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> Four:
     s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
     for j in range(len(x)):
         s0 += x[j] * w0[j]
@@ -51,19 +51,6 @@ def _dots4(x: _Floats, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> _F
         s2 += x[j] * w2[j]
         s3 += x[j] * w3[j]
     return s0, s1, s2, s3
-
-
-@dot
-def _dots5(x: _Floats, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats, w4: _Floats) -> _Five:
-    s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    s4 = np.float32(0)
-    for j in range(len(x)):
-        s0 += x[j] * w0[j]
-        s1 += x[j] * w1[j]
-        s2 += x[j] * w2[j]
-        s3 += x[j] * w3[j]
-        s4 += x[j] * w4[j]
-    return s0, s1, s2, s3, s4
 
 
 @inner
@@ -74,19 +61,11 @@ def add(out: _Floats, v: np.float32, w: _Floats) -> None:
 
 
 @inner
-def _add4(out: _Floats, v: _Four, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> None:
+def add4(out: _Floats, v: Four, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> None:
+    """out += v·w, of four rows."""
     v0, v1, v2, v3 = v
     for j in range(len(out)):
         out[j] += v0 * w0[j] + v1 * w1[j] + v2 * w2[j] + v3 * w3[j]
-
-
-@inner
-def _add5(
-    out: _Floats, v: _Five, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats, w4: _Floats
-) -> None:
-    v0, v1, v2, v3, v4 = v
-    for j in range(len(out)):
-        out[j] += v0 * w0[j] + v1 * w1[j] + v2 * w2[j] + v3 * w3[j] + v4 * w4[j]
 
 
 @inner
@@ -119,7 +98,7 @@ def back(dz: _Floats, w: _Floats, dx: _Floats) -> None:
         _add8(dx, dz[o:], w[o:])
     for o in range(whole, half, 4):
         v = dz[o], dz[o + 1], dz[o + 2], dz[o + 3]
-        _add4(dx, v, w[o], w[o + 1], w[o + 2], w[o + 3])
+        add4(dx, v, w[o], w[o + 1], w[o + 2], w[o + 3])
     for o in range(half, len(dz)):
         add(dx, dz[o], w[o])
 
@@ -134,153 +113,11 @@ def outer(dz: _Floats, x: _Floats, dw: _Floats) -> None:
 
 
 @inner
-def gather(a: _Floats, side: int, kernel: int, patches: _Floats) -> None:
-    """patches (places, ≥ kernel²·depth), line by line of the window, of a (side, side·depth)."""
-    run, depth, out = kernel * (a.shape[1] // side), a.shape[1] // side, side - kernel + 1
-    for y in range(out):
-        for x in range(out):
-            patch = patches[y * out + x]
-            for k in range(kernel):
-                copy(patch[k * run : (k + 1) * run], a[y + k, x * depth : x * depth + run])
-
-
-@inner
-def convolve(patches: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
-    """z (places, outputs) = patches·wᵀ + b."""
-    whole = len(w) // 4 * 4
-    for o in range(0, whole, 4):
-        w0, w1, w2, w3 = w[o], w[o + 1], w[o + 2], w[o + 3]
-        for p in range(len(patches)):
-            s0, s1, s2, s3 = _dots4(patches[p], w0, w1, w2, w3)
-            z[p, o], z[p, o + 1] = s0 + b[o], s1 + b[o + 1]
-            z[p, o + 2], z[p, o + 3] = s2 + b[o + 2], s3 + b[o + 3]
-    for o in range(whole, len(w)):
-        for p in range(len(patches)):
-            z[p, o] = _dot(patches[p], w[o]) + b[o]
-
-
-@inner
-def scatter(dz: _Floats, w: _Floats, side: int, kernel: int, patch: _Floats, da: _Floats) -> None:
-    """da (side, side·depth) = the patches dz·w, added where they were gathered from."""
-    run, depth, out = kernel * (da.shape[1] // side), da.shape[1] // side, side - kernel + 1
-    da[:] = np.float32(0)
-    for y in range(out):
-        for x in range(out):
-            back(dz[y * out + x], w, patch)
-            for k in range(kernel):
-                into = da[y + k, x * depth : x * depth + run]
-                add(into, np.float32(1), patch[k * run : (k + 1) * run])
-
-
-@inner
-def weigh(v: _Floats, places: _Places, patches: _Floats, dw: _Floats) -> None:
-    """dw (outputs, taps) = Σ v·patches[place]; v, places (n, outputs)."""
-    whole = len(v) // 4 * 4
-    dw[:] = np.float32(0)
-    for o in range(len(dw)):
-        row = dw[o]
-        for q in range(0, whole, 4):
-            _add4(
-                row,
-                (v[q, o], v[q + 1, o], v[q + 2, o], v[q + 3, o]),
-                patches[places[q, o]],
-                patches[places[q + 1, o]],
-                patches[places[q + 2, o]],
-                patches[places[q + 3, o]],
-            )
-        for q in range(whole, len(v)):
-            add(row, v[q, o], patches[places[q, o]])
-
-
-@inner
 def total(dz: _Floats, db: _Floats) -> None:
     """db = Σ dz over the places."""
     db[:] = np.float32(0)
     for p in range(len(dz)):
         add(db, np.float32(1), dz[p])
-
-
-@inner
-def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Floats) -> None:
-    """flat (outputs, n) = Σ w·x[tap …] + b: of few channels, plane by plane.
-
-    x: the planes one after the other; taps: where each tap's first number is. A line of `flat` is
-    as long as one of x, and its end, beyond the places that there are, is not used.
-    """
-    n, whole = flat.shape[1], len(taps) // 5 * 5
-    for o in range(len(flat)):
-        out, wo = flat[o], w[o]
-        out[:] = b[o]
-        for t in range(0, whole, 5):
-            v = wo[t], wo[t + 1], wo[t + 2], wo[t + 3], wo[t + 4]
-            _add5(
-                out,
-                v,
-                x[taps[t] : taps[t] + n],
-                x[taps[t + 1] : taps[t + 1] + n],
-                x[taps[t + 2] : taps[t + 2] + n],
-                x[taps[t + 3] : taps[t + 3] + n],
-                x[taps[t + 4] : taps[t + 4] + n],
-            )
-        for t in range(whole, len(taps)):
-            add(out, wo[t], x[taps[t] : taps[t] + n])
-
-
-@inner
-def weigh_planes(x: _Floats, taps: _Places, dflat: _Floats, dw: _Floats) -> None:
-    """dw (outputs, taps) = Σ dflat·x[tap …]."""
-    n, whole = dflat.shape[1], len(taps) // 5 * 5
-    for o in range(len(dflat)):
-        d, row = dflat[o], dw[o]
-        for t in range(0, whole, 5):
-            row[t], row[t + 1], row[t + 2], row[t + 3], row[t + 4] = _dots5(
-                d,
-                x[taps[t] : taps[t] + n],
-                x[taps[t + 1] : taps[t + 1] + n],
-                x[taps[t + 2] : taps[t + 2] + n],
-                x[taps[t + 3] : taps[t + 3] + n],
-                x[taps[t + 4] : taps[t + 4] + n],
-            )
-        for t in range(whole, len(taps)):
-            row[t] = _dot(d, x[taps[t] : taps[t] + n])
-
-
-@inner
-def from_planes(flat: _Floats, side: int, out: int, z: _Floats) -> None:
-    """z (places, outputs) from flat (outputs, lines of `side`)."""
-    for y in range(out):
-        for x in range(out):
-            for o in range(len(flat)):
-                z[y * out + x, o] = flat[o, y * side + x]
-
-
-@inner
-def to_planes(dz: _Floats, side: int, out: int, dflat: _Floats) -> None:
-    """dflat (outputs, lines of `side`) from dz (places, outputs), zeros beyond the places."""
-    dflat[:] = np.float32(0)
-    for o in range(len(dflat)):
-        for y in range(out):
-            for x in range(out):
-                dflat[o, y * side + x] = dz[y * out + x, o]
-
-
-@inner
-def pool(z: _Floats, out: int, pooled: _Floats, places: _Places) -> None:
-    """pooled (out//2 squared, channels): the largest of 2×2, and the place where it stood.
-
-    The first of equals; what is not a number is larger than all, as torch has it.
-    """
-    half = out // 2
-    for y in range(half):
-        for x in range(half):
-            q, first = y * half + x, 2 * y * out + 2 * x
-            for c in range(z.shape[1]):
-                best, place = z[first, c], first
-                for p in (first + 1, first + out, first + out + 1):
-                    other = z[p, c]
-                    larger = (other > best) | (other != other)
-                    best, place = (other, p) if larger else (best, place)
-                pooled[q, c], places[q, c] = best, place
 
 
 @inner

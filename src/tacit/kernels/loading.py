@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Every function that Python calls, each documented where it is written, and `LAYER`."""
+    """Every function that Python calls, documented where it is written; `LAYER` and `SLACK`."""
 
     places: Callable[..., int]
     normals: Callable[..., None]
@@ -25,6 +25,7 @@ class Library:
     gradients: Callable[..., None]
     deltas: Callable[..., None]
     LAYER: np.dtype[Any]
+    SLACK: int
 
 
 @lru_cache(maxsize=1)
@@ -36,7 +37,7 @@ def library() -> Library | None:
     comes from the cache, in milliseconds.
     """
     try:
-        from tacit.kernels import network, noise, sums
+        from tacit.kernels import lanes, network, noise, sums
     except ImportError:
         return None
     return Library(
@@ -51,6 +52,7 @@ def library() -> Library | None:
         network.gradients,
         network.deltas,
         network.LAYER,
+        lanes.SLACK,
     )
 
 

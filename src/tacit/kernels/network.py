@@ -12,33 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.kernels import layers
+from tacit.kernels import convolution, layers
 from tacit.kernels.jit import entry, viewing
 
 PLANES, PATCHES, DENSE = 0, 1, 2
 # kind: a convolution of few channels, one of many, a dense layer. depth, side, kernel, width, out:
 # channels and side of the input, padding included; of the window; channels and side of the output.
-# pooled, activation, groups (0: not normalized): what comes after it. own_pad, pad: around the
-# input, and around the next layer's. taps: numbers that an output adds up. The rest is where its
-# numbers begin: weight, bias among the parameters; places (the pool's choice), all (every place)
-# among the places; the others in memory.
+# pooled, activation, groups (0: not normalized): what comes after it; chosen: 1 where only the
+# places that the pool chose have a gradient. own_pad, pad: around the input, and around the next
+# layer's. taps: numbers that an output adds up; line: those of an output's plane. The rest is where
+# its numbers begin: weight, bias among the parameters; places (the pool's choice), all (every
+# place), where (of a line that is pooled) among the places; the others in memory.
 FIELDS = (
     *("kind", "depth", "side", "kernel", "width", "out", "pooled", "activation", "groups"),
-    *("own_pad", "pad"),
-    *(
-        "taps",
-        "weight",
-        "bias",
-        "a",
-        "da",
-        "z",
-        "dz",
-        "patches",
-        "flat",
-        "inverse",
-        "places",
-        "all",
-    ),
+    *("chosen", "own_pad", "pad", "taps", "line", "weight", "bias", "places", "all", "where"),
+    *("a", "da", "z", "dz", "patches", "planes", "flat", "inverse"),
 )
 LAYER = np.dtype([(name, np.int64) for name in FIELDS])
 
@@ -64,19 +52,26 @@ def _input(layer: _Layer, memory: _Floats, start: int) -> _Floats:
 
 
 @viewing
+def _planes(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
+    """The outputs' planes (outputs, line) of a first layer."""
+    w, b = _weights(layer, params)
+    flat = _matrix(memory, layer.planes, layer.width, layer.line)
+    convolution.convolve_planes(memory[layer.a :], taps, w, b, flat)
+    return flat
+
+
+@viewing
 def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
     """z (places, outputs), normalized if it is."""
     w, b = _weights(layer, params)
     z = _matrix(memory, layer.z, layer.out**2, layer.width)
     if layer.kind == PLANES:
-        n = (layer.out - 1) * layer.side + layer.out
-        flat = _matrix(memory, layer.flat, layer.width, n)
-        layers.convolve_planes(memory[layer.a :], taps, w, b, flat)
-        layers.from_planes(flat, layer.side, layer.out, z)
+        flat = _planes(layer, params, memory, taps)
+        convolution.from_planes(flat, layer.side, layer.out, z)
     else:
         patches = _matrix(memory, layer.patches, layer.out**2, layer.taps)
-        layers.gather(_input(layer, memory, layer.a), layer.side, layer.kernel, patches)
-        layers.convolve(patches, w, b, z)
+        convolution.gather(_input(layer, memory, layer.a), layer.side, layer.kernel, patches)
+        convolution.convolve(patches, w, b, z)
     if layer.groups:
         inverse = memory[layer.inverse : layer.inverse + layer.groups]
         layers.normalize(z, layer.groups, inverse)
@@ -84,15 +79,37 @@ def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) ->
 
 
 @viewing
-def _pass_on(layer: _Layer, z: _Floats, memory: _Floats, places: _Places, start: int) -> None:
-    """Write the next layer's input at `start`: z pooled and activated, inside its padding."""
+def _chosen(layer: _Layer, places: _Places) -> _Places:
+    """The places that a layer's pool chose, (chosen, outputs)."""
+    count = (layer.out // 2) ** 2
+    return places[layer.places : layer.places + count * layer.width].reshape(count, layer.width)
+
+
+@viewing
+def _output(
+    layer: _Layer, params: _Floats, memory: _Floats, places: _Places, taps: _Places
+) -> _Floats:
+    """What a convolution passes on before the activation, (places, outputs), pooled if it is."""
     side = layer.out // 2 if layer.pooled else layer.out
     compact = _matrix(memory, layer.flat, side**2, layer.width)
+    if layer.kind == PLANES and layer.chosen:
+        flat, best = _planes(layer, params, memory, taps), memory[layer.dz : layer.dz + side]
+        where = places[layer.where : layer.where + side]
+        chosen = _chosen(layer, places)
+        convolution.pool_planes(flat, layer.side, layer.out, best, where, compact, chosen)
+        return compact
+    z = _convolve(layer, params, memory, taps)
     if layer.pooled:
-        where = places[layer.places : layer.places + side**2 * layer.width]
-        layers.pool(z, layer.out, compact, where.reshape(side**2, layer.width))
+        convolution.pool(z, layer.out, compact, _chosen(layer, places))
     else:
         layers.copy(compact.reshape(-1), z.reshape(-1))
+    return compact
+
+
+@viewing
+def _pass_on(layer: _Layer, compact: _Floats, memory: _Floats, start: int) -> None:
+    """Write the next layer's input at `start`: the output, activated, inside its padding."""
+    side = layer.out // 2 if layer.pooled else layer.out
     layers.activate(layer.activation, compact.reshape(-1))
     line, wide = side * layer.width, (side + 2 * layer.pad) * layer.width
     for y in range(side):
@@ -105,8 +122,8 @@ def _forward(plan: Any, params: _Floats, memory: _Floats, places: _Places, taps:
     for number in range(len(plan)):
         layer = plan[number]
         if layer.kind != DENSE:
-            z = _convolve(layer, params, memory, taps)
-            _pass_on(layer, z, memory, places, plan[number + 1].a)
+            compact = _output(layer, params, memory, places, taps)
+            _pass_on(layer, compact, memory, plan[number + 1].a)
         else:
             w, b = _weights(layer, params)
             z = memory[layer.z : layer.z + layer.width]
@@ -130,10 +147,11 @@ def _come_back(layer: _Layer, following: _Layer, memory: _Floats) -> _Floats:
 
 
 @viewing
-def _spread(layer: _Layer, v: _Floats, where: _Places, memory: _Floats) -> _Floats:
-    """dz (places, channels) of a convolution."""
+def _spread(layer: _Layer, v: _Floats, memory: _Floats, places: _Places) -> _Floats:
+    """dz (places, outputs) of a convolution."""
     dz = _matrix(memory, layer.dz, layer.out**2, layer.width)
     if layer.pooled:
+        where = _chosen(layer, places)
         dz[:] = np.float32(0)
         for q in range(len(v)):
             for c in range(layer.width):
@@ -157,30 +175,24 @@ def _convolution_back(
     taps: _Places,
     gradient: _Floats,
 ) -> None:
-    v = _come_back(layer, following, memory)
-    count = len(v) * layer.width
-    where = places[layer.places : layer.places + count].reshape(len(v), layer.width)
-    dz = _spread(layer, v, where, memory)
+    v, where = _come_back(layer, following, memory), _chosen(layer, places)
+    if not layer.chosen:
+        v = _spread(layer, v, memory, places)
+        where = places[layer.all : layer.all + layer.out**2 * layer.width].reshape(v.shape)
     dw, db = _weights(layer, gradient)
+    layers.total(v, db)
     if layer.kind == PLANES:
-        n = (layer.out - 1) * layer.side + layer.out
-        dflat = _matrix(memory, layer.flat, layer.width, n)
-        layers.to_planes(dz, layer.side, layer.out, dflat)
-        layers.weigh_planes(memory[layer.a :], taps, dflat, dw)
-        layers.total(dz, db)
+        x, sums = memory[layer.a :], memory[layer.planes :]
+        convolution.weigh_planes(v, where, x, taps, layer.kernel, sums, dw)
         return
+    convolution.weigh(v, where, _matrix(memory, layer.patches, layer.out**2, layer.taps), dw)
     w, _ = _weights(layer, params)
-    patches = _matrix(memory, layer.patches, layer.out**2, layer.taps)
-    if layer.pooled and not layer.groups:
-        layers.weigh(v, where, patches, dw)
-    else:
-        size = layer.out**2 * layer.width
-        every = places[layer.all : layer.all + size].reshape(layer.out**2, layer.width)
-        layers.weigh(dz, every, patches, dw)
-    layers.total(dz, db)
-    patch = memory[layer.flat : layer.flat + layer.taps]
     da = _input(layer, memory, layer.da)
-    layers.scatter(dz, w, layer.side, layer.kernel, patch, da)
+    if layer.chosen:
+        convolution.scatter_chosen(v, where, w, layer.side, layer.kernel, da)
+    else:
+        patch = memory[layer.flat : layer.flat + layer.taps]
+        convolution.scatter(v, w, layer.side, layer.kernel, patch, da)
 
 
 @viewing

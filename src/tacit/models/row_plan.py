@@ -18,6 +18,7 @@ from tacit.models.base import groups_of
 from tacit.models.zoo.layered import Layered
 
 _LANES = 16  # float32 numbers that a processor works on at a time
+_SUMS = 40  # numbers of a window's sums, kept where the planes were
 _PLANES, _PATCHES, _DENSE = 0, 1, 2  # the codes of kernels.network
 _ACTIVATIONS = {"relu": 0, "tanh": 1}  # the codes of kernels.layers; 2: none
 _Indices = NDArray[np.int64]
@@ -81,6 +82,7 @@ def _convolutions(plan: Plan, model: Layered) -> int:
             "pooled": int(number % model.pool_every == 0),
             "activation": _ACTIVATIONS[model.activation],
             "groups": groups_of(width) if model.normalization == "group" else 0,
+            "chosen": int(number % model.pool_every == 0 and model.normalization != "group"),
             "own_pad": model.padding,
             "pad": model.padding if number < len(model.channels) else 0,
         }
@@ -124,22 +126,29 @@ def _place(plan: Plan, layer: dict[str, int]) -> int:
     layer |= {name: plan.take(inputs) for name in ("a", "da")}
     layer |= {name: plan.take(places * width) for name in ("z", "dz")}
     layer["inverse"] = plan.take(layer["groups"])
+    every = np.arange(places)
     if layer["kind"] == _PATCHES:
         layer["patches"] = plan.take(places * layer["taps"])
     else:
-        _tap(plan, layer)
+        every = _plane(plan, layer)
     layer["places"] = len(plan.places)
     plan.places += [0] * (places * width)
+    layer["where"] = len(plan.places)
+    plan.places += [0] * layer["out"]
     layer["all"] = len(plan.places)
-    plan.places += np.repeat(np.arange(places), width).tolist()
-    lines = layer["out"] * layer["side"] * width
-    return max(lines, 2 * places * width, layer["taps"])
+    plan.places += np.repeat(every, width).tolist()
+    return max(2 * places * width, layer["taps"])
 
 
-def _tap(plan: Plan, layer: dict[str, int]) -> None:
-    side, kernel = layer["side"], layer["kernel"]
+def _plane(plan: Plan, layer: dict[str, int]) -> _Indices:
+    """Place a first layer's taps and planes; return where each place is in a plane."""
+    side, kernel, out = layer["side"], layer["kernel"], np.arange(layer["out"])
     window = np.arange(kernel)[:, None] * side + np.arange(kernel)
     plan.taps = (np.arange(layer["depth"])[:, None, None] * side**2 + window).flatten().tolist()
+    places = (out[:, None] * side + out).flatten()
+    layer["line"] = -(-int(places[-1] + 1) // (2 * _LANES)) * 2 * _LANES
+    layer["planes"] = plan.take(max(layer["width"] * layer["line"], _SUMS))
+    return places
 
 
 def _dense(plan: Plan, model: Layered) -> None:

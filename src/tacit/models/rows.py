@@ -35,15 +35,15 @@ class RowKernel:
         self._compute, self._deltas = kernels.gradients, kernels.deltas
         self._plan = plan.table(kernels.LAYER)
         self._taps = np.array(plan.taps, dtype=np.int32)
-        self._memory = np.zeros(plan.memory, dtype=np.float32)
+        self._memory = np.zeros(plan.memory + kernels.SLACK, dtype=np.float32)
         self._places = np.array(plan.places, dtype=np.int32)
-        order = torch.tensor(plan.order)
+        order = torch.tensor(plan.order + [-1] * kernels.SLACK)
         self._order = torch.where(order < 0, model.size, order)  # after them a zero
         self._same = plan.order == list(range(model.size))
         self._back = torch.argsort(self._order)[: model.size]
 
     def arrange(self, params: Tensor) -> NDArray[np.float32]:
-        """The parameters (d,) in the kernel's order."""
+        """The parameters (d,) in the kernel's order, with zeros behind them."""
         if self._same:
             return np.ascontiguousarray(params.numpy())
         filled = torch.cat((params, params.new_zeros(1)))

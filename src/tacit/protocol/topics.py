@@ -110,6 +110,11 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
     return names[0], names[1], int(levels[7]), int(levels[8])
 
 
+def health() -> str:
+    """The topic that a broker's own health check asks for; nothing is said there."""
+    return "tacit/v1/health"
+
+
 def everything() -> str:
     """Return the topic filter of all messages of every run, to measure or record them."""
     return "tacit/v1/#"

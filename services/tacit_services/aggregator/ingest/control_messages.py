@@ -1,7 +1,8 @@
-"""A limit, in bytes and before decoding, on messages without a tensor: Hello, Retired, Want.
+"""Limits, in bytes, on messages without a tensor: Hello, Retired, Want.
 
-An update costs an edge some of its budget; a Hello of a megabyte costs it nothing, and takes as
-long to read. So every edge has an allowance of such bytes, which no honest one comes near.
+An update costs an edge some of its budget; a Hello of a megabyte costs it nothing, takes as long to
+read, and is in the journal and its file for ever. So every edge has an allowance of such bytes to
+be read, counted before decoding, and a smaller one of those to be kept. No honest edge comes near.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.bucket import Bucket
 
-RATE = 1 << 16  # bytes a second, in the long run
+RATE = 1 << 16  # bytes a second to be read, in the long run
+KEPT_RATE = 1 << 10  # to be kept: a Hello every other second
 BURST = 1 << 20  # bytes at once: what the longest Meta has
 EACH = 512  # bytes that a message counts for beside its own
 
@@ -22,14 +24,25 @@ class ControlMessages:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[str, Bucket] = {}
+        self._read: dict[str, Bucket] = {}
+        self._kept: dict[str, Bucket] = {}
 
     def spend(self, edge: str, size: int) -> None:
-        """Count a message of `size` bytes against the edge's allowance.
+        """Count a message of `size` bytes that is to be read.
 
         Raises RetryLater where it is one too many.
         """
+        self._count(self._read, RATE, edge, size)
+
+    def keep(self, edge: str, size: int) -> None:
+        """Count a message of `size` bytes that is new to the journal.
+
+        Raises RetryLater where it is one too many.
+        """
+        self._count(self._kept, KEPT_RATE, edge, size)
+
+    def _count(self, buckets: dict[str, Bucket], rate: float, edge: str, size: int) -> None:
         now = self._clock()
-        bucket = self._buckets.setdefault(edge, Bucket(RATE, BURST, BURST, now))
+        bucket = buckets.setdefault(edge, Bucket(rate, BURST, BURST, now))
         if wait := bucket.take(now, min(size + EACH, BURST)):
             raise RetryLater("throttled", wait)
