@@ -260,7 +260,7 @@ def test_pieces_of_any_size_in_redis_are_read(
     with ExitStack() as stack:
         store = connector("redis", own_server.url, stack)("run")
         store.open("f")
-        for seq, size in enumerate((1 << 20, 1 << 18, 1 << 22), 1):  # a store has what was of use once
+        for seq, size in enumerate((1 << 20, 1 << 18, 1 << 22), 1):
             monkeypatch.setattr(redis_large, "PIECE", size)
             assert verdicts(store.append([NewEntry("a", seq, LARGE)])) == ["accepted"]
         monkeypatch.undo()
