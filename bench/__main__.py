@@ -27,6 +27,7 @@ import statistics
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ import torch
 from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.ingest.base_versions import NoBaseCheck
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
@@ -209,19 +209,15 @@ def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
 def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, BrokerLink]:
     """The driver of an aggregator in this process, subscribed, and its connection."""
     line = BrokerLink(broker, "bench-aggregator", 30.0)
+    store = open_store(url, "bench")
+    place = Surroundings("bench", store, line, max_message=1 << 28, chunk=256 * 1024)
+    definition = run.define()
     # Ready-made updates, many without a receipt at a time, are of any version.
-    place = Surroundings(
-        "bench",
-        open_store(url, "bench"),
-        line,
-        max_message=1 << 28,
-        chunk=256 * 1024,
-        base_versions=NoBaseCheck(),
-    )
-    model, definition = run.build_model(), run.define()
+    definition = replace(definition, traits=replace(definition.traits, in_turn=False))
+    model = definition.build_model()
     driver = assemble(definition, Server(definition, model), model, place)
     driver.recover()
-    line.open([topics.up_all("bench")], driver.inbox.hear)
+    line.open([topics.up_all("bench")], driver.inbox.put)
     return driver, line
 
 

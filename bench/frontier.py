@@ -97,7 +97,7 @@ def _edges(case: Case, run: RunFile) -> dict[str, Any]:
 
 def accuracy(run: RunFile, rows: Rows) -> float:
     """In per cent, of the whole test set, when the run has ended."""
-    simulation = Simulation(run, None, rows.parts(run))
+    simulation = Simulation(run.define(), None, rows.parts(run))
     found = simulation.measured(simulation.definition.metrics(), rows.test)
     assert found is not None
     return 100 * found["accuracy"]

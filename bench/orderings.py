@@ -42,7 +42,7 @@ def changed(base: RunFile, **sections: dict[str, Any]) -> RunFile:
 def result(run: RunFile, root: Path) -> tuple[float, float, float]:
     """(accuracy, test loss, largest ε spent) at the end of a simulated run."""
     torch.set_num_threads(1)
-    simulation = Simulation(run, root)
+    simulation = Simulation(run.define(), root)
     simulation.simulator.run()
     role = simulation.role
     test = published_only(run.source).test(root)

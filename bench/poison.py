@@ -121,7 +121,7 @@ class HostileSimulator(Simulator):
         return replace(update, vector=base + led)
 
     def _sends_models(self) -> bool:
-        return self.run_file.algorithm.name in ("fedasync", "fedavg", "dp-pasgd")
+        return self.definition.name in ("fedasync", "fedavg", "dp-pasgd")
 
 
 @dataclass(frozen=True)
@@ -157,22 +157,22 @@ def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
 def outcome(case: Case) -> dict[str, Any]:
     """What came of a case: accuracy in per cent, versions, who was accused and when."""
     torch.set_num_threads(1)
-    run = run_file(case)
-    parts = rows_by_edge(run.define(), None)  # the bundled digits
+    definition = run_file(case).define()
+    parts = rows_by_edge(definition, None)  # the bundled digits
     if case.partition == HALVES:
         parts = _halves(parts, case.seed)
     liars = frozenset(f"edge-{number}" for number in range(case.liars))
     if case.lie == "wrong labels":
         parts = [_mislabelled(p) if n < case.liars else p for n, p in enumerate(parts)]
-    simulation = Simulation(run, None, parts)
+    simulation = Simulation(definition, None, parts)
     role = simulation.role
-    direction = towards_zero(simulation.model, run.source.shape[0], case.seed)
+    direction = towards_zero(simulation.model, definition.source.shape[0], case.seed)
     if case.algorithm == "mapa":  # which goes against what it is sent
         direction = -direction
     world = World(role, direction, torch.Generator().manual_seed(case.seed))
     lie = LIES[case.lie] if case.lie else None
     workers = list(simulation.simulator.edges.values())
-    simulator = HostileSimulator(run, role, workers, liars=liars, lie=lie, world=world)
+    simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
     when: dict[str, int] = {}
 
     def observe(server: ServerRole) -> None:

@@ -26,7 +26,7 @@ def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
     """(updates per CPU second, the model at the end)."""
     run = config.load(ROOT / "experiments" / "mapa-k1000.toml")
     run = run.model_copy(update={"run": run.run.model_copy(update={"updates": updates})})
-    simulation = Simulation(run, Path(os.environ["TACIT_DATA"]))
+    simulation = Simulation(run.define(), Path(os.environ["TACIT_DATA"]))
     usual, started = batched.batchable, time.process_time()
     if not together:
         batched.batchable = lambda edge, message: False

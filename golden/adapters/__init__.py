@@ -17,11 +17,12 @@ class Layout:
     packages: tuple[str, ...]
 
 
-NEWEST = "second"  # of the tree that this file is in
+_ROOMS = Layout(
+    ("src", "services", ".", "clients/python"), ("tacit", "tacit_services", "tests", "tacit_client")
+)
+NEWEST = "third"  # of the tree that this file is in
 LAYOUTS = {
     "first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client")),
-    "second": Layout(
-        ("src", "services", ".", "clients/python"),
-        ("tacit", "tacit_services", "tests", "tacit_client"),
-    ),
+    "second": _ROOMS,
+    "third": _ROOMS,
 }

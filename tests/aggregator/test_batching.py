@@ -82,7 +82,7 @@ class Aggregator:
 
     def come(self) -> None:
         for message in self.coming.pop(0) if self.coming else ():
-            self.rig.driver.inbox.hear(message)
+            self.rig.driver.inbox.put(message)
 
     def start(self) -> None:
         """Accept the first of what is coming."""

@@ -93,7 +93,7 @@ class Run:
         driver = self.driver
         for number in updates:
             self.now += 1 / RATE
-            driver.inbox.hear(self.update(number))
+            driver.inbox.put(self.update(number))
             driver.turn()
 
 

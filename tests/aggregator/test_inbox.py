@@ -31,7 +31,7 @@ class Door:
     def comes(self, name: str, payload: bytes = b"x", *, retained: bool = False) -> None:
         topic = topics.up_numbered("r", name)
         done = lambda: self.done.update([name])  # noqa: E731
-        self.inbox.hear(Inbound(topic, payload, done, retained))
+        self.inbox.put(Inbound(topic, payload, done, retained))
 
     def taken(self) -> list[str]:
         found = self.inbox.gather(0.0)
@@ -110,7 +110,7 @@ def test_what_is_retained_is_dropped_unread_but_presence() -> None:
     door = Door()
     door.comes("edge-0", retained=True)
     assert (len(door.inbox), door.done["edge-0"]) == (0, 1)
-    door.inbox.hear(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
+    door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
     assert len(door.inbox) == 1
 
 
@@ -128,7 +128,7 @@ def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut
 
     def comes(name: str, payload: bytes, *, retained: bool = False) -> None:
         topic = topics.presence("r", name)
-        inbox.hear(Inbound(topic, payload, lambda: done.update([name]), retained))
+        inbox.put(Inbound(topic, payload, lambda: done.update([name]), retained))
 
     heard = 0
     for number in range(CHANGES_AT_ONCE + DROPS + 1):

@@ -26,7 +26,7 @@ class Edge:
 
     def comes(self, topic: str, payload: bytes) -> bool:
         """Whether it is taken in."""
-        self.inbox.hear(Inbound(topic, payload, self._acknowledge))
+        self.inbox.put(Inbound(topic, payload, self._acknowledge))
         return bool(self.inbox.gather(0.0))
 
     def _acknowledge(self) -> None:

@@ -164,7 +164,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
         privacy=SimpleNamespace(epsilon=1.25),
         slowest=SimpleNamespace(id="edge-3", releases=7),
     )
-    with display.RunProgress(console, run) as progress:
+    with display.RunProgress(console, run.run.updates) as progress:
         progress.show(status)
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().rpartition("40/")

@@ -6,7 +6,6 @@ import csv
 import hashlib
 import importlib.util
 import json
-import math
 import shutil
 import sys
 import textwrap
@@ -27,7 +26,7 @@ from tacit.config import RunFile
 from tacit.config.fingerprint import differences
 from tacit.datasets import load
 from tacit.errors import ConfigError, DataError
-from tacit.exported.model_card import _rounded_up
+from tacit.exported.model_card import _odds
 from tacit.models.zoo.modules import Cnn
 from tests.conftest import ROOT
 from tests.helpers.run_files import toml
@@ -366,10 +365,11 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
         (3.994, "55"),
         (4.0, "55"),
         (8.0, "3,000"),
+        (1000.0, "10^435"),
     ],
 )
 def test_a_card_rounds_what_epsilon_means_up_to_two_digits(epsilon: float, said: str) -> None:
-    assert _rounded_up(math.exp(epsilon)) == said
+    assert _odds(epsilon) == said
     if said in ("2.8", "7.4", "55"):
         document = (ROOT / "docs" / "privacy-officer.md").read_text(encoding="utf-8")
         assert f"{said} times" in document

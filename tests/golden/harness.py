@@ -102,7 +102,7 @@ class Told(Simulator):
     """
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
-        super().__init__(run, server, edges)
+        super().__init__(run.define(), server, edges)
         self.told: dict[tuple[str, str], Task] = {}
 
     def _assign(self, name: str, task: Task) -> None:
@@ -217,7 +217,7 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        return self.line.open(heard, self.driver.inbox.hear)
+        return self.line.open(heard, self.driver.inbox.put)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

@@ -130,7 +130,7 @@ class Rig:
         topic = topics.up("run", edge, number, 0)
         parts = wire.split(wire.encode(meta, tensor), CHUNK)
         for part in parts:
-            self.driver.inbox.hear(Inbound(topic, part, lambda: None))
+            self.driver.inbox.put(Inbound(topic, part, lambda: None))
         self.driver.admission.accept(0.0)
 
 

@@ -109,7 +109,7 @@ class Rig:
         A broker takes one connection's packets in their order: what it has acknowledged came after
         them.
         """
-        connection = self.line.open(self.driver.subscriptions(), self.driver.inbox.hear)
+        connection = self.line.open(self.driver.subscriptions(), self.driver.inbox.put)
         connection.publish(f"rig/{self.run_id}", b"")
         assert connection._newest is not None
         connection._newest.wait_for_publish(PATIENCE)
@@ -334,7 +334,7 @@ def update_meta(base: int) -> pb.Meta:
 def take(driver: ServerDriver, messages: Iterable[Inbound]) -> None:
     """Let all happen to these messages that happens to what the broker delivers."""
     for message in messages:
-        driver.inbox.hear(message)
+        driver.inbox.put(message)
     driver.admission.accept(0.0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.config.definition import Definition
+from tacit.config.definition import Definition, worker_names
 
 Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
 Layer = Mapping[str, Keys] | str  # sections by name; or as TOML
@@ -58,4 +58,5 @@ def _value(value: Any) -> str:
 def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:
     """The definition of `run` with names for so many edges, whatever its data is dealt to."""
     definition = run.define()
-    return replace(definition, plans=replace(definition.plans, workers=places))
+    plans = replace(definition.plans, workers=places)
+    return replace(definition, plans=plans, names=worker_names(places))

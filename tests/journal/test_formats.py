@@ -82,7 +82,7 @@ class TestSnapshots:
     ) -> None:
         folder = unpacked("states", tmp_path)
         run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
-        simulation = Simulation(run, None)
+        simulation = Simulation(run.define(), None)
         roles = {"server": simulation.role, **simulation.simulator.edges}
         files = sorted(folder.glob(f"{algorithm}.*.state"))
         assert files
@@ -97,7 +97,7 @@ class TestSnapshots:
         for algorithm in ALGORITHMS:
             run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
             kept = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
-            new = Simulation(run, None).role.state()[1]
+            new = Simulation(run.define(), None).role.state()[1]
             same = {key for key, value in new.items() if json.loads(json.dumps(value)) == kept[key]}
             assert same <= BEGUN_WITH, algorithm
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 from tacit_services.testbed.simulate import Simulation
 
-from tacit.algorithms.base.edge import EdgeRole, LocalSteps
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
@@ -49,7 +50,7 @@ def parsed(
 
 
 def simulated(run: RunFile) -> Simulator:
-    simulator = Simulation(run, None).simulator
+    simulator = Simulation(run.define(), None).simulator
     assert isinstance(simulator, Simulator)
     simulator.run()
     return simulator

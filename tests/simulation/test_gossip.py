@@ -50,7 +50,7 @@ def simulated(
         privacy={"mechanism": mechanism, "epsilon": epsilon},
         edges={"slowdown": list(slowdown)},
     )
-    simulator = Simulation(run, None).simulator
+    simulator = Simulation(run.define(), None).simulator
     assert isinstance(simulator, PeerSimulator)
     simulator.run()
     return simulator

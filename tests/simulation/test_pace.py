@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.config.sections import Delay
 from tacit.errors import ConfigError
 from tacit.simulation.pace import Durations, EdgeTimes, seeded_stream
@@ -21,8 +22,8 @@ RUN: Layer = {
 }
 
 
-def parsed(more: str = "", edges: int = 4, seed: int = 1) -> RunFile:
-    return run_file(RUN, more, edges={"count": edges}, run={"seed": seed})
+def parsed(more: str = "", edges: int = 4, seed: int = 1) -> Definition[Any]:
+    return run_file(RUN, more, edges={"count": edges}, run={"seed": seed}).define()
 
 
 @pytest.mark.parametrize("model", ["constant", "uniform", "exponential", "poisson", "lognormal"])
@@ -136,4 +137,4 @@ def test_a_world_that_cannot_be(more: str, complaint: str) -> None:
 
 
 def test_the_world_is_not_in_the_fingerprint() -> None:
-    assert parsed("network.stragglers = 2").fingerprint() == parsed().fingerprint()
+    assert parsed("network.stragglers = 2").fingerprint == parsed().fingerprint

@@ -44,7 +44,7 @@ def simulated(
         run={"updates": updates, "seed": seed},
         edges={"slowdown": list(slowdown)},
     )
-    simulation = Simulation(run, None)
+    simulation = Simulation(run.define(), None)
     simulation.simulator.run()
     assert isinstance(simulation.role, Server)
     return simulation, simulation.role
@@ -94,4 +94,4 @@ def test_a_party_that_drops_out_ends_the_run_early_and_ages_are_refused() -> Non
     run = config.load(ROOT / "experiments" / "vafl-digits.toml")
     aged = run.model_copy(update={"network": run.network.model_copy(update={"staleness": 4})})
     with pytest.raises(ConfigError, match=r"network\.staleness"):
-        Simulation(aged, None)
+        Simulation(aged.define(), None)

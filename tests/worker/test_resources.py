@@ -28,10 +28,10 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
         open_.enter_context(closing(one))
         open_.enter_context(closing(two))
         with (
-            ledger_of(first, one, None),
+            ledger_of(first.source, one, None),
             pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"),
-            ledger_of(other, two, None),
+            ledger_of(other.source, two, None),
         ):
             pass
-        with ledger_of(other, two, None):  # the control
+        with ledger_of(other.source, two, None):  # the control
             pass

@@ -18,13 +18,9 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
-from tacit_services.aggregator.ingest.base_versions import BaseVersions, NoBaseCheck
-from tacit_services.aggregator.ingest.control_messages import ControlMessages
-from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
-from tacit_services.aggregator.ingest.end_claims import EndClaims, NoEndCheck
+from tacit_services.aggregator.ingest.checks import checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
-from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
@@ -39,8 +35,7 @@ class Surroundings:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
-    the scheduler's. base_versions: which models edges may say that they worked on; None: as the
-    algorithm says. key: what receipts are proven with; empty: one of this process alone.
+    the scheduler's. key: what receipts are proven with; empty: one of this process alone.
     """
 
     run_id: str
@@ -50,7 +45,6 @@ class Surroundings:
     chunk: int
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
-    base_versions: BaseVersions | None = None
     key: bytes = b""
 
 
@@ -61,49 +55,29 @@ def assemble(
 
     Raises ConfigError, PrivacyError (of the ledger).
     """
-    journal = RunJournal(
-        place.run_id,
-        role,
-        model.schema_hash(),
-        model.size,
-        place.store,
-        fingerprint=definition.fingerprint,
-        older=definition.older,
-        snapshot_every=definition.snapshot_every,
-    )
-    noise = (
-        trusted.opened(journal, definition, place.ledger)
-        if definition.privacy.noise_at == "server"
-        else None
-    )
-    section = definition.guard
-    guard = Guard(section, role, definition.plans.named, place.clock)
+    journal = _journal(definition, role, model, place)
+    at_server = definition.privacy.noise_at == "server"
+    noise = trusted.opened(journal, definition, place.ledger) if at_server else None
+    guard = Guard(definition.guard, role, definition.plans.named, place.clock)
     presence: dict[str, str] = {}
     scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined, place.clock)
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
-    update_bytes = 4 * max(model.size, role.largest)
-    limiter = RateLimiter(section.rate, section.burst, update_bytes, place.clock)
-    # No message of this run can be larger.
-    names = frozenset(definition.names)
-    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
+    names, update_bytes = frozenset(definition.names), 4 * max(model.size, role.largest)
+    limiter = RateLimiter(definition.guard.rate, definition.guard.burst, update_bytes, place.clock)
     inbox = Inbox(limiter, names)
-    base_versions = BaseVersions if definition.traits.in_turn else NoBaseCheck
-    end_claims = EndClaims if definition.algorithm.worker == "peer" else NoEndCheck
+    # No message of this run can be larger.
+    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
     admission = Admission(
         inbox,
         journal,
         downlink,
         reassembly=reassembly,
         guard=guard,
-        continuity=LedgerContinuity(role.dataset),
-        definition_check=DefinitionCheck(definition.agreed),
+        checks=checks(definition, role.dataset, place.clock),
         noise=noise,
         scheduler=scheduler,
         presence=presence,
         names=names,
-        control_messages=ControlMessages(place.clock),
-        base_versions=place.base_versions or base_versions(),
-        end_claims=end_claims(definition.horizon),
         receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
     )
     return ServerDriver(
@@ -119,4 +93,19 @@ def assemble(
         presence=presence,
         noise=noise,
         names=names,
+    )
+
+
+def _journal(
+    definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
+) -> RunJournal:
+    return RunJournal(
+        place.run_id,
+        role,
+        model.schema_hash(),
+        model.size,
+        place.store,
+        fingerprint=definition.fingerprint,
+        older=definition.older,
+        snapshot_every=definition.snapshot_every,
     )

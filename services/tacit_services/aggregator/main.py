@@ -8,6 +8,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
@@ -34,7 +37,7 @@ from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.journal.journal_file import Writer
-from tacit_services.journal.store import open_store
+from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
 from tacit_services.signals import stopping
@@ -63,10 +66,8 @@ def main(settings: AggregatorSettings) -> None:
     _prepare(settings.out)
     people = _people(settings, definition) if definition.algorithm.worker == "party" else None
     role = registry.server(definition, model, people)
-    name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
-    store = open_store(settings.store, name, max_entries=settings.max_journal)
-    if settings.journal_file is not None:
-        store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
+    store, key = _store(settings, run), _receipts_key(settings.receipts)
+    name, chunk = settings.run_id, settings.chunk
     line = BrokerLink(
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
@@ -77,38 +78,38 @@ def main(settings: AggregatorSettings) -> None:
     )
     operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
     inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
-    app = create_app(
-        observer,
-        operator,
-        model,
-        inference,
-        settings.known_hosts(),
-        _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE"),
-    )
-    server, serving = _web(app, listener)
+    read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
+    app = create_app(observer, operator, model, inference, settings.known_hosts(), read_token)
     evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
-    try:
+    # Closed from the last to the first: the last evaluation, the last snapshot, the store, the
+    # event streams, for which REST would wait, and REST. _train lets no more input in then.
+    with (
+        _served(app, listener),
+        closing(operator),
+        closing(store),
+        closing(driver),
+        closing(evaluator),
+    ):
         _recover(driver, settings.connect_timeout, stop)
         observer.resumed()
         _train(line, driver, observer, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
         if role.halted:
-            results.write(settings.out, run, observer, model, test)
+            results.write(settings.out, definition, observer, model, test)
         if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
             if inference is None:
                 _watch_presence(line, driver, stop)
             else:
                 _answer_questions(line, driver, inference, stop)
-    finally:
-        # Order: no new input (connection, in _train), last snapshot (driver), store, then the
-        # window to it all.
-        evaluator.close()
-        driver.close()
-        store.close()
-        operator.close()  # ends the event streams, which the server would wait for
-        server.should_exit = True
-        serving.join(5.0)
+
+
+def _store(settings: AggregatorSettings, run: RunFile) -> Store:
+    """The run's store, with a journal file behind it where one is asked for."""
+    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    if settings.journal_file is None:
+        return store
+    return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
 
 
 def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> None:
@@ -152,7 +153,7 @@ def _train(
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
-    line.open(driver.subscriptions(), driver.inbox.hear, stop)
+    line.open(driver.subscriptions(), driver.inbox.put, stop)
     desertion = Desertion(observer)
 
     def idle() -> None:
@@ -194,7 +195,7 @@ def _answer_questions(
     line: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
-    line.open(driver.subscriptions(), driver.inbox.hear, stop)
+    line.open(driver.subscriptions(), driver.inbox.put, stop)
 
     def idle() -> None:
         if line.came_up():
@@ -207,13 +208,19 @@ def _answer_questions(
         line.close()
 
 
-def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, threading.Thread]:
+@contextmanager
+def _served(app: object, listener: socket.socket) -> Iterator[None]:
+    """Answer REST in a thread of its own, for as long."""
     server = http_server.Server(app, timeout_graceful_shutdown=1)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
     )
     thread.start()
-    return server, thread
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(5.0)
 
 
 def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords:

@@ -55,8 +55,14 @@ class Replayed:
     records: int
     torn_bytes: int  # of an unfinished last record, which is left out
     version: int
-    halted: str
+    halt_reason: str | None  # why the run ended; None: it has not
     model_sha256: str
+
+    def document(self) -> dict[str, Any]:
+        """Return it as `--json` prints it: there the reason is `halted`, and "" for none."""
+        content = asdict(self)
+        reason = content.pop("halt_reason")
+        return content | {"halted": reason or ""}
 
 
 def replay(
@@ -75,7 +81,7 @@ def replay(
 
     found = fold(file, data, labels, salt, code)
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(found.document(), indent=2))
         return
     if found.torn_bytes:
         typer.echo(
@@ -87,7 +93,8 @@ def replay(
         f"{found.version}"
     )
     typer.echo(f"model sha256 {found.model_sha256}")
-    typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
+    ended = found.halt_reason is not None
+    typer.echo(f"ended: {found.halt_reason}" if ended else "the run has not ended")
 
 
 def fold(
@@ -132,7 +139,7 @@ def fold(
         records,
         reader.torn,
         role.version,
-        role.halt_reason,
+        role.halt_reason if role.halted else None,
         digest,
     )
 
@@ -150,19 +157,19 @@ def opened(
 
     with journal_file.open_journal(path) as file:
         reader = journal_file.Reader(file, str(path), code)
-        run = reader.header.parameters
-        model, definition = _model(run, path), run.define()
-        people = (
-            _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
-        )
+        definition, model = _defined(reader.header.parameters, path)
+        vertical = definition.algorithm.worker == "party"
+        people = _people(definition, data, labels, salt) if vertical else None
         yield reader, definition, model, registry.server(definition, model, people)
 
 
-def _model(run: RunFile, path: Path) -> Model:
+def _defined(run: RunFile, path: Path) -> tuple[Definition[Any], Model]:
+    """The definition and model of `run`, a file's header. Raises WireError where they fail."""
     from tacit.errors import ConfigError, WireError
 
     try:
-        return run.build_model()
+        definition = run.define()
+        return definition, definition.build_model()
     except ConfigError as error:  # the file says so, it is nobody's setting
         raise WireError("journal", f"{path}: the header cannot be understood: {error}") from error
 

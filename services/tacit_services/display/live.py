@@ -20,7 +20,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.models import Constant
 from tacit_services.aggregator.reporting.picture import on_test
@@ -60,8 +59,9 @@ def ledgers(run: Definition[Any], kept: bool) -> str:
 class RunProgress:
     """The progress bar of a run (applied of T), with one line of changing facts under it."""
 
-    def __init__(self, console: Console, run: RunFile) -> None:
-        self._console, self._target, self._said = console, run.run.updates, 0.0
+    def __init__(self, console: Console, target: int) -> None:
+        """target: T, the versions after which the run ends."""
+        self._console, self._target, self._said = console, target, 0.0
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),

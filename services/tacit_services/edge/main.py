@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config import RunFile
-from tacit.errors import ConfigError
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import release_delay, row_owner
 from tacit_services.worker.contract import LoopSettings
@@ -17,18 +15,13 @@ from tacit_services.worker.tasks import task_loop
 
 def main(settings: EdgeSettings) -> None:
     """Run one edge to its end. Raises TacitError."""
-    row_owner.work(settings, edge_loop, rows_alone=settings.rows_alone)
+    row_owner.work(settings, "edge", edge_loop, rows_alone=settings.rows_alone)
 
 
 def edge_loop(
-    run: RunFile, role: EdgeRole, resources: WorkerResources, settings: LoopSettings
+    role: EdgeRole, resources: WorkerResources, settings: LoopSettings
 ) -> AbstractContextManager[WorkerLoop]:
-    """The loop of an edge that has a server. Raises ConfigError where the run has none."""
-    if run.algorithm.worker == "peer":
-        raise ConfigError(
-            f"algorithm.name={run.algorithm.name}: has no server; its workers are started by "
-            f"tacit peer"
-        )
+    """The loop of an edge that has a server."""
     turns, folder = resources.turns, resources.identity.path
     delay = release_delay.of_edge(role, turns, folder, settings.run_id)
     loop = task_loop(role, resources.outbox, settings, turns, delay=delay)

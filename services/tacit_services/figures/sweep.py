@@ -36,12 +36,18 @@ MOST_LOSS = 50.0  # the largest loss whose perplexity is still a number
 class _Series:
     """Collects the points of a simulation: accuracy and loss, and what figures show besides."""
 
-    def __init__(self, run: RunFile, simulated: simulate.Simulation, test: Dataset) -> None:
+    def __init__(self, simulated: simulate.Simulation, test: Dataset) -> None:
         self.found: list[Result] = []
         self._simulated = simulated
         self._points = Points(simulated.definition, simulated.model, test, self._record)
         self._rows = max(
-            1, NORM_ROWS // (simulated.model.shape[0] if datasets.is_text(run.source.name) else 1)
+            1,
+            NORM_ROWS
+            // (
+                simulated.model.shape[0]
+                if datasets.is_text(simulated.definition.source.name)
+                else 1
+            ),
         )
         self._measured: tuple[int, Tensor, Dataset] | None = None
 
@@ -94,14 +100,16 @@ def measure(run: RunFile, root: Path | None) -> Result:
     torch.set_num_threads(1)
     if isinstance(run, UntrainedPoint):
         return run.answer(root)
-    simulated = simulate.Simulation(run, root)
-    series = _Series(run, simulated, _test(published_only(run.source), root))
+    definition = run.define()
+    simulated = simulate.Simulation(definition, root)
+    series = _Series(simulated, _test(published_only(definition.source), root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
     if simulated.role.version == 0:  # an untrained model's accuracy is no result
         why = f"{simulated.role.halt_reason}; {simulated.role.stale} answers came too late"
         raise ConfigError(
-            f"algorithm.name={run.algorithm.name!r} on {run.source.name}: not one update ({why})"
+            f"algorithm.name={definition.name!r} on {definition.source.name}: "
+            f"not one update ({why})"
         )
     histories = [record.spent for record in simulated.role.edges.values()]
     epsilon = composed(run.algorithm.composition, histories, run.privacy.delta)

@@ -34,15 +34,15 @@ def main(settings: EdgeSettings) -> None:
     stop = stopping()
     torch.set_num_threads(settings.threads)
     flush_pool()
-    run = settings.load_run()
-    vertical = vertical_settings.vertical(run.define())
-    with worker_resources(settings, run, stop) as resources:
+    definition = settings.load_run().define()
+    vertical = vertical_settings.vertical(definition)
+    with worker_resources(settings, definition, stop) as resources:
         if resources is None:
             return
         role = build_role(settings, vertical, resources.identity, resources.ledger)
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
-        model = vertical.definition.build_model()
-        needs = loop_settings(settings, run, model, largest, resources.identity.number)
+        model = definition.build_model()
+        needs = loop_settings(settings, definition, model, largest, resources.identity.number)
         loop = party_loop(role, resources.outbox, needs, resources.turns, serves=settings.serve)
         serve(settings, loop, stop, resources)
 

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.worker import Worker
-from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.state import PeerState
@@ -22,18 +21,12 @@ from tacit_services.worker.resources import WorkerResources
 
 def main(settings: EdgeSettings) -> None:
     """Run one peer to its end. Raises TacitError."""
-    run = settings.load_run()
-    if run.algorithm.worker != "peer":
-        raise ConfigError(
-            f"algorithm.name={run.algorithm.name}: has a server; its workers are started by "
-            f"tacit edge"
-        )
-    row_owner.work(settings, _loop)
+    row_owner.work(settings, "peer", _loop)
 
 
 @contextmanager
 def _loop(
-    run: RunFile, role: EdgeRole, resources: WorkerResources, settings: LoopSettings
+    role: EdgeRole, resources: WorkerResources, settings: LoopSettings
 ) -> Iterator[WorkerLoop]:
     assert isinstance(role, Worker)
     with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:

@@ -51,7 +51,7 @@ def _whole(folder: Path) -> Iterator[None]:
     """Take away `folder`, which is ours, where something fails."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too: a half folder would refuse the next try. It is raised again
         shutil.rmtree(folder, ignore_errors=True)
         raise
 

@@ -146,7 +146,7 @@ class _Search:
         """Simulate one run with these values."""
         rounded = {key: _rounded(value) for key, value in values.items()}
         try:
-            simulation = Simulation(self._with(rounded), None, self._parts)
+            simulation = Simulation(self._with(rounded).define(), None, self._parts)
         except ValidationError as error:
             return Trial(rounded, None, one_line(error, RunFile))
         except TacitError as error:

@@ -22,7 +22,6 @@ from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
-from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
@@ -91,7 +90,7 @@ def run(
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
-        shared = _of_the_run(run_file, file, edges, seed, data, policy)
+        shared = _of_the_run(definition, file, edges, seed, data, policy)
         # `tacit predict` goes on with these.
         (state / output_folder.MARKER).write_text(json.dumps(shared), encoding="utf-8")
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
@@ -105,22 +104,22 @@ def run(
         places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
         places |= {"TACIT_LINGER": "true"} if keep else {}
         server = aggregator(shared | places, state)
-        ours = [server, *workers(run_file, shared, state)]
+        ours = [server, *workers(definition, shared, state)]
         children.extend(ours)
         for child in ours:
             child.start()
-        code = _watch(run_file, out, server, children, http, console, interrupted, observe)
+        code = _watch(definition, out, server, children, http, console, interrupted, observe)
         seconds = time.monotonic() - started
         if keep and not code:
-            code = _show_summary(run_file, out, console, as_json, seconds)
+            code = _show_summary(definition, out, console, as_json, seconds)
             console.print(f"serving on: http://{http}/ (Ctrl-C ends it)")
             interrupted.wait()
             return code
-    return code or _show_summary(run_file, out, console, as_json, seconds)
+    return code or _show_summary(definition, out, console, as_json, seconds)
 
 
 def _of_the_run(
-    run_file: RunFile,
+    run: Definition[Any],
     file: Path,
     edges: int | None,
     seed: int | None,
@@ -135,7 +134,7 @@ def _of_the_run(
             "TACIT_EDGES": edges,
             "TACIT_SEED": seed,
             "TACIT_POLICY": policy,
-            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run.run_name),
         }
     )
 
@@ -197,16 +196,13 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
     )
 
 
-def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
+def workers(run: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
     """The run's edges, peers or parties, not started; their identities lie in `state`."""
-    return [
-        _edge(run_file.algorithm.worker, number, shared, state)
-        for number in range(run_file.edges.count)
-    ]
+    return [_edge(run.algorithm.worker, number, shared, state) for number in range(run.workers)]
 
 
 def _show_summary(
-    run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float
+    run: Definition[Any], out: Path, console: Console, as_json: bool, seconds: float
 ) -> int:
     """Show the summary.
 
@@ -218,10 +214,10 @@ def _show_summary(
         raise ServiceError(
             f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log"
         ) from error
-    if summary["applied"] < run_file.run.updates:
+    if summary["applied"] < run.horizon:
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{run_file.run.updates} updates"
+            f"{run.horizon} updates"
         )
     if as_json:
         Console().print_json(data=summary)
@@ -240,7 +236,7 @@ def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Chi
 
 
 def _watch(
-    run_file: RunFile,
+    run: Definition[Any],
     out: Path,
     aggregator: Child,
     children: list[Child],
@@ -256,7 +252,7 @@ def _watch(
     token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE") if named else None
     with (
         Client(f"http://{http}", token, timeout=5.0) as client,
-        live.RunProgress(console, run_file) as progress,
+        live.RunProgress(console, run.horizon) as progress,
     ):
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from tacit import config
-from tacit.config import RunFile
+from tacit.config.algorithms import Vafl
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
 from tacit_services.testbed import local_run, output_folder
@@ -42,7 +43,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
 
     Raises TacitError, ApiError.
     """
-    run_file, shared = _ended_run(folder)
+    definition, shared = _ended_run(folder)
     state, http = folder / "state", f"127.0.0.1:{free_port()}"
     children: list[Child] = []
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
@@ -62,7 +63,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
                 raise ServiceError(
                     f"{folder}: its store does not have the end of the run; run it again"
                 )
-            parties = local_run.workers(run_file, shared, state)
+            parties = local_run.workers(definition, shared, state)
             _start(parties, children)
             _wait(
                 client,
@@ -74,8 +75,8 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
             return ask(client)
 
 
-def _ended_run(folder: Path) -> tuple[RunFile, dict[str, str]]:
-    """The run file and the environment that the run was started with.
+def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
+    """The definition and the environment that the run was started with.
 
     Raises ConfigError where there is no run that has ended, or none that is vertical.
     """
@@ -94,13 +95,12 @@ def _ended_run(folder: Path) -> tuple[RunFile, dict[str, str]]:
         raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({error})") from error
     if "TACIT_RUN_FILE" not in shared:
         raise ConfigError(f"{marker}: does not name the run's file")
-    run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
+    run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed).define()
     if run.algorithm.worker != "party":
         raise ConfigError(
-            f"{folder}: {run.algorithm.name} is not vertical; "
-            "its model.safetensors predicts by itself"
+            f"{folder}: {run.name} is not vertical; its model.safetensors predicts by itself"
         )
-    if summary.run_file_sha256 not in (run.fingerprint(), *run.older_fingerprints()):
+    if summary.run_file_sha256 not in (run.fingerprint, *run.older):
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
 

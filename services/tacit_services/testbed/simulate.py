@@ -20,7 +20,6 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
-from tacit.config import RunFile
 from tacit.config.contract import Worker
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
@@ -123,7 +122,7 @@ def parties(
     return registry.server(definition, model, everybody), found
 
 
-_Simulators = Callable[[RunFile, ServerRole, Sequence[Any]], Simulator | PeerSimulator]
+_Simulators = Callable[[Definition[Any], ServerRole, Sequence[Any]], Simulator | PeerSimulator]
 _WORLDS: dict[Worker, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Simulators]] = {
     "edge": (edges, Simulator),
     "peer": (edges, PeerSimulator),
@@ -135,7 +134,7 @@ class Simulation:
     """A simulated run, with what its observer asks of a driver."""
 
     def __init__(
-        self, run: RunFile, root: Path | None, public: Sequence[Part] | None = None
+        self, run: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
     ) -> None:
         """public: each edge's rows, where they are not those of the run's published data set."""
         if run.privacy.noise_at == "server":
@@ -147,16 +146,11 @@ class Simulation:
                 "network.staleness: a vertical run has no models of an age; "
                 "give [network] delays instead"
             )
-        self.definition = run.define()
-        self.model = self.definition.build_model()
+        self.definition, self.model = run, run.build_model()
         roles, simulator = _WORLDS[run.algorithm.worker]
-        self.role, workers = roles(self.definition, self.model, root, public)
+        self.role, workers = roles(run, self.model, root, public)
         self.simulator = simulator(run, self.role, workers)
-        self.run_id, self.fingerprint, self.size = (
-            run.run.name,
-            self.definition.fingerprint,
-            self.model.size,
-        )
+        self.run_id, self.fingerprint, self.size = run.run_name, run.fingerprint, self.model.size
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
         self.counts: Counter[str] = Counter()
@@ -191,7 +185,7 @@ class Simulation:
 
 
 def simulate(
-    run: RunFile, root: Path | None, out: Path, shown: Callable[[RunStatus[Any]], None]
+    run: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus[Any]], None]
 ) -> Simulation:
     """Simulate `run` and write its results to `out`.
 
@@ -199,12 +193,10 @@ def simulate(
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
-    test = published_only(simulation.definition.source).test(root)
-    observer = RunStatus(
-        simulation.definition, simulation, out / "metrics.jsonl", virtual=simulation.clock
-    )
+    test = published_only(run.source).test(root)
+    observer = RunStatus(run, simulation, out / "metrics.jsonl", virtual=simulation.clock)
     observer.resumed()
-    points = Points(simulation.definition, simulation.model, test, observer.point)
+    points = Points(run, simulation.model, test, observer.point)
 
     def observe(role: ServerRole) -> None:
         observer.tick()
@@ -276,7 +268,7 @@ def make_output_folder(out: Path) -> None:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> None:
+def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: bool) -> None:
     """Simulate with a progress bar, write the results to `out`, and show them.
 
     Raises TacitError.
@@ -285,25 +277,24 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
 
     console, started = tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
-    definition = run_file.define()
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")
     try:
-        with SimulationProgress(console, run_file.run.updates) as bar:
-            simulation = simulate(run_file, data, out, bar.show)
+        with SimulationProgress(console, definition.horizon) as bar:
+            simulation = simulate(definition, data, out, bar.show)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if simulation.state != "finished":
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{run_file.run.updates}"
+            f"{definition.horizon}"
         )
     if as_json:
         Console().print_json(data=summary)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {run_file.run.seed}: ε "
+        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.seed}: ε "
         f"is simulated"
     )

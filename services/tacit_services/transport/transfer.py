@@ -52,8 +52,8 @@ class Transfer:
     def more(self, missing: Iterable[int], *, lost: bool = False) -> list[tuple[int, bytes]]:
         """The parts of `missing` that were never sent, as far as the window allows.
 
-        `lost`: nothing that was sent before is under way any more, and this once parts may be sent
-        again. Else who says that a part has come, and then that it has not, has none again.
+        lost: nothing that was sent before is under way any more, and this once parts may be sent
+        again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
         """
         wanted = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         self._flying = set() if lost else self._flying.intersection(wanted)
@@ -87,7 +87,7 @@ class Download:
         """The number of different parts of the model under way that have come."""
         return 0 if self._assembler is None else self._assembler.received
 
-    def add(self, payload: bytes, *, first: bool) -> bytearray | None:
+    def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
         """Take one part; returns the envelope once it is whole, else None.
 
         `first` says that the payload is a part 0. One that differs from part 0 of the model under

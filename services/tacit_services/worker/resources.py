@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
+from tacit.datasets import Source
 from tacit.privacy.ledger import Ledger
 from tacit_services.identity import enrolment, lineage, own_ledgers
 from tacit_services.identity import folder as identities
@@ -34,7 +36,7 @@ class WorkerResources:
 
 @contextmanager
 def worker_resources(
-    settings: EdgeSettings, run: RunFile, stop: threading.Event
+    settings: EdgeSettings, definition: Definition[Any], stop: threading.Event
 ) -> Iterator[WorkerResources | None]:
     """Yield the first free identity of the run and its resources; None: stopped before.
 
@@ -44,26 +46,27 @@ def worker_resources(
     # it belongs to.
     with closing(Heartbeat(settings.health_file)) as heartbeat:
         heartbeat.stands("waits for an identity")
-        identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
+        places = definition.plans.workers  # the spare ones too
+        identity = identities.acquire(settings.identities, places, settings.identity, stop)
         if identity is None:
             yield None
             return
         heartbeat.stands("starting", identity.edge)
-        with _opened(settings, run, identity, stop, heartbeat) as resources:
+        with _opened(settings, definition.source, identity, stop, heartbeat) as resources:
             yield None if stop.is_set() else resources
 
 
 @contextmanager
 def _opened(
     settings: EdgeSettings,
-    run: RunFile,
+    source: Source,
     identity: Identity,
     stop: threading.Event,
     heartbeat: Heartbeat,
 ) -> Iterator[WorkerResources]:
     with (
         closing(identity),
-        ledger_of(run, identity, settings.ledger) as ledger,
+        ledger_of(source, identity, settings.ledger) as ledger,
         closing(CpuTurns(settings.turns)) as turns,
     ):
         owner = enrolment.read(identity.path).owner
@@ -73,16 +76,16 @@ def _opened(
 
 
 @contextmanager
-def ledger_of(run: RunFile, identity: Identity, setting: str | None) -> Iterator[Ledger]:
+def ledger_of(source: Source, identity: Identity, setting: str | None) -> Iterator[Ledger]:
     """Yield the ledger of this identity's data.
 
     It is `setting` (TACIT_LEDGER), else of own data the one in the user's data folder, and of
     published data the identity's own. Raises PrivacyError, and of own data ConfigError and
     DataError.
     """
-    owned = None if setting else run.source.owned(identity.number)
+    owned = None if setting else source.owned(identity.number)
     if owned is None:
-        with lineage.ledger(identity, setting, run.source.name) as ledger:
+        with lineage.ledger(identity, setting, source.name) as ledger:
             yield ledger
         return
     with (
@@ -90,8 +93,3 @@ def ledger_of(run: RunFile, identity: Identity, setting: str | None) -> Iterator
         lineage.ledger(identity, str(place.path), place.dataset) as ledger,
     ):
         yield ledger
-
-
-def parts(run: RunFile) -> int:
-    """Return how many identities the data is divided among: the edges, and the spare ones."""
-    return run.edges.count + run.data.spare

@@ -11,8 +11,9 @@ import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config import RunFile
+from tacit.config.contract import Worker
 from tacit.config.definition import Definition
+from tacit.errors import ConfigError
 from tacit.kernels.loading import described
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
@@ -28,23 +29,25 @@ from tacit_services.worker.resources import WorkerResources, worker_resources
 from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.edge")
-Loops = Callable[
-    [RunFile, EdgeRole, WorkerResources, LoopSettings], AbstractContextManager[WorkerLoop]
-]
+Loops = Callable[[EdgeRole, WorkerResources, LoopSettings], AbstractContextManager[WorkerLoop]]
 
 
-def work(settings: EdgeSettings, loops: Loops, *, rows_alone: bool = False) -> None:
-    """Run one worker, whose loop is of `loops`, to its end.
+def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bool = False) -> None:
+    """Run one `worker`, whose loop is of `loops`, to its end.
 
     rows_alone: as `EdgeRole` has it; such a loop holds pushes back. Raises TacitError.
     """
     stop = stopping()
     torch.set_num_threads(settings.threads)
     flush_pool()
-    run = settings.load_run()
-    definition = run.define()
+    definition = settings.load_run().define()
+    if definition.algorithm.worker != worker:
+        raise ConfigError(
+            f"algorithm.name={definition.name}: its workers are started by "
+            f"tacit {definition.algorithm.worker}, not by tacit {worker}"
+        )
     model = definition.build_model()
-    with worker_resources(settings, run, stop) as resources:
+    with worker_resources(settings, definition, stop) as resources:
         if resources is None:
             return
         role = build_role(
@@ -53,8 +56,8 @@ def work(settings: EdgeSettings, loops: Loops, *, rows_alone: bool = False) -> N
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
         log.info("%s computes %s, loops by %s", role.edge, role.way, described())
-        needs = loop_settings(settings, run, model, model.size, resources.identity.number)
-        with loops(run, role, resources, needs) as loop:
+        needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
+        with loops(role, resources, needs) as loop:
             serve(settings, loop, stop, resources)
 
 

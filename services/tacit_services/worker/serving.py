@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.protocol import topics
@@ -21,21 +22,20 @@ log = logging.getLogger("tacit.edge")
 
 
 def loop_settings(
-    settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int
+    settings: EdgeSettings, definition: Definition[Any], model: Model, largest: int, number: int
 ) -> LoopSettings:
     """Return the settings of the loop of worker `number`.
 
     largest: numbers in the largest tensor that it is sent.
     """
-    slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
     return LoopSettings(
         settings.run_id,
         model.schema_hash(),
         largest,
         settings.chunk,
         settings.patience,
-        slowdown,
-        canonical(run.agreed()),
+        definition.slowdown_of(number),
+        canonical(definition.agreed),
     )
 
 

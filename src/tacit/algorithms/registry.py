@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import mapa
-from tacit.algorithms.base.edge import EdgeRole, LocalSteps
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
 from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge

@@ -13,19 +13,21 @@ _NO_START = {
 }  # edges.min is not theirs
 
 
-def agree(run: Sections, traits: Traits) -> None:
-    """Raise ValueError where one section contradicts another; traits: its algorithm's."""
+def agree(run: Sections, traits: Traits, rows: int) -> None:
+    """Raise ValueError where one section contradicts another.
+
+    traits: its algorithm's. rows: the public number of rows of an edge.
+    """
     _guard(run, traits)
     run.data.agree(run)
     run.algorithm.agree(run)
-    _edges(run)
+    _edges(run, rows)
     _network(run, traits)
     _participation(run, traits)
 
 
-def _edges(run: Sections) -> None:
+def _edges(run: Sections, rows: int) -> None:
     p, edges = run.privacy, run.edges
-    rows = run.data.public_size(edges.count, run.algorithm.columns)
     if p.batch > rows and p.private:
         raise ValueError(
             f"privacy.batch={p.batch:g} is above the {rows} {run.data.rows_called} of one "

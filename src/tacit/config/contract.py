@@ -65,7 +65,7 @@ class DataSection(Section):
         """Return n_public, the number of records that one of `edges` edges is taken to have.
 
         It is never counted from private rows. columns: whether each edge holds some columns of
-        every record.
+        every record. Raises ValueError where a run file must say it and does not.
         """
         raise NotImplementedError
 

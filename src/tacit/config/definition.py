@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from tacit.config.contract import AlgorithmSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Guard, Privacy, Share
+from tacit.config.sections import Guard, Network, Privacy, Share
 from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
@@ -21,19 +21,29 @@ A_co = TypeVar("A_co", bound=AlgorithmSection, covariant=True)
 UNCLIPPED: Final = 1.0  # C where none is given: without noise nothing is clipped
 
 
+def worker_names(count: int) -> tuple[str, ...]:
+    """Return the names of the first `count` workers."""
+    return tuple(f"edge-{number}" for number in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class Definition(Generic[A_co]):
     """A run, built by `RunFile.define`. It holds public numbers only."""
 
     algorithm: A_co  # the [algorithm] section
+    run_name: str  # the run's own
     name: str  # the algorithm's
     model: str  # the model's name
     layers: ModelSection  # the [model] section, of which `build_model` makes the model
     source: Source  # the data
     folder: Path  # the run file's, where its own code lies
+    written: dict[str, Any]  # what the run file says, without what is a default
     horizon: int  # T: versions after which the run ends
     seed: int  # of the initial model and the division of the data; never of noise
     workers: int  # K
+    names: tuple[
+        str, ...
+    ]  # of the workers that may take part: edges with the spare ones, which no others have
     traits: Traits  # what may be asked of the algorithm without knowing which it is
     batch: float  # L: the expected batch size
     clip: float  # C, where the algorithm has no schedule for it
@@ -50,6 +60,8 @@ class Definition(Generic[A_co]):
     wait: float  # seconds after the first edge, when it begins with fewer
     share: Share  # what an edge's part of the updates is proportional to
     shared: bool  # whether an edge that is ahead of its part waits for the others
+    slowdown: tuple[float, ...]  # how many times slower the first edges compute, where not 1
+    network: Network  # the [network] section, which only a simulation reads
     fingerprint: str  # the run's name in the store: a SHA-256
     agreed: dict[str, Any]  # what every edge must agree on (`RunFile.agreed`)
     older: tuple[str, ...]  # fingerprints that earlier versions of tacit gave this run
@@ -63,15 +75,9 @@ class Definition(Generic[A_co]):
         made = self.algorithm.build_model(self.layers, shape, classes, self.workers, self.folder)
         return checked_size(made)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the workers that may take part, edges with the spare ones.
-
-        Peers and parties have no spare ones.
-        """
-        spare = self.algorithm.worker == "edge"
-        count = self.plans.workers if spare else self.workers
-        return tuple(f"edge-{number}" for number in range(count))
+    def slowdown_of(self, number: int) -> float:
+        """Return how many times slower than others worker `number` computes."""
+        return self.slowdown[number] if number < len(self.slowdown) else 1.0
 
     def metrics(self) -> Metrics:
         """Return what is measured on the test set; a user's own metric is loaded.

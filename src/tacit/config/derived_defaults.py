@@ -8,12 +8,10 @@ from tacit.config.traits import Traits
 _BATCH = 0.25  # of an edge's rows, where they are fewer than the usual batch
 
 
-def filled(
-    privacy: Privacy, traits: Traits, updates: int, workers: int, rows: int | None
-) -> Privacy:
+def filled(privacy: Privacy, traits: Traits, updates: int, workers: int, rows: int) -> Privacy:
     """Return `privacy` with `pushes`, `clip` and `batch` where a run file leaves them out.
 
-    rows: of an edge, a public number, if it is known. The usual batch stays where it is possible.
+    rows: of an edge, a public number. The usual batch stays where it is possible.
 
     Filled-in values count as given and enter the fingerprint. `pushes` is filled in only where
     noise is calibrated for a guarantee. Raises ValueError for more pushes than a file may name.
@@ -25,7 +23,7 @@ def filled(
         found["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
     if privacy.noise_multiplier is None:
         found["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
-    if rows is not None and privacy.batch > rows:
+    if privacy.batch > rows:
         found["batch"] = float(max(1, int(_BATCH * rows)))
     lacking = {
         key: value

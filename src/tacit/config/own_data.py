@@ -21,6 +21,7 @@ from tacit.privacy.report import Promise
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
 _CHANCE = 6.0  # or so many standard deviations of a number that chance makes, where that is more
 _OF_ONE_MACHINE = ("name", "train", "test")
+_NOT_COUNTED = "data.{}: say it; it is counted only where one training file lies here"
 
 
 def _most(rows: int, run: Sections) -> int:
@@ -140,17 +141,15 @@ class OwnData(FeaturedData):
         )
 
     def public_size(self, edges: int, columns: bool) -> int:
-        """`rows`."""
-        assert self.rows is not None  # `with_counts` has seen to it
+        """`rows`. Raises ValueError where the file does not say it and it was not counted."""
+        if self.rows is None:
+            raise ValueError(_NOT_COUNTED.format("rows"))
         return self.rows
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
-        if self.rows is None or (self.unit is not None and self.unit_rows is None):
-            key = "rows" if self.rows is None else "unit_rows"
-            raise ValueError(
-                f"data.{key}: say it; it is counted only where one training file lies here"
-            )
+        if self.unit is not None and self.unit_rows is None:
+            raise ValueError(_NOT_COUNTED.format("unit_rows"))
         if run.privacy.noise_at == "server":
             raise ValueError("privacy.noise_at=server: own data has its noise at the edge")

@@ -17,9 +17,8 @@ from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
-from tacit.config.definition import UNCLIPPED, Definition
+from tacit.config.definition import UNCLIPPED, Definition, worker_names
 from tacit.config.model import ModelSection
-from tacit.config.own_data import OwnData
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
@@ -64,14 +63,6 @@ class RunFile(Section):
     _folder: Path = PrivateAttr(default_factory=Path)
     _counted: tuple[str, ...] = PrivateAttr(())
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Take from `context` what is no key: `folder`, that paths are relative to, and what was
-        `counted`.
-        """
-        context = context or {}
-        self._folder = context.get("folder", Path())
-        self._counted = context.get("counted", ())
-
     @property
     def folder(self) -> Path:
         """The folder of the run file, which its paths are relative to."""
@@ -84,21 +75,17 @@ class RunFile(Section):
         Filled in is a file as its author has `written` it. Whatever else is read as a run file (a
         journal's header, a figure's runs) has it already.
         """
+        context = info.context or {}
+        # What is no key: the folder that paths are relative to, and what was counted in files.
+        self._folder, self._counted = context.get("folder", Path()), context.get("counted", ())
         whole, workers = self, self.edges.count
         traits = self.algorithm.traits(workers)
-        if (info.context or {}).get("written", False):
-            privacy = derived_defaults.filled(
-                self.privacy, traits, self.run.updates, workers, self._rows_known()
-            )
+        rows = self.data.public_size(workers, self.algorithm.columns)
+        if context.get("written", False):
+            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers, rows)
             whole = self.model_copy(update={"privacy": privacy})
-        agreement.agree(whole, traits)
+        agreement.agree(whole, traits, rows)
         return whole
-
-    def _rows_known(self) -> int | None:
-        """The public number of rows of an edge; None where the file says none, and is refused."""
-        if isinstance(self.data, OwnData) and self.data.rows is None:
-            return None
-        return self.data.public_size(self.edges.count, self.algorithm.columns)
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -136,7 +123,7 @@ class RunFile(Section):
 
     def stated(self) -> dict[str, Any]:
         """Return all that differs from the defaults, and the SHA-256 of the run's own code."""
-        return self._names()[0]
+        return self._names(names.differences(self))[0]
 
     def agreed(self) -> dict[str, Any]:
         """Return what every edge must agree on: `stated` without what only an aggregator reads."""
@@ -147,10 +134,10 @@ class RunFile(Section):
 
         A store that knows the run by one of these continues it.
         """
-        return self._names()[1]
+        return self._names(names.differences(self))[1]
 
-    def _names(self) -> tuple[dict[str, Any], tuple[str, ...]]:
-        different = names.differences(self)
+    def _names(self, different: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """`stated` and `older_fingerprints`, by what is `different` from the defaults."""
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
         unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
@@ -172,19 +159,23 @@ class RunFile(Section):
         """Return the run as everything else uses it; called once, when a process starts."""
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
-        (stated, older), plans = self._names(), self.plans()
+        written, plans = names.differences(self), self.plans()
+        stated, older = self._names(written)
         z = p.noise_multiplier if plans.default.clip_is_bounded else None
         traits = a.traits(workers)
         return Definition(
             algorithm=a,
+            run_name=self.run.name,
             name=a.name,
             model=self.model.name,
             layers=self.model,
             source=source,
             folder=self._folder,
+            written=written,
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
+            names=worker_names(plans.workers if a.worker == "edge" else workers),
             traits=traits,
             batch=p.batch,
             clip=clip,
@@ -201,6 +192,8 @@ class RunFile(Section):
             wait=edges.wait,
             share=edges.share,
             shared=traits.in_turn and edges.share != "any",
+            slowdown=edges.slowdown,
+            network=self.network,
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
             older=older,

@@ -107,6 +107,9 @@ OPTIONS = {
 }
 
 
+_LARGE = 20.0  # ε
+
+
 def _measured(metrics: dict[str, float | None]) -> str:
     known = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
     return ", ".join(known) or "nothing was measured"
@@ -122,11 +125,14 @@ def _privacy(privacy: dict[str, Any]) -> str:
         if unit in ("row", "record")
         else f"all rows of one {unit} together"
     )
-    return _PRIVATE.format(**words, odds=_rounded_up(math.exp(privacy["epsilon"])))
+    return _PRIVATE.format(**words, odds=_odds(privacy["epsilon"]))
 
 
-def _rounded_up(odds: float) -> str:
-    """`odds`, 1 or more, with two digits; no less than it is."""
+def _odds(epsilon: float) -> str:
+    """e^ε with two digits, where it is large as a power of ten; no less than it is."""
+    if epsilon > _LARGE:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    odds = math.exp(epsilon)
     step = 10.0 ** (math.floor(math.log10(odds)) - 1)
     least = math.ceil(odds / step) * step
     return f"{least:.2g}" if least < 100 else f"{least:,.0f}"

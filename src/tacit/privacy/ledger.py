@@ -143,7 +143,7 @@ class Ledger:
             yield self._db
             moved = None if ahead is None else self._write(ahead)
             self._db.execute("COMMIT")
-        except BaseException:
+        except BaseException:  # whatever the block raises: an open transaction would lock the file
             self._roll_back()
             raise
         if moved is not None:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.algorithms.base.edge import EdgeRole, LocalSteps
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Edge as Mapa
 from tacit.models.vectors import score_deltas

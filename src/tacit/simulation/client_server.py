@@ -21,13 +21,14 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl.party import Party
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.protocol import wire
 from tacit.protocol.messages import (
     Deadline,
@@ -104,27 +105,32 @@ class Simulator:
     ... algorithm.name = "mapa"
     ... edges.count = 2
     ... '''
-    >>> run = config.parse(text, "example")
+    >>> run = config.parse(text, "example").define()
     >>> model, digits = run.build_model(), datasets.load("digits", "train", None)
     >>> edges = []
     >>> for number in range(2):
     ...     rows = digits.take(datasets.shard(digits.y, number, shards=2, method="iid", seed=1))
-    ...     releaser = Releaser(run.plan(number, len(rows)), SimulatedLedger(), Random(number))
+    ...     plan = run.plans.plan(number, len(rows))
+    ...     releaser = Releaser(plan, SimulatedLedger(), Random(number))
     ...     edges.append(Edge(f"edge-{number}", rows, model, releaser))
-    >>> simulator = Simulator(run, Server(run.define(), model), edges)
+    >>> simulator = Simulator(run, Server(run, model), edges)
     >>> simulator.run()
     >>> simulator.server.version
     5
     """
 
-    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
-        self.run_file, self.server = run, server
-        self._oldest, self._seed = run.network.staleness, run.run.seed
+    def __init__(
+        self, definition: Definition[Any], server: ServerRole, edges: Sequence[EdgeRole | Party]
+    ) -> None:
+        self.definition, self.server = definition, server
+        self._oldest, self._seed = definition.network.staleness, definition.seed
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now = 0.0  # virtual seconds
         self.refused = 0  # updates that would not have entered the journal
         self.tasks: dict[str, Task] = {}  # the task of each edge at work
-        self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(edges)}
+        self._times = {
+            role.edge: EdgeTimes(definition, number) for number, role in enumerate(edges)
+        }
         self._events: list[_Event] = []
         self._scheduled = self._messages = 0
         self._timer: Timer | None = None

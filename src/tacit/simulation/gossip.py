@@ -14,12 +14,13 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.worker import Worker
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import BudgetSpent
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.release import Released
@@ -35,10 +36,14 @@ _Event = tuple[float, int, Callable[[], None]]
 class PeerSimulator:
     """An observer and its peers, in virtual time."""
 
-    def __init__(self, run: RunFile, server: ServerRole, peers: Sequence[Worker]) -> None:
+    def __init__(
+        self, definition: Definition[Any], server: ServerRole, peers: Sequence[Worker]
+    ) -> None:
         self.server, self.edges = server, {role.edge: role for role in peers}
         self.now, self.refused = 0.0, 0
-        self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(peers)}
+        self._times = {
+            role.edge: EdgeTimes(definition, number) for number, role in enumerate(peers)
+        }
         self._events: list[_Event] = []
         self._scheduled = 0
         self._busy: dict[str, Tensor] = {}  # peers that compute a step, and at which model

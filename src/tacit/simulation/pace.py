@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.config.sections import Delay
 
 
@@ -51,8 +52,8 @@ def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
 class EdgeTimes:
     """The times of edge number `number`: of its work, its messages and its absences."""
 
-    def __init__(self, run: RunFile, number: int) -> None:
-        network, seed, count = run.network, run.run.seed, run.edges.count
+    def __init__(self, definition: Definition[Any], number: int) -> None:
+        network, seed, count = definition.network, definition.seed, definition.workers
         self._random = seeded_stream(seed, 1, number)
         self._compute = Durations(network.compute, self._random)
         self._uplink, self._downlink = (
@@ -64,7 +65,7 @@ class EdgeTimes:
         self._presence = _Presence(
             schedule, network.online_s, network.offline_s, seeded_stream(seed, 2, number)
         )
-        slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
+        slowdown = definition.slowdown_of(number)
         straggles = number >= count - network.stragglers
         self._scale = slowdown * network.straggler_factor if straggles else slowdown
         self._phase = number / count if network.start == "cyclic" else 0.0

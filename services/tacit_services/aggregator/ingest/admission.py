@@ -21,13 +21,9 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
-from tacit_services.aggregator.ingest.base_versions import BaseVersions
-from tacit_services.aggregator.ingest.control_messages import ControlMessages
-from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
-from tacit_services.aggregator.ingest.end_claims import EndClaims
+from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
-from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
@@ -71,32 +67,29 @@ class Admission:
         *,
         reassembly: Reassembly,
         guard: Guard,
-        continuity: LedgerContinuity,
-        definition_check: DefinitionCheck,
+        checks: Checks,
         noise: TrustedNoise | None,
         scheduler: TaskScheduler,
         presence: dict[str, str],
         names: Set[str],
-        control_messages: ControlMessages,
-        base_versions: BaseVersions,
-        end_claims: EndClaims,
         receipts: Receipts,
     ) -> None:
         """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
         self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
-        self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
-        self._definition_check = definition_check
+        self._reassembly, self._guard, self._checks = reassembly, guard, checks
         self._noise, self._scheduler, self._presence = noise, scheduler, presence
-        self._names, self._small_talk = names, control_messages
-        self._base_versions, self._end_claims = base_versions, end_claims
+        self._names = names
+        # Integers become real numbers once the journal has them, in the message's own memory;
+        # before, where somebody asks for the whole vector.
+        self._real = noise is not None or guard.bounds_norms
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
         """Continue a run that was taken over, from where the edges' ledgers were last seen."""
         anchors, folded = self._journal.ledgers()
-        self._continuity.load(anchors, self._journal.last_seqs, folded)
+        self._checks.continuity.load(anchors, self._journal.last_seqs, folded)
 
     def accept(self, seconds: float = 0.25) -> None:
         """Wait for messages, and take them from decoding to reply.
@@ -189,43 +182,47 @@ class Admission:
             self._answer_part(edge, seq)
             return None
         if not wire.has_tensor(envelope):
-            self._small_talk.spend(edge, len(envelope))
+            self._checks.control_messages.spend(edge, len(envelope))
         received = wire.decode(envelope)
         self._check_sender(received.meta, edge, seq)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
-        self._definition_check.check(received.meta)
-        message = wire.read_up(received, journal.schema, journal.size)
+        self._checks.definition.check(received.meta)
+        message = wire.read_up(received, journal.schema, journal.size, real=self._real)
+        scale = received.meta.update.scale
         if not isinstance(message, Update) and seq > journal.last_seqs.get(edge, 0):
-            self._small_talk.keep(edge, len(envelope))
+            self._checks.control_messages.keep(edge, len(envelope))
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
-        reason = self._screened(seq, message) if isinstance(message, Update) else None
+        reason = self._screened(seq, message, scale) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         # A message after the run's end is checked too: what it reports was released.
-        anchor = self._continuity.check(edge, seq, message.charged)
+        anchor = self._checks.continuity.check(edge, seq, message.charged)
         if reason is not None:
             raise WireError(reason, "not for the journal")
         if isinstance(message, Update) and self._guard.bounds_norms:
             norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
         self._guard.throttle(edge, seq)
-        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound)
+        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound, scale)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
-    def _screened(self, seq: int, update: Update) -> str | None:
+    def _screened(self, seq: int, update: Update, scale: float) -> str | None:
         """Return why an update must not enter the journal; None: it may.
 
         Raises WireError where nothing in the message is to be believed.
         """
-        if not learnable(update.vector):  # it could ruin the model
+        vector = update.vector
+        if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
+            vector = wire.gradient(torch.stack(torch.aminmax(vector)), scale)
+        if not learnable(vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
-            self._base_versions.check(update.edge, update.base_version)
-            self._end_claims.check(update.edge, update.base_version, self._here)
+            self._checks.base_versions.check(update.edge, update.base_version)
+            self._checks.end_claims.check(update.edge, update.base_version, self._here)
         return reason
 
     def _here(self) -> Set[str]:
@@ -304,7 +301,7 @@ class Admission:
             receipt, outgoing = self._journal.fold(candidate, answer)
             receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
-                self._base_versions.accepted(edge, version)
+                self._checks.base_versions.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._scheduler.heard(edge, update=isinstance(candidate.message, Update))
                 facts = {"edge": edge, "seq": seq, "version": self._role.version}

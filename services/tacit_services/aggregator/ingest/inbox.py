@@ -38,7 +38,7 @@ class Inbox:
     def __len__(self) -> int:
         return self._count
 
-    def hear(self, inbound: Inbound) -> None:
+    def put(self, inbound: Inbound) -> None:
         """Queue a message, or acknowledge it to the broker and drop it.
 
         A message of an edge that already has one in its queue is acknowledged at once. The broker
@@ -62,7 +62,7 @@ class Inbox:
         with self._filled:
             waits, room = edge in self._queues, self._has_room(edge, size)
             if room:
-                self._put(edge, replace(inbound, done=_done) if waits else inbound)
+                self._append(edge, replace(inbound, done=_done) if waits else inbound)
         if not room:
             self._limiter.drop(edge)
         if waits or not room:
@@ -81,7 +81,7 @@ class Inbox:
             return False
         return self._bytes[edge] + size <= ROOM_BYTES and self._total + size <= TOTAL_BYTES
 
-    def _put(self, edge: str, inbound: Inbound) -> None:
+    def _append(self, edge: str, inbound: Inbound) -> None:
         self._queues.setdefault(edge, deque()).append(inbound)
         self._bytes[edge] += len(inbound.payload)
         self._total += len(inbound.payload)

@@ -13,8 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tacit.config import RunFile
-from tacit.config.fingerprint import differences
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
@@ -35,7 +34,7 @@ DEFINITION_FORMAT = 1  # of definition.json
 
 
 def write(
-    out: Path, run: RunFile, observer: RunStatus[Any], model: Model, test: Dataset | None
+    out: Path, run: Definition[Any], observer: RunStatus[Any], model: Model, test: Dataset | None
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
@@ -53,7 +52,7 @@ def write(
 
 
 def _write(
-    out: Path, run: RunFile, observer: RunStatus[Any], model: Model, test: Dataset | None
+    out: Path, run: Definition[Any], observer: RunStatus[Any], model: Model, test: Dataset | None
 ) -> None:
     status = finite(observer.summary())
     if test is not None and (constant := best_constant(model, test)):
@@ -65,7 +64,7 @@ def _write(
     temporary.replace(out / "model.safetensors")
     _dump(out / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}
-    _dump(out / "definition.json", where | {"run": differences(run)})
+    _dump(out / "definition.json", where | {"run": run.written})
     picture.plot(out / "plot.png", status, finite(observer.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 

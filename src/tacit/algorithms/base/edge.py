@@ -6,13 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.config.contract import AlgorithmSection
 from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
@@ -22,10 +20,10 @@ from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
-from tacit.privacy.release import Releaser, Steps
+from tacit.privacy.release import Releaser
 from tacit.privacy.rows import RowSums
 from tacit.privacy.sampling import Batch, drawn_rows, padded_size, poisson, rows_of_units
-from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
+from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
 HELD = 2**24
@@ -278,15 +276,14 @@ class EdgeRole(ABC):
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
         """Return the clipped sum of a part of the slots; rows: slots of the whole batch."""
-        plan = self.releaser.plan
         if self.ghost:
             index = index.to(self.device)
             return outer_sum(
                 *linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask, rows
             )
-        gradients = self.gradients(params, index)
-        if plan.mechanism == "discrete_gaussian":
-            return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
+        gradients, step = self.gradients(params, index), self._step(clip)
+        if step is not None:
+            return integer_sum(gradients, clip, mask, step)
         return clipped_sum(gradients, clip, mask, rows)
 
     def with_replacement(self, count: int) -> Tensor:
@@ -298,55 +295,3 @@ class EdgeRole(ABC):
 def _parts(whole: int, most: int) -> set[int]:
     """The sizes of the parts that `torch.split` makes of `whole`, of at most `most` each."""
     return {min(whole, most), whole % most or min(whole, most)}
-
-
-S = TypeVar("S", bound=AlgorithmSection)
-
-
-class LocalSteps(EdgeRole, Generic[S]):
-    """An edge whose task is a number of local steps.
-
-    Every step is charged; combining them is post-processing.
-    """
-
-    def __init__(
-        self,
-        section: S,
-        edge: str,
-        data: PrivateRows,
-        model: Model,
-        releaser: Releaser,
-        device: str = "cpu",
-        *,
-        horizon: int = 1,
-        rows_alone: bool = False,
-    ) -> None:
-        """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
-        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm, self.horizon = section, horizon
-
-    @abstractmethod
-    def steps(self, message: GlobalModel) -> Steps:
-        """Return the local steps of the task on the model in `message`."""
-
-    def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Take all steps of the task and return one push."""
-        steps = self.steps(message)
-        released = self.releaser.release_steps(steps, lambda params: self.query(params, steps.clip))
-        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
-
-
-def descend(
-    message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False
-) -> Steps:
-    """Return the task of `count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
-
-    The proximal part is a function of public values, so it stays outside the clipped gradient.
-    """
-    anchor = message.params
-
-    def advance(params: Tensor, gradient: Tensor) -> Tensor:
-        pull = gradient + proximal * (params - anchor) if proximal else gradient
-        return torch.add(params, pull, alpha=-rate)
-
-    return Steps(message.clip, count, anchor, advance, delta)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from tacit.algorithms.base.edge import LocalSteps, descend
+from tacit.algorithms.base.local_steps import LocalSteps, descend
 from tacit.algorithms.base.rounds import RoundServer
 from tacit.config.algorithms import DpPasgd
 from tacit.config.definition import Definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tacit.algorithms.base.edge import LocalSteps, descend
+from tacit.algorithms.base.local_steps import LocalSteps, descend
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import FedAsync
 from tacit.privacy.release import Steps

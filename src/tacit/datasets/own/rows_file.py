@@ -121,7 +121,7 @@ def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str
     try:
         count = _write(path, reader, fresh, dealt)
         _durable(fresh / "meta.json", json.dumps(meta | {"rows": count}).encode())
-    except BaseException:
+    except BaseException:  # whatever ends it, Ctrl-C or a user's own reader: no rows stay behind
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)

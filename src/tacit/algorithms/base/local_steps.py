@@ -1,0 +1,67 @@
+"""An edge whose task is several local steps, each a release; what a step is, its algorithm says."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.config.contract import AlgorithmSection
+from tacit.datasets import PrivateRows
+from tacit.models import Model
+from tacit.privacy.release import Releaser, Steps
+from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push
+
+S = TypeVar("S", bound=AlgorithmSection)
+
+
+class LocalSteps(EdgeRole, Generic[S]):
+    """An edge whose task is a number of local steps.
+
+    Every step is charged; combining them is post-processing.
+    """
+
+    def __init__(
+        self,
+        section: S,
+        edge: str,
+        data: PrivateRows,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
+        *,
+        horizon: int = 1,
+        rows_alone: bool = False,
+    ) -> None:
+        """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
+        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
+        self.algorithm, self.horizon = section, horizon
+
+    @abstractmethod
+    def steps(self, message: GlobalModel) -> Steps:
+        """Return the local steps of the task on the model in `message`."""
+
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """Take all steps of the task and return one push."""
+        steps = self.steps(message)
+        released = self.releaser.release_steps(steps, lambda params: self.query(params, steps.clip))
+        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
+
+
+def descend(
+    message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False
+) -> Steps:
+    """Return the task of `count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
+
+    The proximal part is a function of public values, so it stays outside the clipped gradient.
+    """
+    anchor = message.params
+
+    def advance(params: Tensor, gradient: Tensor) -> Tensor:
+        pull = gradient + proximal * (params - anchor) if proximal else gradient
+        return torch.add(params, pull, alpha=-rate)
+
+    return Steps(message.clip, count, anchor, advance, delta)
