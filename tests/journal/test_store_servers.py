@@ -208,7 +208,7 @@ def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
         assert client.hget(meta, "format") == b"2"
 
 
-LARGE = ALL_BYTES_1_MIB * 2 + b"the rest"
+LARGE = ALL_BYTES_1_MIB * 4 + b"the rest"
 
 
 def lists(client: Any) -> list[str]:
@@ -252,6 +252,19 @@ def test_a_large_payload_in_redis_is_there_as_long_as_its_entry(own_server: Redi
         (kept,) = lists(client)
         assert kept != key
         assert store.read(2, 1)[0].payload == LARGE
+
+
+def test_pieces_of_any_size_in_redis_are_read(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        for seq, size in enumerate((1 << 20, 1 << 18, 1 << 22), 1):
+            monkeypatch.setattr(redis_large, "PIECE", size)
+            assert verdicts(store.append([NewEntry("a", seq, LARGE)])) == ["accepted"]
+        monkeypatch.undo()
+        assert [one.payload for one in store.read(0, 9)] == [LARGE] * 3
 
 
 def test_what_a_writer_before_has_staged_in_redis_is_dropped(own_server: RedisServer) -> None:

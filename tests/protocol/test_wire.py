@@ -574,6 +574,27 @@ def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(sca
     integers[:3] = torch.tensor([-(2**31), 2**31 - 1, 0], dtype=torch.int32)
     expected = (integers.to(torch.float64) * scale).to(torch.float32)
     assert torch.equal(wire.gradient(integers, scale).view(torch.int32), expected.view(torch.int32))
+    # In the integers' own memory as well, however many blocks they are.
+    many = integers.repeat(7)
+    found = wire.gradient_in_place(many, scale)
+    assert found.data_ptr() == many.data_ptr()
+    assert torch.equal(many, expected.repeat(7).view(torch.int32))
+
+
+def test_a_long_envelope_has_memory_of_its_own_and_is_decoded_like_any() -> None:
+    model = GlobalModel(3, torch.rand(700_000, generator=torch.Generator().manual_seed(1)), 1.0)
+    whole, assembler = wire.down("r", "e", model, SCHEMA), wire.Assembler(1 << 22)
+    *first, last = wire.split(whole, 100_000)
+    for part in (*first[20:], *first[:20]):
+        assert assembler.add(part) is None
+    assert assembler.held == sum(len(part) - wire.PART_HEADER for part in first)
+    envelope = assembler.add(last)
+    assert envelope is not None
+    assert bytes(envelope) == whole
+    assert not isinstance(envelope, bytearray)
+    found = wire.read_down(wire.decode(envelope), SCHEMA, 700_000)
+    assert isinstance(found, GlobalModel)
+    assert torch.equal(found.params, model.params)
 
 
 @pytest.mark.parametrize("scale", [1.6e29, 1e300, float("inf"), float("nan"), -1.0])

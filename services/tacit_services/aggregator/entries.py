@@ -5,7 +5,7 @@ Some are what edges sent; halts, deadlines, releases and requests for inference 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.protocol import wire, wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
@@ -20,14 +20,27 @@ OPERATOR = "operator"  # the sender of what no edge sends
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A decoded message on its way into the journal."""
+    """A decoded message on its way into the journal.
+
+    Its integers, each worth `scale`, stay integers until then: `settled`.
+    """
 
     edge: str
     seq: int
-    payload: bytes | memoryview  # nobody writes into it
+    payload: bytes | memoryview  # nobody writes into it before `settled` is called
     message: Hello | Update | Retired
     anchor: Anchor  # where its sender's ledger stands
     inbound: Inbound
+    scale: float = 0.0
+
+    def settled(self) -> Hello | Update | Retired:
+        """The message in real units, once the journal has it.
+
+        Integers become so where they are: the payload is gone.
+        """
+        if not isinstance(self.message, Update):
+            return self.message
+        return replace(self.message, vector=wire.gradient_in_place(self.message.vector, self.scale))
 
 
 def halt(run: str, version: int, reason: str) -> bytes:

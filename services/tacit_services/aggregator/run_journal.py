@@ -169,10 +169,11 @@ class RunJournal:
         role, last = self.role, answer.last_seq
         self.last_seqs[candidate.edge] = last
         passed_over, over = role.stale + role.kept_out, role.halted
+        accepted = answer.verdict == Verdict.ACCEPTED
+        message = candidate.settled() if accepted else candidate.message
         with self.lock:  # whoever reads the counts has those of one moment
             self.counts[answer.verdict] += 1
-            accepted = answer.verdict == Verdict.ACCEPTED
-            outgoing = role.on_message(candidate.message) if accepted else []
+            outgoing = role.on_message(message) if accepted else []
         if answer.verdict == Verdict.BUSY:
             self.full = True
             return BUSY, []

@@ -87,7 +87,7 @@ class Download:
         """The number of different parts of the model under way that have come."""
         return 0 if self._assembler is None else self._assembler.received
 
-    def add(self, payload: bytes, *, first: bool) -> bytearray | None:
+    def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
         """Take one part; returns the envelope once it is whole, else None.
 
         `first` says that the payload is a part 0. One that differs from part 0 of the model under

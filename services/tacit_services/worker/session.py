@@ -192,7 +192,7 @@ class Session:
                 log.warning(said, inbound.topic, error, extra={"edge": self._role.edge})
         inbound.done()
 
-    def _whole(self, inbound: Inbound) -> bytes | bytearray | None:
+    def _whole(self, inbound: Inbound) -> bytes | wire.Whole | None:
         kind = inbound.topic.split("/")[
             5:6
         ]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement

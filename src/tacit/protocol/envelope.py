@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import struct
 from dataclasses import dataclass
 
@@ -20,7 +22,7 @@ MAX_META = 1 << 20
 HEAD = struct.Struct("<4sI")  # magic, length of the Meta
 
 
-def tensor_at(head: bytes | bytearray | memoryview) -> int:
+def tensor_at(head: bytes | bytearray | memoryview | mmap.mmap) -> int:
     """The offset of the tensor, by the first eight bytes: behind the Meta, at a multiple of 64."""
     end: int = HEAD.size + HEAD.unpack_from(head)[1]
     return end + -end % 64
@@ -55,18 +57,61 @@ class Growing(bytearray):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hash = hashlib.sha256()
+        self.tally = Tally()
 
     def grow(self, more: bytes | memoryview) -> None:
         """Add bytes at the end."""
-        before = len(self)
         self.extend(more)
-        if len(self) > HEAD.size:
-            self._hash.update(more[max(0, tensor_at(self) - before) :])
+        self.tally.add(self, more)
+
+
+class GrowingMap(mmap.mmap):
+    """A long envelope that grows, in memory of its own; the system gets it back all at once.
+
+    It takes memory for what has come, in huge pages where the system lends them. Only `grow` may
+    change it before it is whole.
+    """
+
+    tally: Tally
+
+    @classmethod
+    def of(cls, begun: Growing, size: int) -> GrowingMap:
+        """One of `size` bytes that goes on where `begun` ends."""
+        found = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):  # a kernel without them
+                found.madvise(mmap.MADV_HUGEPAGE)
+        found[: len(begun)] = bytes(begun)
+        found.tally = begun.tally
+        return found
+
+    def grow(self, more: bytes | memoryview) -> None:
+        """Add bytes at the end. Raises WireError for more than it has room for."""
+        begin = self.tally.count
+        if begin + len(more) > len(self):
+            raise WireError("length", f"more than {len(self)} bytes")
+        self[begin : begin + len(more)] = more
+        self.tally.add(self, more)
+
+
+class Tally:
+    """How many bytes of an envelope have come, and the SHA-256 of its tensor's among them."""
+
+    def __init__(self) -> None:
+        self.count, self._hash = 0, hashlib.sha256()
+
+    def add(self, envelope: bytearray | mmap.mmap, more: bytes | memoryview) -> None:
+        """Count `more`, which `envelope` has now."""
+        before, self.count = self.count, self.count + len(more)
+        if self.count > HEAD.size:
+            self._hash.update(more[max(0, tensor_at(envelope) - before) :])
 
     def digest(self) -> bytes:
-        """The SHA-256 of the tensor."""
+        """The SHA-256 of the tensor so far."""
         return self._hash.digest()
+
+
+Whole = Growing | GrowingMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +162,9 @@ def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
     return flat.view("u1").data
 
 
-def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) -> Received:
+def decode(
+    payload: bytes | bytearray | memoryview | mmap.mmap, *, checked: bool = False
+) -> Received:
     """The envelope in `payload`, without a copy of the tensor. Raises WireError for anything else.
 
     checked: these very bytes were accepted once, and a checksum says that they are the same; the
@@ -138,12 +185,12 @@ def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) ->
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
     digest = meta.sha256 if checked else None
-    if isinstance(payload, Growing):
-        digest = payload.digest()
+    if isinstance(payload, Whole):
+        digest = payload.tally.digest()
     return Received(meta, _tensor(meta, view[start:], digest))
 
 
-def has_tensor(payload: bytes | bytearray) -> bool:
+def has_tensor(payload: bytes | bytearray | mmap.mmap) -> bool:
     """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
     if len(payload) < HEAD.size:
         return False

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tacit.errors import WireError
-from tacit.protocol.envelope import Growing, InPlace
+from tacit.protocol.envelope import Growing, GrowingMap, InPlace, Whole
 
 PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
 PART_HEADER = _PART.size
 PART_COST = 200  # bytes of memory that a part costs beside its own, while one before it is missing
+# Bytes of a message from which on it has memory of its own: a heap would keep what it has grown to.
+LARGE = 1 << 20
 HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice its size
 
 NUMBER_MAGIC = b"TCTN"
@@ -89,7 +91,8 @@ class Assembler:
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
-        self._whole = Growing()  # the parts before number `_next`, one after the other
+        # The parts before number `_next`, one after the other.
+        self._whole: Whole = Growing()
         self._next = 0
         self._ahead: dict[int, tuple[int, bytes]] = {}  # later ones: where each begins, its bytes
         self._ahead_bytes = 0
@@ -103,7 +106,7 @@ class Assembler:
     @property
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
-        return len(self._whole) + self._ahead_bytes
+        return self._whole.tally.count + self._ahead_bytes
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""
@@ -111,7 +114,7 @@ class Assembler:
         absent = (number for number in range(self._next, parts) if number not in self._ahead)
         return list(islice(absent, limit))
 
-    def add(self, payload: bytes | memoryview) -> Growing | None:
+    def add(self, payload: bytes | memoryview) -> Whole | None:
         """Add a part; return the whole envelope once its last part has come, else None.
 
         Of equal parts the first counts. A question announces the message and adds nothing to it.
@@ -151,14 +154,17 @@ class Assembler:
             self._append(*found)
 
     def _append(self, offset: int, body: bytes | memoryview) -> None:
-        if offset != len(self._whole):
+        if offset != self._whole.tally.count:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
         self._whole.grow(body)
         self._next += 1
+        if isinstance(self._whole, Growing) and len(self._whole) > LARGE and self.shape:
+            self._whole = GrowingMap.of(self._whole, self.shape[1])
 
-    def _finished(self, total: int) -> Growing:
-        if len(self._whole) != total:
-            raise WireError("length", f"all parts have {len(self._whole)} bytes, not {total}")
+    def _finished(self, total: int) -> Whole:
+        count = self._whole.tally.count
+        if count != total:
+            raise WireError("length", f"all parts have {count} bytes, not {total}")
         return self._whole

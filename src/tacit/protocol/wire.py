@@ -26,6 +26,7 @@ from tacit.protocol.envelope import (
     MAX_META,
     InPlace,
     Received,
+    Whole,
     decode,
     encode,
     encode_in_place,
@@ -88,6 +89,7 @@ __all__ = [
     "Assembler",
     "Envelope",
     "Received",
+    "Whole",
     "announcement",
     "count_parts",
     "decode",
@@ -95,6 +97,7 @@ __all__ = [
     "down_in_place",
     "encode",
     "gradient",
+    "gradient_in_place",
     "has_tensor",
     "numbered",
     "part",
@@ -110,6 +113,7 @@ __all__ = [
 
 MAX_MESSAGE = 1 << 32
 SAFE_SCALE = 1e29  # 2^31 times this is still a float32
+_BLOCK = 1 << 16  # numbers that become real at a time: they stay in a processor's cache
 
 
 def up(
@@ -173,8 +177,13 @@ def up(
     )
 
 
-def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:
-    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value)."""
+def read_up(
+    received: Received, schema: bytes, size: int, *, real: bool = True
+) -> Hello | Update | Retired:
+    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
+
+    real: False leaves an update's integers as they came.
+    """
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
@@ -183,7 +192,8 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
         tensor = torch.zeros(0) if received.tensor is None else received.tensor
         if part is None and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-        vector, clip = gradient(tensor, update.scale), finite("clip", update.clip)
+        vector = gradient(tensor, update.scale) if real else tensor
+        clip = finite("clip", update.clip)
         spent, charged = read_history(update.spent), read_charged(update.charged)
         return Update(
             meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
@@ -297,3 +307,13 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
     if not safe and not bool(np.isfinite(found).all()):
         raise WireError("value", f"scale={scale}")
     return torch.from_numpy(found)
+
+
+def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
+    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
+    if tensor.dtype == torch.float32:
+        return tensor
+    real = tensor.view(torch.float32)
+    for some, found in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
+        found.copy_(gradient(some, scale))
+    return real

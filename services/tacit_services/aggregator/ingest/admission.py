@@ -81,6 +81,9 @@ class Admission:
         self._reassembly, self._guard, self._checks = reassembly, guard, checks
         self._noise, self._scheduler, self._presence = noise, scheduler, presence
         self._names = names
+        # Integers become real numbers once the journal has them, in the message's own memory;
+        # before, where somebody asks for the whole vector.
+        self._real = noise is not None or guard.bounds_norms
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -186,12 +189,13 @@ class Admission:
             self._downlink.more(edge, received.meta.want)
             return None
         self._checks.definition.check(received.meta)
-        message = wire.read_up(received, journal.schema, journal.size)
+        message = wire.read_up(received, journal.schema, journal.size, real=self._real)
+        scale = received.meta.update.scale
         if not isinstance(message, Update) and seq > journal.last_seqs.get(edge, 0):
             self._checks.control_messages.keep(edge, len(envelope))
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
-        reason = self._screened(seq, message) if isinstance(message, Update) else None
+        reason = self._screened(seq, message, scale) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         # A message after the run's end is checked too: what it reports was released.
@@ -202,15 +206,18 @@ class Admission:
             norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
         self._guard.throttle(edge, seq)
-        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound)
+        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound, scale)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
-    def _screened(self, seq: int, update: Update) -> str | None:
+    def _screened(self, seq: int, update: Update, scale: float) -> str | None:
         """Return why an update must not enter the journal; None: it may.
 
         Raises WireError where nothing in the message is to be believed.
         """
-        if not learnable(update.vector):  # it could ruin the model
+        vector = update.vector
+        if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
+            vector = wire.gradient(torch.stack(torch.aminmax(vector)), scale)
+        if not learnable(vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):

@@ -48,7 +48,7 @@ class Reassembly:
         """Bytes of memory that unfinished messages take."""
         return self._held
 
-    def add(self, edge: str, seq: int, payload: bytes | memoryview) -> bytearray | None:
+    def add(self, edge: str, seq: int, payload: bytes | memoryview) -> wire.Whole | None:
         """The envelope when it is whole, else None.
 
         Raises WireError, which forgets the message, and RetryLater where unfinished messages take

@@ -98,6 +98,7 @@ class Evaluator:
     def _loop(self) -> None:
         while (item := self._work.get()) is not None:
             self._measure(*item)
+            del item  # a copy of the model would stay until the next point
 
     def _measure(self, version: int, params: Tensor, data: Dataset) -> None:
         assert self._points is not None

@@ -37,7 +37,8 @@ class Anchor:
 class NewEntry:
     """One message to append to the journal.
 
-    `payload` is the whole envelope as received; `anchor` is where its sender's ledger stands.
+    `payload` is the whole envelope as received, which its owner may write into once the append has
+    been answered; `anchor` is where its sender's ledger stands.
     """
 
     edge: str

@@ -3,7 +3,8 @@
 A payload that is an argument of a script is copied by the server five times over, and one that is
 an argument of anything twice into the file of commands. Pieces of PIECE bytes go through one after
 the other, each on the disk while the next one comes. A list is staged first, and counts from when
-the script that appends the entry has seen that it is whole (redis_scripts.APPEND).
+the script that appends the entry has seen that it is whole (redis_scripts.APPEND). Whoever reads it
+takes pieces of any size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import redis
 
 from tacit_services.journal.store import redis_scripts
 
-PIECE = 1 << 20  # bytes; a payload of more is a list of them
+LARGE = 1 << 20  # bytes; a payload of more is a list of pieces
+# Bytes. Every piece is written and synced by itself, so small ones take long; for larger ones the
+# server asks the kernel for fresh memory each time (docs/performance.md).
+PIECE = 2 << 20
 
 
 def commands(

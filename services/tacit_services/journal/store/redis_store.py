@@ -165,7 +165,7 @@ class RedisStore:
         said: list[Any] = [self._epoch, *limits, self._known]
         for entry in entries:
             payload, key, elements = entry.payload, "", 0
-            if len(payload) > redis_large.PIECE:
+            if len(payload) > redis_large.LARGE:
                 self._staged += 1
                 key = f"{self._large}:{self._epoch}-{self._staged}"
                 elements = redis_large.elements(payload)
