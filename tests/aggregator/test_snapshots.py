@@ -4,7 +4,6 @@ begun, and the driver's errors.
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
 
@@ -40,7 +39,7 @@ def state(edges: Records) -> dict[str, object]:
 def test_a_draft_has_the_bytes_of_all_at_once() -> None:
     edges = records("edge-1", "edge-0", 'e"2')
     edges["edge-0"] = replace(edges["edge-0"], updates=7)
-    made = draft(TENSORS, state(edges), {"counts": {"accepted": 2}})()
+    made = bytes(draft(TENSORS, state(edges), {"counts": {"accepted": 2}})())
     assert made == snapshot_file.dumps(TENSORS, {"role": state(edges), "counts": {"accepted": 2}})
     tensors, values = snapshot_file.loads(made)
     assert all(torch.equal(tensors[name], one) for name, one in TENSORS.items())
@@ -49,7 +48,7 @@ def test_a_draft_has_the_bytes_of_all_at_once() -> None:
 
 
 def test_safetensors_itself_reads_what_is_packed() -> None:
-    data = snapshot_file.packed(TENSORS, json.dumps({}))[16:]
+    data = snapshot_file.dumps(TENSORS, {})[16:]
     found = safetensors.torch.load(data)
     assert {name: one.dtype for name, one in found.items()} == {
         name: one.dtype for name, one in TENSORS.items()
@@ -64,7 +63,7 @@ def test_a_draft_is_of_the_moment_at_which_it_was_begun() -> None:
     edges["edge-1"] = edges["edge-0"]
     role["version"] = 4
     edges.dump()
-    values = snapshot_file.loads(begun())[1]["role"]
+    values = snapshot_file.loads(bytes(begun()))[1]["role"]
     assert (values["version"], list(values["edges"])) == (3, ["edge-0"])
     assert values["edges"]["edge-0"]["updates"] == 0
 

@@ -84,7 +84,7 @@ class RunJournal:
         snapshot = self.store.snapshot()
         self._check_kept(0 if snapshot is None else snapshot.cursor)
         if snapshot is not None and not self.cursor:
-            tensors, values = snapshot_file.loads(snapshot.state)
+            tensors, values = snapshot_file.loads(bytes(snapshot.state))
             with self.lock:
                 self.role.restore(tensors, values["role"])
             self.counts.update(values["counts"])

@@ -15,21 +15,21 @@ from torch import Tensor
 
 from tacit.algorithms.base.records import Dump
 from tacit_services.journal import snapshot_file
-from tacit_services.journal.store import Saver, Snapshot
+from tacit_services.journal.store import Pieces, Saver, Snapshot
 
 _PLACE = "\0edges"  # of the edges, in what is written down at once
 
 
 def draft(
     tensors: dict[str, Tensor], role: dict[str, Any], more: dict[str, Any]
-) -> Callable[[], bytes]:
-    """A call that gives what snapshot_file.dumps would now, for any thread.
+) -> Callable[[], Pieces]:
+    """A call that gives what snapshot_file.dumps would now, for any thread, and copies no tensor.
 
     tensors, role: a role's state. Nothing may be written into the tensors.
     """
     edges: Dump = role["edges"]
     frame = json.dumps({"role": role | {"edges": _PLACE}, **more})
-    return lambda: snapshot_file.packed(tensors, _filled(frame, edges))
+    return lambda: Pieces(*snapshot_file.pieces(tensors, _filled(frame, edges)))
 
 
 def _filled(frame: str, edges: Dump) -> str:
@@ -50,7 +50,7 @@ class Saving:
         """Whether one was begun whose end was not asked for."""
         return self._under_way is not None
 
-    def begin(self, saver: Saver, cursor: int, build: Callable[[], bytes]) -> None:
+    def begin(self, saver: Saver, cursor: int, build: Callable[[], bytes | Pieces]) -> None:
         """Store what `build` gives; not while one is under way."""
         assert self._under_way is None
         self._under_way = self._thread.submit(lambda: saver.save(Snapshot(cursor, build())))

@@ -40,13 +40,14 @@ def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
 
     JSON floats are written with repr, so they come back to the last bit.
     """
-    return packed(tensors, json.dumps(values))
+    return b"".join(pieces(tensors, json.dumps(values)))
 
 
-def packed(tensors: dict[str, Tensor], values: str) -> bytes:
-    """The bytes of a snapshot whose values are this JSON. Every tensor is copied once.
+def pieces(tensors: dict[str, Tensor], values: str) -> list[bytes | memoryview]:
+    """The bytes of a snapshot whose values are this JSON, one behind the other.
 
-    Longest numbers first, so that none of them is out of line in the file.
+    No tensor is copied, if it is on the CPU and contiguous: nothing may be written into it
+    meanwhile. Longest numbers first, so that none of them is out of line in the file.
     """
     named = sorted(tensors.items(), key=lambda one: (-one[1].element_size(), one[0]))
     header: dict[str, Any] = {"__metadata__": {"tacit": _VERSION, "values": values}}
@@ -64,7 +65,7 @@ def packed(tensors: dict[str, Tensor], values: str) -> bytes:
     check = xxhash.xxh3_64()
     for part in parts:
         check.update(part)
-    return b"".join((_MAGIC, check.digest(), *parts))
+    return [_MAGIC, check.digest(), *parts]
 
 
 def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:

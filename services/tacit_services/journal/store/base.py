@@ -74,12 +74,31 @@ class StoredEntry:
     checked: bool = field(default=False, compare=False)
 
 
+class Pieces:
+    """Bytes that lie in several places, none of which may be written into; bytes(…) is a copy."""
+
+    def __init__(self, *parts: bytes | memoryview) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return iter(self._parts)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A consistent cut: `state` is the fold of the journal entries 1 to `cursor`."""
+    """A consistent cut: `state` is the fold of the journal entries 1 to `cursor`.
+
+    One that was read back has bytes.
+    """
 
     cursor: int
-    state: bytes
+    state: bytes | Pieces
 
 
 class Saver(Protocol):

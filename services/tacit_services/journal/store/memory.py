@@ -94,7 +94,7 @@ class MemoryStore:
             snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position
         )
         with data.writing:
-            data.snapshot = snapshot
+            data.snapshot = Snapshot(snapshot.cursor, bytes(snapshot.state))
             data.journal = self.read(snapshot.cursor, len(data.journal))
             data.bytes = sum(len(record.payload) for record in data.journal)
 

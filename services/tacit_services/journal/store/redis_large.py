@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from tacit_services.journal.store import redis_scripts
+from tacit_services.journal.store.base import Pieces
 
 LARGE = 1 << 20  # bytes; a payload of more is a list of pieces
 # Bytes. Every piece is written and synced by itself, so small ones take long; for larger ones the
@@ -66,9 +67,9 @@ def _answer(connection: Any) -> Any:
 def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
     head = b"*%d\r\n" % len(command)
     for argument in command:
-        if isinstance(argument, memoryview) and len(argument) > 4096:
+        if isinstance(argument, Pieces | memoryview) and len(argument) > 4096:
             yield head + b"$%d\r\n" % len(argument)
-            yield argument
+            yield from argument if isinstance(argument, Pieces) else (argument,)
             head = b"\r\n"
         else:
             raw = argument if isinstance(argument, bytes) else _bytes(argument)
@@ -77,4 +78,5 @@ def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(argument: Any) -> bytes:
-    return bytes(argument) if isinstance(argument, memoryview) else str(argument).encode()
+    whole = isinstance(argument, Pieces | memoryview)
+    return bytes(argument) if whole else str(argument).encode()

@@ -235,15 +235,9 @@ class RedisStore:
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         keys = (self._journal, self._meta, self._snapshot, self._large)
-        status, held, position = self._call(
-            "EVAL",
-            redis_scripts.SAVE,
-            len(keys),
-            *keys,
-            self._epoch,
-            snapshot.cursor,
-            snapshot.state,
-        )
+        said = (self._epoch, snapshot.cursor, snapshot.state)
+        command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
+        status, held, position = self._sent(command)
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
         rules.check_cursor(snapshot.cursor, held, position)
@@ -288,6 +282,17 @@ class RedisStore:
     def close(self) -> None:
         """See base.Store.close."""
         self._client.close()
+
+    def _sent(self, command: Sequence[Any]) -> Any:
+        """The answer to a command, of whose long arguments no copy is made."""
+        pool = self._client.connection_pool
+        with self._service():
+            connection = pool.get_connection()
+            try:
+                redis_large.send(connection, [command])
+                return redis_large.read(connection, 1)
+            finally:
+                pool.release(connection)
 
     def _call(self, *command: Any) -> Any:
         with self._service():

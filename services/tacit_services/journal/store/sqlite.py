@@ -164,7 +164,8 @@ class SqliteStore:
             totals = self._fenced_totals(db)
             row = db.execute("SELECT cursor FROM snapshot WHERE run = ?", (self._run,)).fetchone()
             rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
-            db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", (*upto, snapshot.state))
+            row = (*upto, bytes(snapshot.state))
+            db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", row)
             count, size = db.execute(
                 "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal WHERE run = ? "
                 "AND position <= ?",
