@@ -72,7 +72,7 @@ def _around() -> Any:
         rig.driver.save()
         kept = kept_snapshot(rig)
     assert kept is not None
-    _, values = read_snapshot(kept.state)
+    _, values = read_snapshot(bytes(kept.state))
     return {key: shape(value) for key, value in values.items() if key != "role"}
 
 

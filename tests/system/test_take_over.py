@@ -182,7 +182,7 @@ def snapshot(run: Deployment) -> tuple[ServerRole, int]:
     assert found is not None
     file = config.load(run.file)
     role = registry.server(file.define(), file.build_model())
-    tensors, values = snapshot_file.loads(found.state)
+    tensors, values = snapshot_file.loads(bytes(found.state))
     role.restore(tensors, values["role"])
     return role, found.cursor
 

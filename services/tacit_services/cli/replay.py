@@ -118,7 +118,7 @@ def fold(
         header, schema, records = reader.header, model.schema_hash(), 0
         try:
             if header.base.state:
-                _restore(role, header.base.state)
+                _restore(role, bytes(header.base.state))
             with LongWork("folding", path.stat().st_size) as work:
                 for records, message in enumerate(_messages(reader, schema, model.size), 1):
                     _step(role, message, reader.header.base.cursor + records)

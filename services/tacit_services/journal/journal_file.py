@@ -58,7 +58,7 @@ class Header:
             "cursor": self.base.cursor,
             "parameters": self.parameters.model_dump(mode="json"),
         }
-        text, state = json.dumps(content).encode(), self.base.state
+        text, state = json.dumps(content).encode(), bytes(self.base.state)
         return (
             _HEADER.pack(MAGIC, len(text), len(state), zlib.crc32(state, zlib.crc32(text)))
             + text
