@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tests.system.test_crash import run_text
 
 def replayed(file: Path) -> dict[str, Any]:
     """What `tacit replay --json` says."""
-    return asdict(fold(file))
+    return fold(file).document()
 
 
 def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:

@@ -42,7 +42,7 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
 
 # About 16 of 64 rows, four more or less, each of which takes some milliseconds.
-MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 48), kernel=5, hidden=())
+MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 80), kernel=5, hidden=())
 ROWS, RATE, CLIP, WARM = 64, 0.25, 1.0, 10
 PATIENCE, CHUNK = 10.0, 1 << 20  # seconds for a push, on average; bytes of a payload
 
