@@ -82,10 +82,10 @@ def _convolutions(plan: Plan, model: Layered) -> int:
             "pooled": int(number % model.pool_every == 0),
             "activation": _ACTIVATIONS[model.activation],
             "groups": groups_of(width) if model.normalization == "group" else 0,
-            "chosen": int(number % model.pool_every == 0 and model.normalization != "group"),
             "own_pad": model.padding,
             "pad": model.padding if number < len(model.channels) else 0,
         }
+        layer["chosen"] = int(layer["pooled"] and not layer["groups"])
         plan.layers.append(layer)
         _weigh(plan, layer)
         scratch = max(scratch, _place(plan, layer))
