@@ -133,22 +133,10 @@ class RedisStore:
         if not entries:
             return list
         commands = self._commands(entries)
-        pool = self._client.connection_pool
-        with self._service():
-            connection = pool.get_connection()
-            try:
-                redis_large.send(connection, commands)
-            except (redis.RedisError, OSError):  # it is disconnected
-                pool.release(connection)
-                raise
-        return lambda: self._answers(connection, len(commands))
+        connection = self._send(commands)
+        return lambda: self._appended(self._receive(connection, len(commands)))
 
-    def _answers(self, connection: Any, count: int) -> list[Appended]:
-        with self._service():
-            try:
-                rows = redis_large.read(connection, count)
-            finally:
-                self._client.connection_pool.release(connection)
+    def _appended(self, rows: Any) -> list[Appended]:
         if not rows:
             raise rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
@@ -237,7 +225,7 @@ class RedisStore:
         keys = (self._journal, self._meta, self._snapshot, self._large)
         said = (self._epoch, snapshot.cursor, snapshot.state)
         command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
-        status, held, position = self._sent(command)
+        status, held, position = self._receive(self._send([command]), 1)
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
         rules.check_cursor(snapshot.cursor, held, position)
@@ -283,16 +271,25 @@ class RedisStore:
         """See base.Store.close."""
         self._client.close()
 
-    def _sent(self, command: Sequence[Any]) -> Any:
-        """The answer to a command, of whose long arguments no copy is made."""
+    def _send(self, commands: Sequence[Sequence[Any]]) -> Any:
+        """Send commands without a copy of what is in them; return the connection for `_receive`."""
         pool = self._client.connection_pool
         with self._service():
             connection = pool.get_connection()
             try:
-                redis_large.send(connection, [command])
-                return redis_large.read(connection, 1)
-            finally:
+                redis_large.send(connection, commands)
+            except (redis.RedisError, OSError):  # it is disconnected
                 pool.release(connection)
+                raise
+        return connection
+
+    def _receive(self, connection: Any, count: int) -> Any:
+        """Read the answers to `count` commands, and return the last."""
+        with self._service():
+            try:
+                return redis_large.read(connection, count)
+            finally:
+                self._client.connection_pool.release(connection)
 
     def _call(self, *command: Any) -> Any:
         with self._service():
