@@ -18,7 +18,7 @@ from tacit_services.party.loop import party_loop
 from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.main import restore
 from tacit_services.peer.state import PeerState
-from tacit_services.transport.mqtt import Connection
+from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
@@ -250,11 +250,18 @@ class MqttRun:
             loop = self._loop(number, seed, terms, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
+        announced = threading.Event()
+
+        def receive(inbound: Inbound) -> None:
+            loop.receive(inbound)
+            if inbound.topic == topics.model(self.run_id):
+                announced.set()
+
         connection = Connection(
             self.broker,
             f"{self.run_id}-{name}",
             loop.subscriptions(),
-            loop.receive,
+            receive,
             on_up=loop.mailbox.connected,
         )
         end.callback(connection.stop)
@@ -262,6 +269,9 @@ class MqttRun:
         connection.start(PATIENCE)
         connection.publish(topic, b"online", retain=True)
         self._together.wait()
+        # An aggregator's announcement makes an edge repeat a Hello that is under way, whose second
+        # answer may be a newer model: which of them it works on is not in the journal.
+        assert announced.wait(PATIENCE)
         loop.run(
             connection,
             self.stop,

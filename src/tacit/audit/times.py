@@ -23,6 +23,7 @@ from tacit.models import build
 
 DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
 IMAGES, QUIET_Z, WARM = 128, 50.0, 20
+LOOKS = 6  # at a mutant's times, each of all its pushes
 TINY = 1e-40  # every product with it is denormal
 # (pair, pushes) -> seconds of so many pushes of each edge, in random order
 Seconds = Callable[["Pair", int], tuple[Values, Values]]
@@ -72,10 +73,14 @@ def times(
 def counted(measure: SecondsAndRows, pushes: int, *, held: bool) -> Finding:
     """F: whether times over the wire are independent of the numbers of rows drawn, by ranks.
 
-    Not held back they must not be: then the edge is a mutant.
+    Not held back they must not be: then the edge is a mutant, and it is looked at up to `LOOKS`
+    times, as a busy machine's own noise may hide what one look would show.
     """
-    seconds, rows = measure(pushes, held)
-    p = float(stats.spearmanr(seconds, rows).pvalue)
+    found: list[float] = []
+    p = 1.0
+    while p >= SHARE and len(found) < (1 if held else LOOKS):
+        found.append(float(stats.spearmanr(*measure(pushes, held)).pvalue))
+        p = float(stats.combine_pvalues(found).pvalue)  # Fisher's method
     target = "rows alone" + ("" if held else ", pushes not held back")
     return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, held)
 
