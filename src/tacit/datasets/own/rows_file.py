@@ -100,7 +100,7 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
     if most is not None and rows.records > most:
         word = "rows" if rows.units is None else "units"
         raise DataError(
-            f"{path.name}: more {word} than data.rows_max={most}; raise it: it is public, and "
+            f"{path.name}: more {word} than data.rows_max={most}; set it higher: it is public, and "
             f"sets no ε"
         )
 
