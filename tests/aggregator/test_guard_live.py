@@ -15,6 +15,7 @@ import httpx
 import pytest
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
+from tacit_services.aggregator.ingest.rate_limit import FRUITLESS_AT_ONCE
 from tacit_services.aggregator.reporting.run_status import RunStatus
 
 from tacit.algorithms.mapa import Server
@@ -324,6 +325,21 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
     assert rig.driver.role.edges["edge-0"].updates == 1
     assert rig.driver.counts["throttled"] < 100
     flooding.connection.stop()
+    honest.connection.stop()
+
+
+def test_who_only_begins_messages_is_shut_out_without_a_guard(guarded: Guarded) -> None:
+    # Given no rate, and an edge that sends questions after messages that it never sends,
+    rig = guarded()
+    limiter = rig.driver.limiter
+    idle, honest = known(rig, "edge-0"), known(rig, "edge-1")
+    question = wire.question(bytes(idle.parts(idle.update())[0]), 1024)
+    for number in range(FRUITLESS_AT_ONCE + 1000):
+        idle.publish(idle.seq + 1 + number, question)
+    # then it is not even delivered any more, and another is served.
+    wait_for(lambda: limiter.shut() == {"edge-0"})
+    assert honest.said(honest.update()) == STATUS.ACCEPTED
+    idle.connection.stop()
     honest.connection.stop()
 
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import pytest
 from tacit_services.aggregator.ingest.inbox import Inbox
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
+from tacit_services.aggregator.ingest.rate_limit import (
+    FRUITLESS,
+    FRUITLESS_AT_ONCE,
+    SMALLEST_PART,
+    RateLimiter,
+)
 from tacit_services.transport.mqtt import Inbound
 
 from tacit.protocol import topics, wire
@@ -88,6 +93,35 @@ def test_who_is_dropped_now_and_then_is_not_shut_out() -> None:
         edge.now += 0.1  # ten a second, of which some three are heard
         edge.sends(bytes(2_800))
     assert edge.door.dropped > 500
+    assert edge.door.shut() == frozenset()
+
+
+@pytest.mark.parametrize("chunk", [1024, 256 * 1024])
+@pytest.mark.parametrize("size", [2_800, 3_000_000])
+def test_messages_that_come_to_the_journal_shut_nobody_out(size: int, chunk: int) -> None:
+    edge = Edge(5.0, 5, size)
+    for _ in range(100):
+        for _ in range(1 + wire.count_parts(size, chunk)):  # a question, and each part
+            edge.door.begin("edge-0")
+        edge.door.succeed("edge-0", size)
+    assert edge.door.shut() == frozenset()
+
+
+@pytest.mark.parametrize("size", [2_800, 3_000_000])
+def test_who_goes_on_with_messages_that_lead_to_nothing_is_shut_out(size: int) -> None:
+    edge, sent = Edge(5.0, 5, size), 0
+    while not edge.door.shut():
+        edge.door.begin("edge-0")
+        sent += 1
+        if sent % 100 == 0:
+            edge.door.begin("edge-1")
+            edge.now += 0.02  # five thousand a second
+    assert edge.door.shut() == {"edge-0"}
+    assert FRUITLESS_AT_ONCE <= sent <= 1.1 * (FRUITLESS_AT_ONCE + 2 * size / SMALLEST_PART)
+    edge.now += 10.0
+    for _ in range(1000):  # as many as an edge may have for good
+        edge.door.begin("edge-0")
+        edge.now += 1 / FRUITLESS
     assert edge.door.shut() == frozenset()
 
 

@@ -71,6 +71,7 @@ def assemble(
         inbox,
         journal,
         downlink,
+        limiter=limiter,
         reassembly=reassembly,
         guard=guard,
         checks=checks(definition, role.dataset, place.clock),

@@ -23,8 +23,9 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.inbox import Inbox
+from tacit_services.aggregator.ingest.inbox import STRANGERS, Inbox
 from tacit_services.aggregator.ingest.presence import note as note_presence
+from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
@@ -65,6 +66,7 @@ class Admission:
         journal: RunJournal,
         downlink: Downlink,
         *,
+        limiter: RateLimiter,
         reassembly: Reassembly,
         guard: Guard,
         checks: Checks,
@@ -78,7 +80,12 @@ class Admission:
         self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
-        self._reassembly, self._guard, self._checks = reassembly, guard, checks
+        self._limiter, self._reassembly, self._guard, self._checks = (
+            limiter,
+            reassembly,
+            guard,
+            checks,
+        )
         self._noise, self._scheduler, self._presence = noise, scheduler, presence
         self._names = names
         # Integers become real numbers once the journal has them, in the message's own memory;
@@ -145,8 +152,10 @@ class Admission:
             self._counts[f"rejected:{error.reason}"] += 1
             inbound.done()
             return None
+        known = edge in self._names
+        self._limiter.begin(edge if known else STRANGERS)
         try:
-            if edge not in self._names:
+            if not known:
                 raise WireError("name", f"{edge} is none of this run's {len(self._names)}")
             if (found := self._decode_and_screen(edge, seq, payload, inbound)) is not None:
                 return found
@@ -281,6 +290,7 @@ class Admission:
     def _ask_to_wait(self, candidates: Iterable[Candidate]) -> None:
         """Answer BUSY: the edges keep the bytes and send them again, so nothing is lost."""
         for candidate in candidates:
+            self._limiter.succeed(candidate.edge, len(candidate.payload))  # no fault of its edge
             self._downlink.receipt(candidate.edge, candidate.seq, BUSY)
             candidate.inbound.done()
             self._counts["busy"] += 1
@@ -295,12 +305,13 @@ class Admission:
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
         for candidate, answer in zip(batch.candidates, answers, strict=True):
-            edge, seq = candidate.edge, candidate.seq
+            edge, seq, size = candidate.edge, candidate.seq, len(candidate.payload)
             candidate.inbound.done()
             version = self._role.version
             receipt, outgoing = self._journal.fold(candidate, answer)
             receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
+                self._limiter.succeed(edge, size)
                 self._checks.base_versions.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._scheduler.heard(edge, update=isinstance(candidate.message, Update))

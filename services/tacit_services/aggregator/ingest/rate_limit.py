@@ -9,12 +9,15 @@ it. An edge that continues is shut out for a while, twice as long each time: the
 keep what it sends (subscriptions.py), since receiving and acknowledging is most of a flood's cost.
 
 Without [guard] rate there are no such allowances, but an edge that sends more than the inbox has
-room for (inbox.py), or changes its presence all the time, is shut out in the same way.
+room for (inbox.py), or changes its presence all the time, is shut out in the same way. So is one
+whose messages lead to nothing, in the driver's thread: parts that never make a message, questions,
+what is refused.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +30,10 @@ PATIENCE = 200
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 # Changes of presence that an edge has a second in the long run, and at once; each is logged.
 CHANGES, CHANGES_AT_ONCE = 1.0, 30
+# Messages without an entry of the journal that an edge has a second in the long run; and at once,
+# beside the parts of two updates.
+FRUITLESS, FRUITLESS_AT_ONCE = 200.0, 2000
+SMALLEST_PART = 900  # bytes of a message in one of its parts, unless an edge makes them tiny
 
 log = logging.getLogger("tacit.rate_limit")
 
@@ -36,17 +43,20 @@ class _Account:
     """One edge's allowances.
 
     bytes: that it may send. changes: of its presence. drops: messages that may be dropped before it
-    is shut out. next: seconds for which it is shut out the next time.
+    is shut out; fruitless: that may lead to nothing. next: seconds for which it is shut out the
+    next time.
     """
 
     bytes: Bucket
     changes: Bucket
     drops: Bucket
+    fruitless: Bucket
     next: float = SHUT_SECONDS
 
 
 class RateLimiter:
-    """Limits the bytes of each edge, in one thread; any thread may call `shut`.
+    """Limits the bytes of each edge in the network's thread, and what leads to nothing in the
+    driver's; any thread may call `shut`.
 
     Edges are the run's, and "", which stands for all senders that are not. dropped: messages
     dropped so far.
@@ -66,7 +76,9 @@ class RateLimiter:
         allowance = 1.5 * update_bytes + 4096
         self._rate = None if rate is None else rate * allowance
         self._burst, self._clock = (burst + 2) * allowance, clock
+        self._fruitless = FRUITLESS_AT_ONCE + 2 * update_bytes / SMALLEST_PART
         self._accounts: dict[str, _Account] = {}
+        self._lock = threading.Lock()  # of who is shut out
         self._shut: dict[str, float] = {}  # until when
         self.dropped = 0
 
@@ -90,20 +102,41 @@ class RateLimiter:
         """Count a dropped message; shut out an edge of which too many have been dropped."""
         now, account = self._clock(), self._account(edge)
         self.dropped += 1
-        if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
+        if account.drops.take(now):
+            self._shut_out(edge, account, now)
+
+    def begin(self, edge: str) -> None:
+        """Count a message that is looked at now; shut out an edge that has no more of them.
+
+        For the driver's thread, as `succeed` is.
+        """
+        now, account = self._clock(), self._account(edge)
+        if account.fruitless.take(now):
+            self._shut_out(edge, account, now)
+
+    def succeed(self, edge: str, size: int) -> None:
+        """Uncount the parts of a message of `size` bytes, which has come to the journal."""
+        self._account(edge).fruitless.tokens += 1 + size / SMALLEST_PART
+
+    def _shut_out(self, edge: str, account: _Account, now: float) -> None:
+        with self._lock:
+            if now < self._shut.get(edge, 0.0):
+                return
             self._shut = {**self._still(now), edge: now + account.next}
             log.warning("%s floods: shut out for %g s", edge or "an unknown edge", account.next)
             account.next = min(MOST_SHUT_SECONDS, 2 * account.next)
 
     def _account(self, edge: str) -> _Account:
-        if edge not in self._accounts:
-            now, rate = self._clock(), self._rate or 0.0
-            self._accounts[edge] = _Account(
-                Bucket(rate, self._burst, self._burst, now),
-                Bucket(CHANGES, CHANGES_AT_ONCE, CHANGES_AT_ONCE, now),
-                Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now),
-            )
-        return self._accounts[edge]
+        return self._accounts.get(edge) or self._accounts.setdefault(edge, self._new_account())
+
+    def _new_account(self) -> _Account:
+        now, rate = self._clock(), self._rate or 0.0
+        return _Account(
+            Bucket(rate, self._burst, self._burst, now),
+            Bucket(CHANGES, CHANGES_AT_ONCE, CHANGES_AT_ONCE, now),
+            Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now),
+            Bucket(FRUITLESS, self._fruitless, self._fruitless, now),
+        )
 
     def shut(self) -> frozenset[str]:
         """Return the edges that are shut out now."""
