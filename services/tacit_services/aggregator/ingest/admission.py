@@ -80,12 +80,8 @@ class Admission:
         self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
-        self._limiter, self._reassembly, self._guard, self._checks = (
-            limiter,
-            reassembly,
-            guard,
-            checks,
-        )
+        self._limiter, self._reassembly = limiter, reassembly
+        self._guard, self._checks = guard, checks
         self._noise, self._scheduler, self._presence = noise, scheduler, presence
         self._names = names
         # Integers become real numbers once the journal has them, in the message's own memory;
@@ -214,6 +210,8 @@ class Admission:
         if isinstance(message, Update) and self._guard.bounds_norms:
             norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
+        if seq > journal.last_seqs.get(edge, 0):
+            self._limiter.succeed(edge, len(envelope))
         self._guard.throttle(edge, seq)
         candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound, scale)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
@@ -290,7 +288,6 @@ class Admission:
     def _ask_to_wait(self, candidates: Iterable[Candidate]) -> None:
         """Answer BUSY: the edges keep the bytes and send them again, so nothing is lost."""
         for candidate in candidates:
-            self._limiter.succeed(candidate.edge, len(candidate.payload))  # no fault of its edge
             self._downlink.receipt(candidate.edge, candidate.seq, BUSY)
             candidate.inbound.done()
             self._counts["busy"] += 1
@@ -305,13 +302,12 @@ class Admission:
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
         for candidate, answer in zip(batch.candidates, answers, strict=True):
-            edge, seq, size = candidate.edge, candidate.seq, len(candidate.payload)
+            edge, seq = candidate.edge, candidate.seq
             candidate.inbound.done()
             version = self._role.version
             receipt, outgoing = self._journal.fold(candidate, answer)
             receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
-                self._limiter.succeed(edge, size)
                 self._checks.base_versions.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._scheduler.heard(edge, update=isinstance(candidate.message, Update))

@@ -115,7 +115,7 @@ class RateLimiter:
             self._shut_out(edge, account, now)
 
     def succeed(self, edge: str, size: int) -> None:
-        """Uncount the parts of a message of `size` bytes, which has come to the journal."""
+        """Uncount the parts of a message of `size` bytes, which is for the journal."""
         self._account(edge).fruitless.tokens += 1 + size / SMALLEST_PART
 
     def _shut_out(self, edge: str, account: _Account, now: float) -> None:
