@@ -219,7 +219,8 @@ def test_a_run_that_cannot_work_is_refused_in_one_line(
 ) -> None:
     refused = checked(sample, capsys, change)
     assert said in refused
-    assert len(refused.strip().splitlines()) == 1
+    # A slow machine says as well what it is doing ("reading the rows of edge 1 of 5 …").
+    assert len([line for line in refused.splitlines() if not line.endswith("…")]) == 1
     assert refused[0] in "235"
 
 
