@@ -26,6 +26,7 @@ from tacit_services.journal.weights import weights
 from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
@@ -175,13 +176,16 @@ def test_a_run_that_hellos_had_frozen(tmp_path: Path) -> None:
         assert aggregator.log.count(said) == 1
 
 
-def snapshot(run: Deployment) -> tuple[ServerRole, int]:
-    """The fold that 0.1 has stored, and the position up to which it is."""
+def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[ServerRole, int]:
+    """The fold that 0.1 has stored, and the position up to which it is.
+
+    What comes after it is folded to the same bits on this processor, which 0.1's was not.
+    """
     with closing(open_store(run.url, run.run_id)) as store:
         found = store.snapshot()
     assert found is not None
     file = config.load(run.file)
-    role = registry.server(file.define(), file.build_model())
+    role = registry.server(file.define(), file.build_model(), people)
     tensors, values = snapshot_file.loads(bytes(found.state))
     role.restore(tensors, values["role"])
     return role, found.cursor
@@ -215,6 +219,11 @@ def test_parties(tmp_path: Path) -> None:
         labels = (run.folder / "labels.safetensors").read_bytes()
         released = {path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")}
         pending = [max(run.pending(number).items()) for number in EDGES]
+        file = config.load(run.file)
+        everybody = labelled_records.load(
+            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
+        )
+        role, cursor = snapshot(run, everybody)
         run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
         for number in EDGES:
             run.edge(number, "party")
@@ -227,13 +236,11 @@ def test_parties(tmp_path: Path) -> None:
             in_the_journal[f"edge-{number}", seq] == envelope
             for number, (seq, envelope) in enumerate(pending)
         )
-        file = config.load(run.file)
-        everybody = labelled_records.load(
-            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
-        )
-        role, _ = refold(file, [entry.payload for entry in kept], everybody)
+        model = file.build_model()
+        for entry in kept[cursor:]:
+            role.on_message(entries.read(entry.payload, model.schema_hash(), model.size))
         assert summary["applied"] == role.version == file.run.updates
-        digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()
+        digest = hashlib.sha256(weights(model, role.params)).hexdigest()
         assert summary["model_sha256"] == digest
         # Labels were drawn once, and embeddings released and paid for once: nothing of it is done
         # again.
