@@ -20,6 +20,7 @@ WORKERS = -n $(JOBS) --dist worksteal
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+TORCH_PIP := $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP)
 # torch has a file of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
 TORCH := requirements-torch.txt
 LINTED := src services clients tests bench golden
@@ -46,9 +47,10 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 .venv/ready: pyproject.toml $(TORCH) requirements-dev.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -m venv .venv
-	@echo "installing $$(cat $(TORCH))"
-	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP) -r $(TORCH)
-	$(PIP) --require-hashes --no-deps -r requirements-dev.lock
+	@echo "installing $$(cat $(TORCH)), and the lock beside it"
+	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
+	$(TORCH_PIP) --no-deps -r $(TORCH); torch=$$?; wait $$lock && exit $$torch
+	$(TORCH_PIP) -r $(TORCH)
 	$(PIP) --no-deps -e .
 	$(BIN)/python -m tacit.kernels
 	@touch $@
@@ -94,7 +96,7 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m bench.map
 
-chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
+chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
 	$(PYTEST) -m exhaustive -n $(JOBS)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bench.poison import GUARD, HALVES, UNEQUAL, Case, outcome
+from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
-NIGHTLY = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedbuff", "dp-pasgd")]
+NIGHTLY = nightly("fedbuff", "dp-pasgd")
 
 
 @pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY])
@@ -30,7 +31,7 @@ def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) 
 
 
 @pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY])
-@pytest.mark.parametrize("liars", [1, 2])
+@pytest.mark.parametrize("liars", [1, *nightly(2)])
 def test_a_pull_within_the_law_costs_little(algorithm: str, liars: int) -> None:
     guarded = outcome(Case(algorithm, "pull within the law", liars, 1, GUARD))["accuracy"]
     honest = outcome(Case(algorithm, seed=1))["accuracy"]

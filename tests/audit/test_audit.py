@@ -61,7 +61,7 @@ def bad(findings: list[Finding]) -> list[Finding]:
 # -- the whole -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> None:
     findings = list(audit(host(), seed=1))
     assert bad(findings) == []

@@ -15,6 +15,7 @@ from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST
 from tacit.datasets.own.dealing import edges_of
+from tests.helpers.nightly import nightly
 
 GAUSSIAN, DISCRETE, KNORM = HONEST
 BY_PERSON = {
@@ -46,7 +47,12 @@ def test_the_person_has_fifty_rows_and_others_up_to_as_many() -> None:
     assert np.diff(without.starts).tolist() == sizes[:-1].tolist()
 
 
-@pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
+GOSSIP = next(subject for subject in ALGORITHMS if subject.algorithm == "adp2sgd")
+
+
+@pytest.mark.parametrize(
+    "subject", [DISCRETE, *nightly(GAUSSIAN)], ids=lambda subject: subject.name
+)
 def test_an_edge_says_no_more_of_a_person_than_of_a_row(subject: Subject) -> None:
     findings = people.person(subject, Randomness(1), 800)
     assert verdicts(findings) == {"passes"}
@@ -91,7 +97,11 @@ def test_rows_that_are_drawn_by_themselves_are_caught() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("subject", ALGORITHMS, ids=lambda subject: subject.name)
+@pytest.mark.parametrize(
+    "subject",
+    [GOSSIP, *nightly(*(one for one in ALGORITHMS if one is not GOSSIP))],
+    ids=lambda subject: subject.name,
+)
 def test_no_algorithm_says_more_of_a_person(subject: Subject) -> None:
     assert verdicts(people.person(subject, Randomness(1), 400)) == {"passes"}
     assert verdicts(people.drawn(subject, Randomness(1))) == {"passes"}

@@ -24,7 +24,8 @@ compiled = pytest.mark.skipif(
 @pytest.mark.slow
 @compiled
 def test_the_time_of_a_push_that_is_held_back_does_not_tell_how_many_rows_were_drawn() -> None:
-    found = counted(seconds_and_rows, PUSHES["counted"], held=True)
+    # Each waits for its delay: CI takes fewer of them than `tacit audit --thorough` does.
+    found = counted(seconds_and_rows, PUSHES["counted"] // 2, held=True)
     assert found.honest
     assert found.verdict == "passes", found
 

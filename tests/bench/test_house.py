@@ -278,7 +278,7 @@ def test_this_tree_has_no_circle_no_large_room_and_small_functions() -> None:
     assert functions.p90 < 17
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_four_walks_of_this_tree_come_to_their_ends() -> None:
     found = walks.walked(ROOT)
     assert [found[name].stops[-1][1] for name in (walks.GRADIENT, walks.MESSAGE)] == [

@@ -12,10 +12,13 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError
+from tests.helpers.nightly import nightly
 
 PRIVATE = ("mapa", "audp", "fedasync", "fedavg", "fedbuff", "dp-pasgd", "adp2sgd", "sync")
 PLAIN = ("asgd", "csgd", "adpsgd", "sgd")
 VERTICAL = ("vafl",)  # private only by `gaussian`, so that a mechanism is a required key of it
+ALL = (*PRIVATE, *PLAIN, *VERTICAL)
+QUICK = ("mapa", "fedavg", "asgd", "vafl")
 UPDATES = {"fedavg": 100, "fedbuff": 100, "dp-pasgd": 100}  # rounds and buffers, of 5 and 10
 
 
@@ -91,7 +94,7 @@ def test_every_name_is_tried() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*PRIVATE, *PLAIN, *VERTICAL])
+@pytest.mark.parametrize("name", [*QUICK, *nightly(*(name for name in ALL if name not in QUICK))])
 def test_required_keys_alone_learn_the_digits(name: str, tmp_path: Path) -> None:
     constant = 0.104  # the commonest digit's part of the test set
     assert learnt(required(name), tmp_path / "out", None)["accuracy"] >= constant + 0.1

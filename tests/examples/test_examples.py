@@ -15,9 +15,11 @@ import pytest
 from tacit import config
 from tacit.models import Constant
 from tests.conftest import ROOT
+from tests.helpers.nightly import nightly
 from tests.helpers.processes import PATIENCE, environment
 
 MADE = shutil.ignore_patterns("*.csv", "train", "public", "*.safetensors", "__pycache__")
+QUICK = ("hugging-face", "own-images", "own-table")
 FINE_TUNE = "fine-tune"  # which has a test of its own
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
 
@@ -73,7 +75,7 @@ def learnt(folder: Path, out: Path, variables: dict[str, str]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*EXAMPLES} - {FINE_TUNE}))
+@pytest.mark.parametrize("name", [*QUICK, *nightly(*sorted({*EXAMPLES} - {FINE_TUNE, *QUICK}))])
 def test_an_example_learns_within_its_budget(name: str, tmp_path: Path) -> None:
     folder, variables = made(name, tmp_path)
     learnt(folder, tmp_path / "out", variables)
@@ -87,7 +89,7 @@ def test_its_readme_has_the_one_command_and_few_lines(name: str) -> None:
     assert len(text.splitlines()) <= 14
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_public_start_helps_and_private_rows_help_more(tmp_path: Path) -> None:
     folder, variables = made(FINE_TUNE, tmp_path)
     run = config.load(folder / "run.toml")

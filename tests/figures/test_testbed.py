@@ -33,7 +33,7 @@ name = "MAPA"
 )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     (cell,) = testbed.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []

@@ -150,12 +150,14 @@ def control(tmp_path_factory: pytest.TempPathFactory, older: Child) -> Iterator[
         yield made
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_change_is_found_and_named(said: list[str], name: str) -> None:
     for beginning in PLANTS[name].found:
         assert any(line.startswith(beginning) for line in said), said
 
 
+@pytest.mark.exhaustive
 def test_nothing_else_is_found(said: list[str]) -> None:
     snapshots = "kept snapshots: "  # of every algorithm, of which the plant names three
     known = tuple(line for plant in PLANTS.values() for line in plant.found)
@@ -190,7 +192,7 @@ def test_a_tree_whose_packages_are_not_its_own_is_refused(tmp_path: Path) -> Non
         made.newer.ask("algorithms")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_journal_of_the_older_tree_shows_a_change_of_the_newer(tmp_path: Path) -> None:
     tree = copied(tmp_path / "planted")
     PLANTS["another rounding in one update"].make(tree)

@@ -123,6 +123,7 @@ def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) 
                 list(store.replay(number - 1, 1))
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_dies_under_a_replay(own_server: RedisServer) -> None:
     with ExitStack() as stack:
         store = connector("redis", own_server.url, stack)("run")

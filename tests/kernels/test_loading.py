@@ -65,6 +65,7 @@ def test_what_an_edge_is_made_of_does_not_load_numba() -> None:
     assert found == "False"
 
 
+@pytest.mark.exhaustive
 def test_without_numba_the_same_bits_are_released() -> None:
     bits, way = child(SAME_BITS)
     without, other = child("import sys; sys.modules['numba'] = None\n" + SAME_BITS)
@@ -83,7 +84,7 @@ def test_every_function_is_compiled_beforehand() -> None:
     assert functions == {function for function, _ in filling._CALLS}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, who may not write")
 def test_a_filled_cache_serves_whoever_may_only_read(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))

@@ -246,8 +246,8 @@ def test_lstm_learns_which_word_follows() -> None:
     ("name", "options"),
     [
         ("cnn", {"channels": (8, 8, 16, 16), "kernel": 3, "hidden": (32,), "pool_every": 2}),
-        ("resnet", {"width": 8}),
-        ("mobilenet", {"width": 16}),
+        pytest.param("resnet", {"width": 8}, marks=pytest.mark.exhaustive),
+        pytest.param("mobilenet", {"width": 16}, marks=pytest.mark.exhaustive),
     ],
 )
 @pytest.mark.slow

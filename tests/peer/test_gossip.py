@@ -18,6 +18,7 @@ from tacit.protocol import topics
 from tests.helpers.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.helpers.hostile import Member
 from tests.helpers.network import network
+from tests.helpers.nightly import nightly
 from tests.helpers.servers import HOST, free_port, wait_for
 
 
@@ -79,7 +80,7 @@ def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path:
         assert cable.cuts
 
 
-@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+@pytest.mark.parametrize("name", ["adp2sgd", *nightly("sync")])
 def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, name: str) -> None:
     settings = {
         "updates": 400,

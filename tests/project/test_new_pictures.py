@@ -99,6 +99,7 @@ def test_pictures_keep_their_size_where_it_is_small_and_one(
     assert (tuple(size) if isinstance(size, list) else (size, size), data["channels"]) == expected
 
 
+@pytest.mark.exhaustive
 def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit("new", "ward", "--images", "shown", "--sites", "2") == 0
     assert "put the private pictures into ward/siteN, then" in capsys.readouterr().out
@@ -187,8 +188,8 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
     assert not (public.parent / "ward").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["L", pytest.param("RGB", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_it_learns_as_it_is_written(public: Path, tmp_path: Path, mode: str) -> None:
     draw(tmp_path / "more", 100, seed=4, mode=mode)
     assert tacit("new", "ward", "--images", "more") == 0

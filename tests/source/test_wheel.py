@@ -175,6 +175,7 @@ def test_with_nothing_installed_the_command_says_what_to_install(
     assert bare.refused() == advice("run")
 
 
+@pytest.mark.exhaustive
 def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
     for command in ("edge", "peer", "party"):
         shown = edge.run("tacit", command, "--help")
@@ -189,6 +190,7 @@ def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
     assert "No broken requirements" in edge.pip("check")
 
 
+@pytest.mark.exhaustive
 def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_path: Path) -> None:
     run = config.load(written(tmp_path / "run"))
     results(tmp_path / "out", run)
@@ -241,6 +243,7 @@ def test_a_command_of_another_extra_names_it(edge: Venv, extra: str, command: li
     assert edge.refused(*command) == advice(extra)
 
 
+@pytest.mark.exhaustive
 def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
     file = run_file(tmp_path, updates=60)
 
@@ -252,6 +255,7 @@ def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
     assert "No broken requirements" in everything.pip("check")
 
 
+@pytest.mark.exhaustive
 def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
     folder = str(ROOT / "experiments" / "figures")
 

@@ -19,6 +19,7 @@ from tacit_services.transport import rest_client
 from tests.helpers import gossip
 from tests.helpers.chaos import REST_SECONDS, storm
 from tests.helpers.gossip import COUNT, Disks, peer
+from tests.helpers.nightly import nightly
 from tests.helpers.processes import Service, deployment
 from tests.helpers.servers import HOST, Server, free_port, mosquitto, redis_server, wait_for
 from tests.helpers.vertical import PARTIES, learned_once, noiseless
@@ -57,7 +58,7 @@ class Victims:
 FORMS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.exhaustive)]
 
 
-@pytest.mark.parametrize("kills", FORMS)
+@pytest.mark.parametrize("kills", nightly(20, 100))
 def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, kills: int) -> None:
     with (
         mosquitto(tmp_path) as broker,

@@ -95,6 +95,7 @@ def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_it
     watcher.connection.stop()
 
 
+@pytest.mark.exhaustive
 def test_who_leaves_after_the_end_is_seen_to_leave(short: Deployment) -> None:
     run = short
     # Given a run that ends while one of its edges stands still, and whose results are served on,

@@ -108,6 +108,7 @@ def test_a_store_that_is_emptied_in_mid_run_is_put_back_and_the_run_ends(
     _ends(run, aggregator)
 
 
+@pytest.mark.exhaustive
 def test_a_cut_append_only_file_is_noticed_and_put_back(
     run: Deployment, redis: RedisServer, tmp_path: Path
 ) -> None:

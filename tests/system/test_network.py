@@ -83,7 +83,7 @@ def check(rig: Rig) -> None:
     assert sha256(role) == sha256(rig.driver.role)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
     broker: Mosquitto, tmp_path: Path
 ) -> None:

@@ -355,7 +355,7 @@ def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
     assert json.loads(stdout)["applied"] == 1500
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_edges_without_budget_retire_and_the_run_ends_early(tmp_path: Path) -> None:
     # Given a budget for 20 pushes of each of three edges, and 300 wanted updates,
     path = run_file(tmp_path, pushes=20)

@@ -144,7 +144,7 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
         assert summary(out) == found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_that_was_stopped_is_resumed(
     data_root: Path | None, tmp_path: Path, home: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_run_that_was_stopped_is_resumed(
     assert refused(capsys, path, out, "--resume").startswith("2 ")  # it has ended
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_parquet_of_categories_is_trained(
     data_root: Path | None, tmp_path: Path, home: dict[str, str]
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_parquet_of_categories_is_trained(
     assert found["test_accuracy"] > float((test.y == 0).double().mean())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_number_is_learnt_as_a_regression(tmp_path: Path, home: dict[str, str]) -> None:
     # Given rows whose target is 3a - 2b and some noise, in its own unit,
     generator = np.random.default_rng(1)

@@ -15,6 +15,7 @@ from tacit_services.worker.heartbeat import Heartbeat, judged
 
 from tacit.errors import ConfigError, ServiceError
 from tests.helpers import gossip, vertical
+from tests.helpers.nightly import nightly
 from tests.helpers.processes import Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, free_port, mosquitto, wait_for
@@ -136,7 +137,7 @@ def deployed(folder: Path, text: str) -> Iterator[tuple[Deployment, Mosquitto]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", TEXTS)
+@pytest.mark.parametrize("command", ["edge", *nightly("party", "peer")])
 def test_a_worker_that_is_stopped_or_without_its_broker_is_not_well(
     tmp_path: Path, command: str
 ) -> None:

@@ -1,0 +1,12 @@
+"""Cases that take longer than CI has time for, beside a shorter one that it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def nightly(*values: Any) -> list[Any]:
+    """`values` of a parameter, left to `make nightly`."""
+    return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
