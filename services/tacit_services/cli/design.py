@@ -28,57 +28,62 @@ if TYPE_CHECKING:
 BLUE, ORANGE = "#0072B2", "#E69F00"  # Okabe-Ito: safe for colour-blind readers
 
 
+# The options of `dp_pasgd`.
+Delta = Annotated[
+    float, typer.Option(help="δ; at most 1 over the records of a device", show_default=False)
+]
+BatchSizes = Annotated[
+    str, typer.Option(help="X_m: one size, or one per device, with commas", show_default=False)
+]
+Lipschitz = Annotated[
+    float, typer.Option(help="G: the clip of one example's gradient", show_default=False)
+]
+StrongConvexity = Annotated[float, typer.Option(help="λ: the regularization", show_default=False)]
+AverageCost = Annotated[
+    float, typer.Option(help="cost of one average (tacit plan measure)", show_default=False)
+]
+StepCost = Annotated[
+    float, typer.Option(help="cost of one local step, in the same unit", show_default=False)
+]
+Resource = Annotated[float, typer.Option(help="C_th: what a device may spend", show_default=False)]
+Gap = Annotated[float, typer.Option(help="α: loss at the start over the least")]
+Variance = Annotated[
+    float | None, typer.Option(help="ξ² of a batch's gradient (if not given: G²/X_m)")
+]
+Planner = Annotated[
+    Literal["corrected", "paper", "poisson"],
+    typer.Option(help="paper: its σ is too small; poisson: least noise"),
+]
+SamplingRate = Annotated[float | None, typer.Option(help="q of a device's batches, for poisson")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")]
+NewRunFile = Annotated[
+    Path | None, typer.Option(metavar="FILE.toml", help="write a run file of the plan")
+]
+Partition = Annotated[str | None, typer.Option(help="of the run file (if not given: iid)")]
+
+
 def dp_pasgd(
     epsilon: Annotated[float, typer.Option(help="ε_th of each device's data", show_default=False)],
-    delta: Annotated[
-        float, typer.Option(help="δ; at most 1 over the records of a device", show_default=False)
-    ],
+    delta: Delta,
     devices: Annotated[int, typer.Option(help="M", show_default=False)],
-    batch: Annotated[
-        str, typer.Option(help="X_m: one size, or one per device, with commas", show_default=False)
-    ],
-    lipschitz: Annotated[
-        float, typer.Option(help="G: the clip of one example's gradient", show_default=False)
-    ],
+    batch: BatchSizes,
+    lipschitz: Lipschitz,
     dim: Annotated[int, typer.Option(help="d: parameters of the model", show_default=False)],
     smoothness: Annotated[float, typer.Option(help="L", show_default=False)],
-    strong_convexity: Annotated[
-        float, typer.Option(help="λ: the regularization", show_default=False)
-    ],
+    strong_convexity: StrongConvexity,
     lr: Annotated[float, typer.Option(help="η of a local step", show_default=False)],
-    c1: Annotated[
-        float, typer.Option(help="cost of one average (tacit plan measure)", show_default=False)
-    ],
-    c2: Annotated[
-        float, typer.Option(help="cost of one local step, in the same unit", show_default=False)
-    ],
-    resource: Annotated[
-        float, typer.Option(help="C_th: what a device may spend", show_default=False)
-    ],
-    gap: Annotated[
-        float, typer.Option(help="α: loss at the start over the least")
-    ] = 0.6931471805599453,
-    variance: Annotated[
-        float | None, typer.Option(help="ξ² of a batch's gradient (if not given: G²/X_m)")
-    ] = None,
-    planner: Annotated[
-        Literal["corrected", "paper", "poisson"],
-        typer.Option(help="paper: its σ is too small; poisson: least noise"),
-    ] = "corrected",
-    sampling_rate: Annotated[
-        float | None, typer.Option(help="q of a device's batches, for poisson")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")
-    ] = None,
-    run_file: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="write a run file of the plan")
-    ] = None,
+    c1: AverageCost,
+    c2: StepCost,
+    resource: Resource,
+    gap: Gap = 0.6931471805599453,
+    variance: Variance = None,
+    planner: Planner = "corrected",
+    sampling_rate: SamplingRate = None,
+    plot: Picture = None,
+    run_file: NewRunFile = None,
     dataset: Annotated[str, typer.Option(help="of the run file")] = "adult",
     model: Annotated[str, typer.Option(help="of the run file: logistic | svm")] = "logistic",
-    partition: Annotated[
-        str | None, typer.Option(help="of the run file (if not given: iid)")
-    ] = None,
+    partition: Partition = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Find K, tau and sigma of DP-PASGD that the privacy and resource budgets of a device allow.
@@ -88,10 +93,8 @@ def dp_pasgd(
     from tacit.algorithms.dp_pasgd import design
     from tacit.algorithms.dp_pasgd.problem import Problem
 
-    if plot is not None and plot.suffix != ".png":
-        raise ConfigError(f"--plot {plot}: expected FILE.png")
     if plot is not None:
-        need("figures")
+        _check_picture(plot)
     try:
         problem = Problem(
             epsilon,
@@ -116,10 +119,15 @@ def dp_pasgd(
         draw(plot, problem, found)
     notes = _notes(problem, found)
     if run_file is not None:
-        notes += _write(
-            run_file, as_run_file(problem, found, dataset, model, partition), found, dim
-        )
+        text = as_run_file(problem, found, dataset, model, partition)
+        notes += _write(run_file, text, found, dim)
     _show(problem, found, notes, as_json)
+
+
+def _check_picture(file: Path) -> None:
+    if file.suffix != ".png":
+        raise ConfigError(f"--plot {file}: expected FILE.png")
+    need("figures")
 
 
 def _sizes(batch: str) -> tuple[float, ...]:

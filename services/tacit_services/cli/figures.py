@@ -22,37 +22,38 @@ if TYPE_CHECKING:
 FOLDER = Path("experiments") / "figures"
 
 
+# The options of `figures`.
+Names = Annotated[list[str] | None, typer.Argument(help="figures by file name [default: all]")]
+Quick = Annotated[bool, typer.Option("--quick", help="fewer panels and updates: minutes")]
+ReportFolder = Annotated[
+    Path, typer.Option(help="folder of the report and of what is kept for the next")
+]
+OverMqtt = Annotated[
+    bool,
+    typer.Option(
+        "--testbed", help="train over MQTT as tacit run does, one run after another, not simulated"
+    ),
+]
+Seeds = Annotated[int | None, typer.Option(min=1, help="only this many [default: the file's]")]
+ClaimsTable = Annotated[Path | None, typer.Option(help="write the table of claims here, too")]
+Anew = Annotated[
+    bool,
+    typer.Option(
+        "--anew", help="measure again what is kept beside the figure files, in FOLDER/points"
+    ),
+]
+
+
 def figures(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="figures by file name [default: all]")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="fewer panels and updates: minutes")
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="folder of the report and of what is kept for the next")
-    ] = Path("out/figures"),
+    names: Names = None,
+    quick: Quick = False,
+    out: ReportFolder = Path("out/figures"),
     jobs: Annotated[int | None, typer.Option(min=1, help="processes [default: cores]")] = None,
     folder: Annotated[Path, typer.Option(help="folder of the figure files")] = FOLDER,
-    testbed: Annotated[
-        bool,
-        typer.Option(
-            "--testbed",
-            help="train over MQTT as tacit run does, one run after another, not simulated",
-        ),
-    ] = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="only this many [default: the file's]")
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(help="write the table of claims here, too")
-    ] = None,
-    anew: Annotated[
-        bool,
-        typer.Option(
-            "--anew", help="measure again what is kept beside the figure files, in FOLDER/points"
-        ),
-    ] = False,
+    testbed: OverMqtt = False,
+    seeds: Seeds = None,
+    results: ClaimsTable = None,
+    anew: Anew = False,
     data: Data = None,
 ) -> None:
     """Run or reuse the sweeps of the figures, and write a page with claims and verdicts.

@@ -30,47 +30,55 @@ RULES, ACL = "dynamic-security.json", "acl"
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
+# The options of `init`.
+NewFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", envvar="TACIT_PKI", help="the authority's folder")
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=HOST,…",
+        help="a server and its hosts [default: broker and enrollment, loopback]",
+    ),
+]
+Clients = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="a client [default: aggregator]")
+]
+SharedToken = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN", help=f"also DIR/{EDGES}: a shared token for these edges, ca.crt"
+    ),
+]
+KeyGroups = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="the group of this key's file may read it")
+]
+ForRun = Annotated[
+    bool,
+    typer.Option(
+        "--run",
+        help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{RULES} and {ACL}, "
+        f"and a token in DIR/{EDGES} for its edges only",
+    ),
+]
+Keep = Annotated[
+    bool,
+    typer.Option(
+        "--keep", help="keep what is there; make what is missing, renew what ends within 30 days"
+    ),
+]
+
+
 @app.command(epilog="Example: tacit pki init --server broker=broker.example.org --token 'edge-*'")
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", envvar="TACIT_PKI", help="the authority's folder")
-    ] = DEFAULT,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=HOST,…",
-            help="a server and its hosts [default: broker and enrollment, loopback]",
-        ),
-    ] = None,
-    client: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="a client [default: aggregator]")
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN", help=f"also DIR/{EDGES}: a shared token for these edges, ca.crt"
-        ),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="the group of this key's file may read it"),
-    ] = None,
-    run: Annotated[
-        bool,
-        typer.Option(
-            "--run",
-            help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{RULES} and {ACL}, "
-            f"and a token in DIR/{EDGES} for its edges only",
-        ),
-    ] = False,
+    folder: NewFolder = DEFAULT,
+    server: Servers = None,
+    client: Clients = None,
+    token: SharedToken = None,
+    group: KeyGroups = None,
+    run: ForRun = False,
     days: Days = 365,
-    keep: Annotated[
-        bool,
-        typer.Option(
-            "--keep",
-            help="keep what is there; make what is missing, renew what ends within 30 days",
-        ),
-    ] = False,
+    keep: Keep = False,
     as_json: AsJson = False,
 ) -> None:
     """Make an authority in DIR, and a folder for each server and client."""

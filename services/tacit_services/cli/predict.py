@@ -33,46 +33,53 @@ _KINDS: dict[int, type[TacitError]] = {
 }
 
 
+# The options of `predict`.
+ModelFolder = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="folder of `tacit export`; of a vertical run, its output directory [default: ask "
+        "--url]",
+    ),
+]
+NewTable = Annotated[
+    Path | None, typer.Option(help="new rows: CSV or Parquet with the columns of the training")
+]
+NewImages = Annotated[
+    Path | None, typer.Option(help="new pictures: a file, a folder, or a table of paths")
+]
+OwnRows = Annotated[Path | None, typer.Option(help="new rows: what the run's own code reads")]
+PredictionsFile = Annotated[
+    Path | None, typer.Option(help="CSV to write the predictions to [default: print them]")
+]
+RecordIds = Annotated[
+    list[str] | None,
+    typer.Option(help="record id, as DATASET/SPLIT/NUMBER/0; several: repeat it, or commas"),
+]
+Wait = Annotated[float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")]
+ServerUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)"
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token")
+]
+
+
 @owners_screen()
 def predict(
-    run: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="folder of `tacit export`; of a vertical run, its output directory [default: ask "
-            "--url]",
-        ),
-    ] = None,
-    table: Annotated[
-        Path | None, typer.Option(help="new rows: CSV or Parquet with the columns of the training")
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="new pictures: a file, a folder, or a table of paths")
-    ] = None,
+    run: ModelFolder = None,
+    table: NewTable = None,
+    images: NewImages = None,
     arrays: Annotated[Path | None, typer.Option(help="new rows: npz or safetensors")] = None,
-    rows: Annotated[
-        Path | None, typer.Option(help="new rows: what the run's own code reads")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="CSV to write the predictions to [default: print them]")
-    ] = None,
-    ids: Annotated[
-        list[str] | None,
-        typer.Option(help="record id, as DATASET/SPLIT/NUMBER/0; several: repeat it, or commas"),
-    ] = None,
-    wait: Annotated[
-        float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")
-    ] = 60.0,
-    url: Annotated[
-        str,
-        typer.Option(
-            envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)"
-        ),
-    ] = "http://127.0.0.1:8000",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token"),
-    ] = None,
+    rows: OwnRows = None,
+    out: PredictionsFile = None,
+    ids: RecordIds = None,
+    wait: Wait = 60.0,
+    url: ServerUrl = "http://127.0.0.1:8000",
+    token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Predict new rows with a model that was exported.

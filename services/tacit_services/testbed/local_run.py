@@ -60,36 +60,25 @@ def run(
     """Run everything until the run has ended; returns the exit code.
 
     resume: go on with the run that was stopped in `out`. keep: serve the page and REST on after the
-    end, until SIGINT or SIGTERM. `observe` is called with every status that
-    is polled (for benchmarks). `listening` is given the
-    broker's address and stays open while the run lasts (for measurements). Raises TacitError for
-    bad input before anything is started.
+    end, until SIGINT or SIGTERM. `observe` is called with every status that is polled (for
+    benchmarks). `listening` is given the broker's address and stays open while the run lasts (for
+    measurements). Raises TacitError for bad input before anything is started.
     """
     console = tables.console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
     definition = run_file.define()
-    model = definition.build_model()
-    if policy is not None:
-        load_policy(policy)  # readable, at least; every edge judges the run file by it
-    # A missing file of the dataset is better reported before the start.
-    definition.source.check(data)
+    _check(definition, data, policy, journal, resume)
     http = _free_address(serve)
-    _check_journal(journal, resume)
     children: list[Child] = []
     with ExitStack() as beside:
-        if definition.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
-            beside.enter_context(own_budget.held(definition, data_home()))
+        beside.enter_context(_budget(definition))
         ledgers = list(_ledgers(definition, resume))
         beside.enter_context(output_folder.locked(out))
         state = output_folder.kept(out) if resume else output_folder.fresh(out, console)
-        notes = [*run_file.notes, *warnings(definition, model.size)]
+        notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
         _print_preamble(definition, edges, notes, ledgers, console)
-        until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
-        console.print(f"watch it: http://{http}/ (in a moment; {until})")
-        console.print(
-            f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
-        )
+        _print_addresses(http, state / "token", console, keep=keep)
         shared = _of_the_run(definition, file, edges, seed, data, policy)
         # `tacit predict` goes on with these.
         (state / output_folder.MARKER).write_text(json.dumps(shared), encoding="utf-8")
@@ -101,21 +90,66 @@ def run(
         store = start_store(state, children)
         console.print(live.opening(definition, broker.kind, store.kind, http))
         shared |= {"TACIT_BROKER": broker.address}
-        places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
-        places |= {"TACIT_LINGER": "true"} if keep else {}
-        server = aggregator(shared | places, state)
-        ours = [server, *workers(definition, shared, state)]
-        children.extend(ours)
-        for child in ours:
-            child.start()
+        server = aggregator(shared | _places(store.address, out, http, keep=keep), state)
+        _start([server, *workers(definition, shared, state)], children)
         code = _watch(definition, out, server, children, http, console, interrupted, observe)
         seconds = time.monotonic() - started
         if keep and not code:
-            code = _show_summary(definition, out, console, as_json, seconds)
-            console.print(f"serving on: http://{http}/ (Ctrl-C ends it)")
-            interrupted.wait()
-            return code
-    return code or _show_summary(definition, out, console, as_json, seconds)
+            _show_summary(definition, out, console, as_json, seconds)
+            _serve_on(http, console, interrupted)
+            return 0
+    if not code:
+        _show_summary(definition, out, console, as_json, seconds)
+    return code
+
+
+def _check(
+    run: Definition[Any], data: Path | None, policy: Path | None, journal: Path | None, resume: bool
+) -> None:
+    """Raise ConfigError or DataError for what is better said before the start."""
+    if policy is not None:
+        load_policy(policy)  # readable, at least; every edge judges the run file by it
+    run.build_model()
+    run.source.check(data)
+    there = journal is not None and journal.exists() and not resume
+    if journal is not None and (there or not journal.absolute().parent.is_dir()):
+        why = (
+            "there is such a file, and a journal is never overwritten"
+            if there
+            else "no such directory"
+        )
+        raise ConfigError(f"--journal {journal}: {why}")
+
+
+def _budget(run: Definition[Any]) -> AbstractContextManager[object]:
+    """The budget of own data, held against another run of it; of any other, nothing."""
+    if run.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
+        return own_budget.held(run, data_home())
+    return contextlib.nullcontext()
+
+
+def _places(store: str, out: Path, http: str, *, keep: bool) -> dict[str, str]:
+    """Where this run's aggregator keeps, writes and serves."""
+    places = {"TACIT_STORE": store, "TACIT_OUT": str(out), "TACIT_HTTP": http}
+    return places | ({"TACIT_LINGER": "true"} if keep else {})
+
+
+def _serve_on(http: str, console: Console, interrupted: threading.Event) -> None:
+    console.print(f"serving on: http://{http}/ (Ctrl-C ends it)")
+    interrupted.wait()
+
+
+def _print_addresses(http: str, token: Path, console: Console, *, keep: bool) -> None:
+    until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
+    console.print(f"watch it: http://{http}/ (in a moment; {until})")
+    console.print(f"to end it early: tacit halt --url http://{http} --token-file {token}")
+
+
+def _start(ours: list[Child], children: list[Child]) -> None:
+    """Start `ours`, as some of the `children` that the run's end stops."""
+    children.extend(ours)
+    for child in ours:
+        child.start()
 
 
 def _of_the_run(
@@ -163,17 +197,6 @@ def _print_preamble(
         console.print(line)
 
 
-def _check_journal(journal: Path | None, resume: bool) -> None:
-    there = journal is not None and journal.exists() and not resume
-    if journal is not None and (there or not journal.absolute().parent.is_dir()):
-        why = (
-            "there is such a file, and a journal is never overwritten"
-            if there
-            else "no such directory"
-        )
-        raise ConfigError(f"--journal {journal}: {why}")
-
-
 def environment(given: dict[str, object]) -> dict[str, str]:
     """The variables that every child gets: `given`, where it is not None, and one thread each."""
     said = {name: str(value) for name, value in given.items() if value is not None}
@@ -203,7 +226,7 @@ def workers(run: Definition[Any], shared: dict[str, str], state: Path) -> list[C
 
 def _show_summary(
     run: Definition[Any], out: Path, console: Console, as_json: bool, seconds: float
-) -> int:
+) -> None:
     """Show the summary.
 
     An aggregator that was stopped before the run's end ends well, but writes none.
@@ -223,7 +246,6 @@ def _show_summary(
         Console().print_json(data=summary)
     else:
         console.print(live.closing(summary, out, seconds))
-    return 0
 
 
 def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:

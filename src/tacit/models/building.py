@@ -64,6 +64,22 @@ def build(
     >>> model.loss(params, torch.rand(1, 8, 8), torch.tensor(4))  # ln 10: the model begins at zero
     tensor(2.3026)
     """
+    _check(name, classes, regularization, normalization)
+    if name == "lstm":
+        return _lstm(shape, classes, regularization, embedding, hidden or (64,))
+    if name in ("resnet", "mobilenet"):
+        return _deep(name, shape, classes, regularization, width, blocks)
+    if name in ("logistic", "svm"):
+        return Layered(name, shape, classes, regularization)
+    _check_layers(name, channels, hidden)
+    if name == "mlp":
+        return Layered(name, shape, classes, regularization, hidden=hidden, activation=activation)
+    padding = _padding(shape, channels, kernel, pool_every)
+    layers = channels, kernel, padding, hidden, activation, normalization, pool_every
+    return Layered(name, shape, classes, regularization, *layers)
+
+
+def _check(name: str, classes: int, regularization: float, normalization: str) -> None:
     if classes < 2 or regularization < 0:
         raise ConfigError(
             f"model: classes = {classes} must be >= 2, regularization = {regularization} >= 0"
@@ -75,36 +91,15 @@ def build(
         )
     if name not in NAMES:
         raise ConfigError(f"model.name = {name!r} is not known; use one of: {', '.join(NAMES)}")
-    if name == "lstm":
-        return _lstm(shape, classes, regularization, embedding, hidden or (64,))
-    if name in ("resnet", "mobilenet"):
-        return _deep(name, shape, classes, regularization, width, blocks)
-    if name in ("logistic", "svm"):
-        return Layered(name, shape, classes, regularization)
+
+
+def _check_layers(name: str, channels: tuple[int, ...], hidden: tuple[int, ...]) -> None:
     if min((*channels, *hidden), default=1) < 1:
         raise ConfigError(
             f"model.channels = {channels} and model.hidden = {hidden} must be positive"
         )
-    if name == "mlp":
-        if not hidden:
-            raise ConfigError(
-                "model.hidden = () must have at least one layer for model.name = 'mlp'"
-            )
-        return Layered(name, shape, classes, regularization, hidden=hidden, activation=activation)
-    padding = _padding(shape, channels, kernel, pool_every)
-    return Layered(
-        name,
-        shape,
-        classes,
-        regularization,
-        channels,
-        kernel,
-        padding,
-        hidden,
-        activation,
-        normalization,
-        pool_every,
-    )
+    if name == "mlp" and not hidden:
+        raise ConfigError("model.hidden = () must have at least one layer for model.name = 'mlp'")
 
 
 def _lstm(
