@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from dataclasses import replace
 
 import pytest
+from tacit_services.aggregator.reporting import accounts as module
 from tacit_services.aggregator.reporting.accounts import SAVED, SHARE, Accounts
 
 from tacit.algorithms.base.records import EdgeRecord
-from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.accounting import History, Spend, epsilon_pld
 from tacit.protocol.messages import Hello
 from tests.helpers.run_files import MAPA, run_file
 
@@ -104,15 +105,33 @@ def test_a_bound_is_above_the_budget_only_where_the_edge_has_spent_more() -> Non
         assert mine.total({"edge-0": one}).share == 1.0
 
 
-def test_no_edge_is_looked_at_again_that_has_not_changed() -> None:
+def test_no_edge_is_looked_at_again_that_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     accounts = Accounts(PROMISE, Clock())
-    edges = {f"edge-{number}": record(number) for number in range(1, 200)}
+    edges = {f"edge-{number}": record(number) for number in range(2, 200)}
     accounts.total(edges)
-    before = dict(accounts._spenders)
+    looked: list[History] = []
+
+    def spender(history: History, budget: float) -> object:
+        looked.append(history)
+        return module._spender(history, budget)
+
+    monkeypatch.setattr(accounts, "_spender", spender)
     edges["edge-7"] = record(8)
-    accounts.total(edges)
-    changed = {name for name, one in accounts._spenders.items() if one is not before[name]}
-    assert changed == {"edge-7"}
+    assert accounts.total(edges).slowest == "edge-2"
+    assert looked == [edges["edge-7"].spent]
+    # A newcomer comes behind, and is looked at once.
+    edges["edge-200"] = record(1)
+    assert accounts.total(edges).slowest == accounts.total(edges).slowest == "edge-200"
+    assert looked[1:] == [edges["edge-200"].spent]
+
+
+def test_records_of_another_fold_are_looked_at_anew() -> None:
+    accounts = Accounts(PROMISE, Clock())
+    accounts.total({f"edge-{number}": record(number) for number in range(5, 9)})
+    other = {"edge-8": record(3), "edge-5": record(9)}
+    found = accounts.total(other)
+    assert (found.slowest, found.releases) == ("edge-8", 3)
+    assert found.epsilon >= exact(other["edge-5"])
 
 
 def test_of_edges_that_release_alike_one_is_composed() -> None:

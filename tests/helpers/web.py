@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tacit_services.transport.address import bind
 from tacit_services.transport.http_server import Server
 
 from tests.helpers.servers import HOST, PATIENCE
@@ -16,8 +17,8 @@ from tests.helpers.servers import HOST, PATIENCE
 @contextmanager
 def listening(app: Any, **more: Any) -> Iterator[str]:
     """Serve `app` on a free loopback port; yields HOST:PORT. more: of http_server.Server."""
-    # It listens already: the first request waits for the server.
-    with socket.create_server((HOST, 0)) as listener:
+    with bind(f"{HOST}:0") as listener:
+        listener.listen()  # already: the first request waits for the server
         server = Server(app, **{"timeout_graceful_shutdown": 30} | more)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -73,7 +73,10 @@ class Accounts:
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise, self._clock = promise, clock
         self._known: set[History] = set()  # they have been composed
-        self._spenders: dict[str, tuple[History, _Spender]] = {}  # as they were looked at last
+        # As they were looked at last, by place: records keep their order, and new ones come behind.
+        self._names: list[str] = []
+        self._histories: list[History] = []
+        self._spenders: list[_Spender] = []
         self._spender = lru_cache(KEPT)(_spender)
         self._budget = lru_cache(None)(promise.budget)
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
@@ -137,25 +140,35 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        found, kept = dict[str, _Spender](), self._spenders
-        for name, record in records.items():  # a thousand times a status: it calls nothing twice
-            known = kept.get(name)
-            if known is None or known[0] is not record.spent:
-                one = self._spender(record.spent, self._budget(name))
-                known = kept[name] = record.spent, one
-            found[name] = known[1]
-        distinct = dict.fromkeys(found.values())  # many edges share one
+        found = self._looked_at(records)
+        distinct = dict.fromkeys(found)  # many edges share one
         least = min((one.releases for one in distinct), default=0)
-        slowest = next((name for name, one in found.items() if one.releases == least), None)
+        at = next((at for at, one in enumerate(found) if one.releases == least), None)
+        slowest = None if at is None else self._names[at]
         more = {
             one: self._at_most(one.history, one.budget, steady=steady) for one in _most(distinct)
         }
         if self._promise.composition == "max":
             epsilon, bound = self._largest(more, steady)
         else:
-            epsilon, bound = self._composed(records, found, steady)
+            by_name = dict(zip(self._names, found, strict=True))
+            epsilon, bound = self._composed(records, by_name, steady)
         share = max((self._share(one, spent) for one, spent in more.items()), default=0.0)
         return Total(epsilon, bound, share, slowest, least)
+
+    def _looked_at(self, records: Mapping[str, EdgeRecord]) -> list[_Spender]:
+        """The spender of each of `records`, in their order; only of what has changed a new one."""
+        names, now = list(records), [record.spent for record in records.values()]
+        kept, found = self._histories, list(self._spenders)
+        if names[: len(self._names)] != self._names:  # records of another fold
+            kept, found = [], []
+        known = len(kept)
+        changed = [at for at, history in enumerate(kept) if now[at] is not history]
+        for at in changed:
+            found[at] = self._spender(now[at], self._budget(names[at]))
+        found += map(self._spender, now[known:], map(self._budget, names[known:]))
+        self._names, self._histories, self._spenders = names, now, found
+        return found
 
     def _share(self, one: _Spender, more: History) -> float:
         known = one.budget and math.isfinite(one.budget)
