@@ -283,6 +283,7 @@ def measured(browser: Browser, rig: Rig, url: str) -> tuple[float, float]:
     return painted, shown.page.evaluate("Math.max(0, ...window.long)")
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_edges_are_shown_at_once_and_no_event_holds_the_page_up(
     browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
     assert len(had) == 3
 
 
+@pytest.mark.exhaustive
 def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path) -> None:
     with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 300.0]") as (run, rest):
         rest.begin()
@@ -92,7 +93,7 @@ def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path
     assert min(had[:2]) >= 0.9 * (400 - had[2]) / 2
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_fits_in(
     tmp_path: Path,
 ) -> None:

@@ -12,7 +12,9 @@ NIGHTLY = nightly("fedbuff", "dp-pasgd")
 
 
 @pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY])
-@pytest.mark.parametrize(("lie", "liars"), [("sign flip", 1), ("sign flip", 2), ("constant", 2)])
+@pytest.mark.parametrize(
+    ("lie", "liars"), [*nightly(("sign flip", 1), ("constant", 2)), ("sign flip", 2)]
+)
 def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -> None:
     came = outcome(Case(algorithm, lie, liars, 1, GUARD))
     honest = outcome(Case(algorithm, seed=1))["accuracy"]

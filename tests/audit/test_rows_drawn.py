@@ -21,16 +21,15 @@ compiled = pytest.mark.skipif(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_held_back_does_not_tell_how_many_rows_were_drawn() -> None:
-    # Each waits for its delay: CI takes fewer of them than `tacit audit --thorough` does.
-    found = counted(seconds_and_rows, PUSHES["counted"] // 2, held=True)
+    found = counted(seconds_and_rows, PUSHES["counted"], held=True)
     assert found.honest
     assert found.verdict == "passes", found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_not_held_back_tells_it() -> None:
     found = counted(seconds_and_rows, PUSHES["counted"], held=False)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from bench.cost import BATCHES, costs
 from tacit.privacy.release import PRIVATE
 
 
+@pytest.mark.exhaustive
 def test_every_part_of_the_step_runs_and_has_a_ratio() -> None:
     found = costs(rounds=1)
 

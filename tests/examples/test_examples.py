@@ -19,7 +19,7 @@ from tests.helpers.nightly import nightly
 from tests.helpers.processes import PATIENCE, environment
 
 MADE = shutil.ignore_patterns("*.csv", "train", "public", "*.safetensors", "__pycache__")
-QUICK = ("hugging-face", "own-images", "own-table")
+QUICK = ("own-images", "own-table")
 FINE_TUNE = "fine-tune"  # which has a test of its own
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
 

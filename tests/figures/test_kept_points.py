@@ -77,6 +77,7 @@ class TestAllAreFound:
         assert [*todo] == [json.loads(first)["name"]]
         assert len(found) == len(runs["dp-pasgd-5"]) - 1
 
+    @pytest.mark.exhaustive
     def test_after_a_comment_a_rename_and_a_new_default_key(self, tmp_path: Path) -> None:
         # Given the code with a comment more, a section's class of another name, and a key that has
         # a default,

@@ -53,7 +53,7 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     assert counted == [(0, 1), (1, 1), (0, 0)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     text = FIGURE.replace('"digits"', '"mnist"')
     (cell,) = testbed.cells(written(tmp_path, text), quick=False)

@@ -170,6 +170,7 @@ def test_nothing_else_is_found(said: list[str]) -> None:
     }
 
 
+@pytest.mark.exhaustive
 def test_without_a_change_nothing_is_found(control: Gate) -> None:
     assert found(control) == []
 

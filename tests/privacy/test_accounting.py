@@ -416,7 +416,7 @@ def most(epsilon: float, q: float, z: float, mechanism: str) -> int:
     return certified_pushes(epsilon, DELTA, q, z, (), mechanism)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.sampled_from((0.5, 1.0, 3.0)),
     st.sampled_from((0.02, 0.05)),

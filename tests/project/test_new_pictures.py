@@ -63,7 +63,9 @@ def test_a_new_run_has_the_folders_classes_size_and_channels(public: Path) -> No
     assert "Put the private pictures into `train`" in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize(("each", "batch"), [(45, 4), (600, 60)])
+@pytest.mark.parametrize(
+    ("each", "batch"), [(45, 4), pytest.param(600, 60, marks=pytest.mark.exhaustive)]
+)
 def test_a_new_run_is_checked_well_with_few_pictures(
     public: Path, capsys: pytest.CaptureFixture[str], each: int, batch: int
 ) -> None:

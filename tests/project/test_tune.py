@@ -68,6 +68,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home" / "tacit"
 
 
+@pytest.mark.exhaustive
 def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_comments(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,7 @@ def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_p
     assert library.stdout.split() == [line.split(",")[1] for line in said.stdout.splitlines()[1:]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("extra", "command"),
     [

@@ -129,6 +129,7 @@ def test_a_cut_append_only_file_is_noticed_and_put_back(
     _ends(run, aggregator)
 
 
+@pytest.mark.exhaustive
 def test_a_cut_append_only_file_is_noticed_without_a_journal_file(
     run: Deployment, redis: RedisServer, tmp_path: Path
 ) -> None:
