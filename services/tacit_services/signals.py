@@ -1,14 +1,50 @@
-"""The signals that ask a process to end, SIGTERM and SIGINT, as an event."""
+"""The signals that ask a process to end, SIGTERM and SIGINT, as an event.
+
+A handler runs between any two steps of the main thread, also within `Event.wait`, while that holds
+the event's lock: a handler that set the event there would wait for itself for ever. So the handlers
+do nothing, and a thread, which hears of each signal by a socket, sets the event.
+"""
 
 from __future__ import annotations
 
 import signal
+import socket
 import threading
+from collections.abc import Callable
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 def stopping() -> threading.Event:
     """An event that SIGTERM and SIGINT set from now on. For a process's main thread."""
     stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    watch(stop)
     return stop
+
+
+def watch(stop: threading.Event) -> Callable[[], None]:
+    """Let SIGTERM and SIGINT set `stop` from now on; returns the function that undoes it.
+
+    Both are for a process's main thread.
+    """
+    heard, said = socket.socketpair()
+    said.setblocking(False)
+    before = {name: signal.signal(name, lambda *_: None) for name in ENDS}
+    woken = signal.set_wakeup_fd(said.fileno(), warn_on_full_buffer=False)
+    # The thread holds both sockets, so that they last as long as it does.
+    threading.Thread(target=_hear, args=(heard, said, stop), name="signals", daemon=True).start()
+
+    def undo() -> None:
+        signal.set_wakeup_fd(woken)
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        said.close()
+
+    return undo
+
+
+def _hear(heard: socket.socket, said: socket.socket, stop: threading.Event) -> None:
+    with heard, said:
+        while number := heard.recv(1):
+            if number[0] in ENDS:
+                stop.set()

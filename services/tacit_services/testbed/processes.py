@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacit.errors import ServiceError
+from tacit_services import signals
 from tacit_services.testbed.preload import ForkedService, die_with_parent
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
@@ -105,17 +105,13 @@ def stopping(children: list[Child]) -> Iterator[threading.Event]:
     meantime.
     """
     interrupted = threading.Event()
-    previous = {
-        name: signal.signal(name, lambda *_: interrupted.set())
-        for name in (signal.SIGINT, signal.SIGTERM)
-    }
+    undo = signals.watch(interrupted)
     try:
         yield interrupted
     finally:
         for child in reversed(children):
             child.stop()
-        for name, handler in previous.items():
-            signal.signal(name, handler)
+        undo()
 
 
 @dataclass(frozen=True, slots=True)
