@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.child import resident
 from bench.endurance import Stack
 from bench.workers import Worker
 from tacit import config
@@ -48,10 +49,11 @@ every = 1000000
 def measured() -> dict[str, Any]:
     """`large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, copies}.
 
-    Medians over all cycles but the first of each round; rounds take turns. copies: by how much the
-    aggregator's largest resident memory was above what it had before the first push, in models.
+    Medians over all cycles but the first of each round; rounds take turns. copies: {process: by how
+    much its largest resident memory was above what it had before the first push, in models}.
     """
-    raw, ours, copies = list[float](), list[float](), 0.0
+    raw, ours = list[float](), list[float]()
+    copies = {"aggregator": 0.0, "edge": 0.0}
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as name:
             text = RUN.format(updates=CYCLES)
@@ -59,13 +61,15 @@ def measured() -> dict[str, Any]:
                 size = 4 * config.load(stack.file).build_model().size
                 stack.wait_ready()
                 raw += _raw(stack.broker, size)
-                before = _resident(stack.aggregator.pid, "VmRSS")
+                before = resident(stack.aggregator.pid, "VmRSS")
                 (worker,) = stack.begin("push", range(1), folder=name)
-                ours += worker.result()["models"][1:]
-                peak = _resident(stack.aggregator.pid, "VmHWM")
-                copies = max(copies, (peak - before) / size)
+                found = worker.result()
+                ours += found["models"][1:]
+                grown = resident(stack.aggregator.pid, "VmHWM") - before
+                for name, more in (("aggregator", grown), ("edge", found["grown"])):
+                    copies[name] = max(copies[name], round(more / size, 2))
     ms, raw_ms = (1000 * statistics.median(times) for times in (ours, raw))
-    large = {"ms": round(ms, 1), "raw_ms": round(raw_ms, 1), "copies": round(copies, 2)}
+    large = {"ms": round(ms, 1), "raw_ms": round(raw_ms, 1), "copies": copies}
     return {"large_cycle_over_raw": round(ms / raw_ms, 3), "large_cycle": large}
 
 
@@ -96,18 +100,12 @@ def _raw(broker: str, size: int) -> list[float]:
     return seconds[1:]
 
 
-def _resident(pid: int, key: str) -> int:
-    """Bytes, as the kernel has them."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
-
-
 def show(found: dict[str, Any]) -> None:
     """Print it."""
     one = found["large_cycle"]
     print(
         f"    45 MB cycle / raw    {found['large_cycle_over_raw']:.2f}   ({one['ms']} ms of "
-        f"{one['raw_ms']} ms; {one['copies']} models in the aggregator's memory)"
+        f"{one['raw_ms']} ms; models in memory: {one['copies']})"
     )
 
 

@@ -61,8 +61,8 @@ def _stages(numbers: int, rounds: int) -> dict[str, float]:
 
 def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
     """Milliseconds of the stages of one push, and of its commit in the other way."""
-    envelopes: list[bytes] = []
-    encode = _ms(lambda: envelopes.append(wire.up("bench", seq, push, b"schema")))
+    envelopes: list[wire.InPlace] = []
+    encode = _ms(lambda: envelopes.append(wire.up_in_place("bench", seq, push, b"schema")))
     envelope = envelopes.pop()
 
     def commit() -> None:
@@ -90,7 +90,7 @@ def _parts(box: Outbox) -> None:
     assert pending is not None
     transfer = Transfer(pending[1], CHUNK)
     for number in range(transfer.parts):
-        transfer.more([number])
+        list(transfer.more([number]))
 
 
 def _ms(work: Callable[[], object]) -> float:

@@ -20,7 +20,7 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
 from torch import Tensor
 
-from bench.child import answer, begin
+from bench.child import answer, begin, resident
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
@@ -44,7 +44,11 @@ class TimedOutbox(Outbox):
         self.receipts: list[float] = []
 
     def put(
-        self, seq: int, envelope: bytes, state: bytes | None = None, ahead: Charge | None = None
+        self,
+        seq: int,
+        envelope: bytes | wire.InPlace,
+        state: bytes | None = None,
+        ahead: Charge | None = None,
     ) -> None:
         self.put_at[seq] = time.perf_counter()
         super().put(seq, envelope, state, ahead)
@@ -102,8 +106,11 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
     role.outbox = TimedOutbox(role.releaser.ledger, "bench", folder)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
+    before = resident(os.getpid(), "VmRSS")
     _serve(role, options["broker"], patience=30.0)
-    return {"receipts": role.outbox.receipts, "models": role.models}
+    grown = resident(os.getpid(), "VmHWM") - before
+    return {"receipts": role.outbox.receipts, "models": role.models, "grown": grown}
 
 
 def _serve(role: ReadyMade, broker: str, patience: float) -> None:

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 import safetensors.torch
 import schemathesis
+import torch
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
@@ -26,7 +27,7 @@ from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.run_routes import STREAMS_EACH
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reporting import bounds
-from tacit_services.journal.weights import weights
+from tacit_services.journal.weights import Weights, weights
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_pace
 from torch import Tensor
@@ -212,12 +213,12 @@ class TestDocuments:
         for _ in range(5):
             rig.update("edge-0", base=rig.role.version)
 
-        def last_update(model: Model, params: Tensor) -> bytes:
+        def last_update(model: Model, params: Tensor) -> Weights:
             if rig.role.version == 5:
                 rig.update("edge-0", base=5)
-            return weights(model, params)
+            return Weights(model, params)
 
-        monkeypatch.setattr(view, "weights", last_update)
+        monkeypatch.setattr(view, "Weights", last_update)
         # then nobody is told "finished" beside the model before the last.
         found = [web.get("/v1/status").json() for _ in range(2)]
         told = [(status["state"], status["applied"], status["model_version"]) for status in found]
@@ -249,13 +250,13 @@ class TestDocuments:
             rig.update("edge-0")
             return online()
 
-        before = view.file()
+        _, before = view.file()
         monkeypatch.setattr(rig.observer, "online", late)
         status = view.status()
         # then all of it is of the moment before.
         assert rig.role.version == 1
         assert (status["applied"], status["model_version"], status["state"]) == (0, 0, "waiting")
-        assert status["model_sha256"] == before.sha256 != view.file().sha256
+        assert status["model_sha256"] == before != view.file()[1]
 
     def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
         rig.hello("edge-0", multiplier=0.0, pushes=3)
@@ -481,6 +482,15 @@ class TestWeights:
         assert weights(build("cnn", (1, 8, 8), 10), params.clone()) == data
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         assert set(header) == {name for name, _ in model.layout}  # no __metadata__
+
+    @pytest.mark.parametrize("name", ["cnn", "logistic"])
+    def test_the_bytes_are_those_of_the_safetensors_library(self, name: str) -> None:
+        model = build(name, (1, 28, 28), 10)
+        file, layers = Weights(model, params := model.init(3)), model.unflatten(model.init(3))
+        assert file.whole() == safetensors.torch.save(layers)
+        # and they are where the parameters are, not copies of them.
+        params.zero_()
+        assert file.whole() == safetensors.torch.save(model.unflatten(torch.zeros(model.size)))
 
 
 class TestHalt:

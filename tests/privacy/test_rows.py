@@ -189,6 +189,22 @@ def test_a_kernel_that_looks_at_others_is_not_used(
     assert RowSums.checked(model) == REFUSED
 
 
+def test_a_large_model_is_tried_with_as_many_rows_as_are_computed_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its trial once took 90 models' memory."""
+    tried: list[list[int]] = []
+
+    def noted(kernel: object, model: Model, sizes: list[int]) -> bool:
+        tried.append(sizes)
+        return True
+
+    monkeypatch.setattr("tacit.privacy.rows.rows_alone", noted)
+    sums_of(build("mlp", IMAGE, 10, hidden=(3000,)))
+    sums_of(MODELS["mlp"])
+    assert tried == [[1], [*range(1, 17), 40, 64]]
+
+
 def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = RowSums._add
 

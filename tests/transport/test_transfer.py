@@ -207,7 +207,7 @@ class Aggregator:
 
     def __init__(self, envelope: bytes) -> None:
         self.transfer = Transfer(envelope, CHUNK)
-        self.under_way = self.transfer.first()
+        self.under_way = list(self.transfer.first())
         self.wants: list[pb.Want] = []
         self.download = Download(1 << 20, self.asked)
 
@@ -276,10 +276,10 @@ def test_who_says_that_parts_have_come_and_then_that_they_have_not_has_each_once
         sent += [number for number, _ in transfer.more(range(first, first + WINDOW))]
     assert sorted(sent) == list(range(PARTS))
     # Of what is said to be lost a window is sent again, and no more than that.
-    lost = transfer.more(range(2 * WINDOW), lost=True)
+    lost = list(transfer.more(range(2 * WINDOW), lost=True))
     assert [number for number, _ in lost] == list(range(WINDOW))
-    assert not transfer.more(range(WINDOW, 3 * WINDOW))
-    assert not transfer.more(8 * [0])
+    assert not list(transfer.more(range(WINDOW, 3 * WINDOW)))
+    assert not list(transfer.more(8 * [0]))
 
 
 def test_a_model_whose_beginning_was_lost_is_not_asked_for() -> None:

@@ -40,7 +40,8 @@ class Candidate:
         """
         if not isinstance(self.message, Update):
             return self.message
-        return replace(self.message, vector=wire.gradient_in_place(self.message.vector, self.scale))
+        vector = wire.gradient_in_place(self.message.vector, self.scale)
+        return replace(self.message, vector=vector, consumable=True)
 
 
 def halt(run: str, version: int, reason: str) -> bytes:

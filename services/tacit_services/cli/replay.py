@@ -108,11 +108,10 @@ def fold(
 
     Raises DataError (no file, or no data of a vertical run), WireError (no journal, or altered).
     """
-    import hashlib
 
     from tacit.errors import ServiceError, WireError
     from tacit_services.display.progress import LongWork
-    from tacit_services.journal.weights import weights
+    from tacit_services.journal.weights import Weights
 
     with opened(path, data, labels, salt, code) as (reader, _, model, role):
         header, schema, records = reader.header, model.schema_hash(), 0
@@ -130,7 +129,7 @@ def fold(
             raise (
                 error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}")
             ) from error
-    digest = hashlib.sha256(weights(model, role.params)).hexdigest()
+    digest = Weights(model, role.params).sha256()
     return Replayed(
         header.run,
         header.parameters.fingerprint(),

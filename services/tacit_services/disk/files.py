@@ -7,6 +7,7 @@ mode that was asked for, at every moment of its life.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 SECRET, GROUP, PUBLIC = 0o600, 0o640, 0o644
@@ -17,12 +18,17 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
     A crash leaves either the old content or the new one. Raises OSError.
     """
+    write_pieces(path, (data,), mode)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], mode: int) -> None:
+    """As `write`, with content in pieces, which are not put together."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
-        file.write(data)
+        file.writelines(pieces)
         file.flush()
         os.fsync(descriptor)
     temporary.replace(path)

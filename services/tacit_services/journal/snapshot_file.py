@@ -12,27 +12,15 @@ import json
 from typing import Any
 
 import safetensors.torch
-import torch
 import xxhash
 from safetensors import SafetensorError
 from torch import Tensor
 
 from tacit.errors import ServiceError
+from tacit_services.journal import safetensors_pieces
 
 _VERSION, _MAGIC = "1", b"TCTSTAT1"
 _HEAD = len(_MAGIC) + 8
-_DTYPES = {  # as safetensors calls them
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
@@ -47,21 +35,9 @@ def pieces(tensors: dict[str, Tensor], values: str) -> list[bytes | memoryview]:
     """The bytes of a snapshot whose values are this JSON, one behind the other.
 
     No tensor is copied, if it is on the CPU and contiguous: nothing may be written into it
-    meanwhile. Longest numbers first, so that none of them is out of line in the file.
+    meanwhile.
     """
-    named = sorted(tensors.items(), key=lambda one: (-one[1].element_size(), one[0]))
-    header: dict[str, Any] = {"__metadata__": {"tacit": _VERSION, "values": values}}
-    bodies: list[memoryview] = []
-    end = 0
-    for name, tensor in named:
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        shape, offsets = list(tensor.shape), [begin, end]
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        bodies.append(flat.view(torch.uint8).numpy().data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    parts: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text, *bodies]
+    parts = safetensors_pieces.pieces(tensors, {"tacit": _VERSION, "values": values})
     check = xxhash.xxh3_64()
     for part in parts:
         check.update(part)

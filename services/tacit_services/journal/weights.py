@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-import safetensors.torch
+import hashlib
+
 from torch import Tensor
 
 from tacit.models import Model
+from tacit_services.journal.safetensors_pieces import pieces
+
+
+class Weights:
+    """The file of the flat parameters `params` (d,), with one tensor for each layer.
+
+    It has no metadata: a version or a time in the header would give equal models different digests.
+    The pieces are views of `params`: nothing may be written into that meanwhile.
+    """
+
+    def __init__(self, model: Model, params: Tensor) -> None:
+        self.pieces = pieces(model.unflatten(params.detach().cpu()))
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+    def sha256(self) -> str:
+        """The file's digest, in hexadecimal."""
+        found = hashlib.sha256()
+        for piece in self.pieces:
+            found.update(piece)
+        return found.hexdigest()
+
+    def whole(self) -> bytes:
+        """The file; the tensors are copied."""
+        return b"".join(self.pieces)
 
 
 def weights(model: Model, params: Tensor) -> bytes:
-    """The safetensors file of the flat parameters `params` (d,), with one tensor for each layer.
-
-    It has no metadata: a version or a time in the header would give equal models different digests.
-    """
-    data: bytes = safetensors.torch.save(model.unflatten(params.detach().cpu()))
-    return data
+    """The whole file of `params`."""
+    return Weights(model, params).whole()

@@ -8,7 +8,7 @@ broker's memory, and after a loss only what the receiver lacks is sent again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -24,7 +24,8 @@ TRIES = 5  # times that a receiver asks in vain before it gives a model up
 class Transfer:
     """The sender's side of the transfer of one envelope.
 
-    Every method returns the parts to be published now, as (number, payload) pairs.
+    Methods return the parts to be published now, as (number, payload) pairs: a payload is made when
+    it is asked for, so that the first is on its way before the last exists.
     """
 
     def __init__(self, envelope: wire.Envelope, chunk: int) -> None:
@@ -34,7 +35,7 @@ class Transfer:
         self._sent: set[int] = set()  # since the last question
         self._head: bytes | None = None
 
-    def first(self) -> list[tuple[int, bytes]]:
+    def first(self) -> Iterator[tuple[int, bytes]]:
         """The first window of parts, of which none was ever sent."""
         return self.more(range(self.parts))
 
@@ -49,7 +50,7 @@ class Transfer:
             return [(0, wire.part(self.envelope, self.chunk, 0))]
         return [(0, wire.question(self.envelope, self.chunk))]
 
-    def more(self, missing: Iterable[int], *, lost: bool = False) -> list[tuple[int, bytes]]:
+    def more(self, missing: Iterable[int], *, lost: bool = False) -> Iterator[tuple[int, bytes]]:
         """The parts of `missing` that were never sent, as far as the window allows.
 
         lost: nothing that was sent before is under way any more, and this once parts may be sent
@@ -61,7 +62,7 @@ class Transfer:
         fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
         self._flying.update(fresh)
         self._sent.update(fresh)
-        return [(number, wire.part(self.envelope, self.chunk, number)) for number in fresh]
+        return ((number, wire.part(self.envelope, self.chunk, number)) for number in fresh)
 
     def head(self) -> bytes:
         """The name of this envelope: the SHA-256 of the payload of part 0."""

@@ -15,12 +15,14 @@ import hashlib
 import logging
 import mmap
 import sqlite3
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
+from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.disk import files
 from tacit_services.identity import old_outbox
@@ -34,6 +36,7 @@ INSERT INTO sender VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, run) DO UPDATE 
     state = COALESCE(excluded.state, state)
 """
 Envelope = bytes | mmap.mmap
+Pieces = Sequence[bytes | memoryview]  # of an envelope, one after the other
 
 
 class Outbox:
@@ -75,7 +78,11 @@ class Outbox:
         return self._last + 1
 
     def put(
-        self, seq: int, envelope: bytes, state: bytes | None = None, ahead: Charge | None = None
+        self,
+        seq: int,
+        envelope: bytes | wire.InPlace,
+        state: bytes | None = None,
+        ahead: Charge | None = None,
     ) -> None:
         """Make the message durable, in one commit with what is charged `ahead`.
 
@@ -83,22 +90,24 @@ class Outbox:
         fails; then the message must not be sent, and nothing was charged.
         """
         assert seq == self._last + 1
-        alone = self._large(envelope)
+        pieces = envelope.pieces if isinstance(envelope, wire.InPlace) else (envelope,)
+        alone = self._folder is not None and len(envelope) > LARGE
+        whole = None if alone else b"".join(pieces)
         held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
-            digest = self._written(seq, envelope) if alone else _digest(envelope)
+            digest = self._written(seq, pieces) if alone else _digest(*pieces)
             with self._ledger.transaction(ahead) as db:
                 # Deleting the receipted ones here, not in done(), saves a commit; a crash between
                 # costs one duplicate.
                 delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
                 db.executemany(delete, [(*self._key, n) for n in self._finished])
-                row = (*self._key, seq, digest, None if alone else envelope)
+                row = (*self._key, seq, digest, whole)
                 db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
                 db.execute(_KEEP_SENDER, (*self._key, seq, *held, state))
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
-        self._kept(seq, envelope, alone=alone)
+        self._kept(seq, whole)
 
     def state(self) -> bytes | None:
         """The sender's state as of the last message that came with one. Raises PrivacyError."""
@@ -122,27 +131,25 @@ class Outbox:
         self._finished.append(seq)
         return True
 
-    def _large(self, envelope: bytes) -> bool:
-        """Whether this envelope has a file of its own."""
-        return self._folder is not None and len(envelope) > LARGE
-
-    def _written(self, seq: int, envelope: bytes) -> bytes:
+    def _written(self, seq: int, pieces: Pieces) -> bytes:
         """The digest of a large envelope, computed while its file is written and synced."""
         with ThreadPoolExecutor(1) as beside:
-            digest = beside.submit(_digest, envelope)
-            _write(self._file(seq), envelope)
+            digest = beside.submit(_digest, *pieces)
+            _write(self._file(seq), pieces)
             return digest.result()
 
-    def _kept(self, seq: int, envelope: bytes, *, alone: bool) -> None:
-        """Do in memory, and to files, what the commit has made true."""
+    def _kept(self, seq: int, whole: bytes | None) -> None:
+        """Do in memory, and to files, what the commit has made true; None: it is in its file."""
         for number in self._alone.intersection(self._finished):
             self._file(number).unlink(missing_ok=True)
         self._alone.difference_update(self._finished)
         self._finished.clear()
-        self._last, self._pending[seq] = seq, envelope
-        if alone:  # as the file has it: this process holds no copy
+        self._last = seq
+        if whole is None:
             self._alone.add(seq)
-            self._pending[seq] = _mapped(self._file(seq))
+            self._pending[seq] = _mapped(self._file(seq))  # this process holds no copy
+        else:
+            self._pending[seq] = whole
 
     def _sender(self) -> tuple[int, pb.Held | None]:
         query = "SELECT seq, receipt, proof FROM sender WHERE owner = ? AND run = ?"
@@ -185,20 +192,23 @@ class Outbox:
         return self._folder / _FOLDER / _name(self._key[1], seq)
 
 
-def _digest(envelope: Envelope) -> bytes:
-    return hashlib.sha256(envelope).digest()
+def _digest(*pieces: Envelope | memoryview) -> bytes:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.digest()
 
 
 def _name(run: str, seq: int) -> str:
     return f"{run}.{seq}"
 
 
-def _write(path: Path, envelope: bytes) -> None:
+def _write(path: Path, pieces: Pieces) -> None:
     """Durable when this returns."""
     if not path.parent.exists():
         path.parent.mkdir()
         files.sync(path.parent.parent)
-    files.write(path, envelope, files.SECRET)
+    files.write_pieces(path, pieces, files.SECRET)
 
 
 def _mapped(path: Path) -> mmap.mmap:

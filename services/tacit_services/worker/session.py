@@ -9,7 +9,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from tacit.errors import ConfigError, PrivacyError, WireError
@@ -116,9 +116,9 @@ class Session:
         seq = self.outbox.next_seq()
         self.outbox.put(seq, self._envelope(seq, out.message), self._kept(), ahead)
 
-    def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> bytes:
+    def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
         terms, held = self._settings, self.outbox.receipt
-        return wire.up(terms.run_id, seq, message, terms.schema, terms.definition, held)
+        return wire.up_in_place(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
     def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
@@ -261,6 +261,7 @@ class Session:
             self._send(seq, self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:
             self.outbox.done(seq)
+            self._upload = None  # a large envelope is not held beside the model that comes now
             self._send_now()  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
                 self._refused(seq, receipt.reason)
@@ -314,7 +315,7 @@ class Session:
     def _send_now(self) -> None:
         self._send_at = time.monotonic()
 
-    def _send(self, seq: int, payloads: list[tuple[int, bytes]]) -> None:
+    def _send(self, seq: int, payloads: Iterable[tuple[int, bytes]]) -> None:
         """Publish parts of message `seq`, to be sent again if no answer comes in time."""
         topic = topics.up_numbered(self._settings.run_id, self._role.edge)
         for _, payload in payloads:

@@ -112,9 +112,9 @@ class Server(ServerRole):
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Lines 10 to 16; line 5, the end, is the base's."""
-        self.params = torch.add(
-            self.params, update.vector, alpha=-self.learning_rate()
-        )  # line 11: x = x - γ·g̃
+        rate = self.learning_rate()
+        # line 11: x = x - γ·g̃
+        self.params = torch.add(self.params, update.vector, alpha=-rate, out=update.room)
         self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
             self._next_stage()

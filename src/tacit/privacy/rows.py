@@ -22,6 +22,7 @@ from tacit.privacy.probe import cancelling, rows_alone
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229
 _TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and one up to 64
+_MORE, _MORE_HELD = 40, 2**24  # and 40, more than a large model's are, if so many numbers hold them
 
 
 class RowSums:
@@ -65,8 +66,10 @@ class RowSums:
             return f"no kernels for a layer of model.name={model.name}"
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
-        sizes = sorted({*range(1, min(most, _TRIED) + 1), most, 40})
-        if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
+        sizes = {*range(1, min(most, _TRIED) + 1), most}
+        if _MORE * model.size <= _MORE_HELD:
+            sizes.add(_MORE)
+        if not rows_alone(kernel.rows, model, sorted(sizes)) or not sums._adds_rows_alone():
             return "on this machine a row's gradient depends on its place in the batch"
         return sums
 

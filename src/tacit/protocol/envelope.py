@@ -43,9 +43,14 @@ class InPlace:
         at = len(self.front)
         return self.front[begin:end], self.tensor[max(0, begin - at) : max(0, end - at)]
 
+    @property
+    def pieces(self) -> tuple[bytes, memoryview]:
+        """All of it, in two pieces."""
+        return self.front, self.tensor
+
     def whole(self) -> bytes:
         """All of it; the tensor is copied."""
-        return b"".join((self.front, self.tensor))
+        return b"".join(self.pieces)
 
 
 class Growing(bytearray):

@@ -65,7 +65,8 @@ class Update:
     noised at the server), or a peer's model (A(DP)²SGD). A vertical party's: embeddings of the rows
     that `part` names, one after the other; none where they were sent before (VAFL). clip: the C
     that it was made with. steps: how many the sender has taken in all, where no server counts them
-    (A(DP)²SGD).
+    (A(DP)²SGD). consumable: nobody else reads the memory of `vector`, so a fold may write its
+    result there.
     """
 
     edge: str
@@ -76,6 +77,12 @@ class Update:
     charged: Charged = UNCHARGED
     steps: int = 0
     part: Part | None = None
+    consumable: bool = False
+
+    @property
+    def room(self) -> Tensor | None:
+        """Where a fold may write what it makes of `vector`; None: into memory of its own."""
+        return self.vector if self.consumable else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ __all__ = [
     "SAFE_SCALE",
     "Assembler",
     "Envelope",
+    "InPlace",
     "Received",
     "Whole",
     "announcement",
@@ -109,6 +110,7 @@ __all__ = [
     "read_up",
     "split",
     "up",
+    "up_in_place",
 ]
 
 MAX_MESSAGE = 1 << 32
@@ -124,9 +126,21 @@ def up(
     definition: str = "",
     held: pb.Held | None = None,
 ) -> bytes:
-    """Return an edge's message as an envelope. definition: the edge's run definition, for Hello.
+    """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
+    return up_in_place(run, seq, message, schema, definition, held).whole()
 
-    held: the newest receipt that the edge has.
+
+def up_in_place(
+    run: str,
+    seq: int,
+    message: Hello | Push | Report | Embed | Retired,
+    schema: bytes,
+    definition: str = "",
+    held: pb.Held | None = None,
+) -> InPlace:
+    """Return an edge's message as an envelope that has no copy of its tensor.
+
+    definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
     `ReleasedEmbedding` in an Embed.
     """
@@ -137,7 +151,7 @@ def up(
         case Hello():
             meta.hello.CopyFrom(pack_hello(message))
             meta.hello.definition = definition
-            return encode(meta)
+            return encode_in_place(meta)
         case Push(released=Released() as released):
             update = pb.Update(
                 base_version=message.base_version,
@@ -148,7 +162,7 @@ def up(
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
-            return encode(meta, released.vector)
+            return encode_in_place(meta, released.vector)
         case Report(model=Shared() as model):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             meta.update.CopyFrom(
@@ -156,14 +170,14 @@ def up(
                     base_version=message.version, spent=paid, charged=charged, steps=message.steps
                 )
             )
-            return encode(meta, model.vector)
+            return encode_in_place(meta, model.vector)
         case Embed(released=None | ReleasedEmbedding() as embedded):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             where = wire_vertical.pack_part(message.part)
             meta.update.CopyFrom(
                 pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
             )
-            return encode(meta, None if embedded is None else embedded.vectors.flatten())
+            return encode_in_place(meta, None if embedded is None else embedded.vectors.flatten())
         case Retired():
             charged = pack_charged(message.charged)
             meta.retired.CopyFrom(
@@ -171,7 +185,7 @@ def up(
                     reason=message.reason, spent=pack_history(message.spent), charged=charged
                 )
             )
-            return encode(meta)
+            return encode_in_place(meta)
     raise TypeError(
         f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"
     )

@@ -133,8 +133,7 @@ def model_routes(view: View) -> APIRouter:
         summary="Safetensors file",
     )
     def file(request: Request) -> Response:
-        newest = view.file()
-        return partial(request, newest.data, newest.sha256, downloads)
+        return partial(request, *view.file(), downloads)
 
     return router
 

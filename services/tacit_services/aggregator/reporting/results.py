@@ -7,7 +7,6 @@ on.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
 from tacit_services.aggregator.reporting import picture
 from tacit_services.aggregator.reporting.run_status import RunStatus
-from tacit_services.journal.weights import weights
+from tacit_services.journal.weights import Weights
 from tacit_services.transport.json_numbers import finite
 
 FILES = (
@@ -57,10 +56,11 @@ def _write(
     status = finite(observer.summary())
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
-    data = weights(model, observer.driver.role.params)
-    status["model_sha256"] = hashlib.sha256(data).hexdigest()  # that of model.safetensors
+    file = Weights(model, observer.driver.role.params)
+    status["model_sha256"] = file.sha256()  # that of model.safetensors
     temporary = out / "model.tmp"
-    temporary.write_bytes(data)
+    with temporary.open("wb") as written:
+        written.writelines(file.pieces)
     temporary.replace(out / "model.safetensors")
     _dump(out / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}

@@ -32,12 +32,16 @@ class BufferedServer(MixingServer):
         """0: an update is a distance."""
         return torch.zeros_like(self.params)
 
-    def mix(self, vector: Tensor, tau: int) -> None:
-        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come."""
+    def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
+        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come.
+
+        room: where the sum may be written, `vector`'s own memory or None.
+        """
         self.weight = staleness_weight(tau, self.algorithm)
-        self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
         if self.rule != "mean":
             self.waiting.append(self.weight * vector)
+        self.buffer = torch.add(self.buffer, vector, alpha=self.weight, out=room)
+        self.held += 1
         if self.held == self.algorithm.buffer:
             total = self.buffer
             if self.rule != "mean":

@@ -55,13 +55,16 @@ class MixingServer(ServerRole):
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Mix an update into the model: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
         self._hold()
-        self.mix(update.vector, tau)
+        self.mix(update.vector, tau, update.room)
         return self._next(update.edge)
 
-    def mix(self, vector: Tensor, tau: int) -> None:
-        """α_t = α·s(t - τ), computed afresh: it never carries over to the next update."""
+    def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
+        """α_t = α·s(t - τ), computed afresh: it never carries over to the next update.
+
+        room: where the result may be written, `vector`'s own memory or None.
+        """
         self.weight = self.mixing() * staleness_weight(tau, self.algorithm)
-        self.params = torch.lerp(self.params, vector, self.weight)
+        self.params = torch.lerp(self.params, vector, self.weight, out=room)
         self.version += 1
 
     # -- what the guard's sums ask -------------------------------------------------------------

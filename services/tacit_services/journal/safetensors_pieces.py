@@ -1,0 +1,48 @@
+"""A safetensors file in pieces, of which no tensor is copied.
+
+The bytes are those of the safetensors library, which builds the whole file in memory twice over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_DTYPES = {  # as safetensors calls them
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+def pieces(
+    tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> list[bytes | memoryview]:
+    """The bytes of the file, one piece behind the other.
+
+    A tensor that is on the CPU and contiguous is not copied: nothing may be written into it
+    meanwhile. Longest numbers first, so that none of them is out of line in the file.
+    """
+    named = sorted(tensors.items(), key=lambda one: (-one[1].element_size(), one[0]))
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    bodies: list[memoryview] = []
+    end = 0
+    for name, tensor in named:
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        shape, offsets = list(tensor.shape), [begin, end]
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        bodies.append(flat.view(torch.uint8).numpy().data)
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *bodies]
