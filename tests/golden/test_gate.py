@@ -43,7 +43,7 @@ class Plant:
         path.write_text(text, encoding="utf-8")
 
 
-STEP = "torch.add(self.params, update.vector, alpha=-self.learning_rate())"
+STEP = "torch.add(self.params, update.vector, alpha=-rate, out=update.room)"
 IN_DOUBLE = "(self.params.double() - self.learning_rate() * update.vector.double()).float()"
 PLANTS = {
     "another rounding in one update": Plant(

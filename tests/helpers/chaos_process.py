@@ -24,6 +24,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session
 
+from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.crash_edge import forked, serve
 
@@ -100,9 +101,12 @@ def keep_account(path: str) -> None:
     account = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     put, receipt = Outbox.put, Session._receipt
 
-    def new_put(outbox: Outbox, seq: int, envelope: bytes, *more: Any, **named: Any) -> None:
+    def new_put(
+        outbox: Outbox, seq: int, envelope: bytes | wire.InPlace, *more: Any, **named: Any
+    ) -> None:
         if outbox._key[1] != "trial":  # which a push's delay is measured with
-            os.write(account, f"put {seq} {hashlib.sha256(envelope).hexdigest()}\n".encode())
+            whole = envelope if isinstance(envelope, bytes) else envelope.whole()
+            os.write(account, f"put {seq} {hashlib.sha256(whole).hexdigest()}\n".encode())
         put(outbox, seq, envelope, *more, **named)
 
     def new_receipt(session: Session, seq: int, answer: pb.Receipt) -> None:

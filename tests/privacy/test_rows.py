@@ -189,7 +189,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
     assert RowSums.checked(model) == REFUSED
 
 
-def test_a_large_model_is_tried_with_as_many_rows_as_are_computed_at_a_time(
+def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its trial once took 90 models' memory."""
@@ -200,9 +200,20 @@ def test_a_large_model_is_tried_with_as_many_rows_as_are_computed_at_a_time(
         return True
 
     monkeypatch.setattr("tacit.privacy.rows.rows_alone", noted)
-    sums_of(build("mlp", IMAGE, 10, hidden=(3000,)))
-    sums_of(MODELS["mlp"])
-    assert tried == [[1], [*range(1, 17), 40, 64]]
+    large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
+    for model in (large, build("mlp", IMAGE, 10, hidden=(3000,)), MODELS["mlp"]):
+        sums_of(model)
+    assert tried == [[1, 3], [1, 36], [*range(1, 17), 40, 64]]
+
+
+def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
+    assert isinstance(RowSums.checked(large), RowSums)
+    _checked.cache_clear()
+    monkeypatch.setattr("tacit.privacy.rows.row_kernel", Remembers)
+    assert RowSums.checked(large) == REFUSED
 
 
 def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

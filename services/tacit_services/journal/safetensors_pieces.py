@@ -1,6 +1,7 @@
 """A safetensors file in pieces, of which no tensor is copied.
 
-The bytes are those of the safetensors library, which builds the whole file in memory twice over.
+Where all tensors have one dtype, the bytes are those of the safetensors library, which builds the
+whole file in memory twice over. Others are in another order, which any reader takes.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ from tacit.privacy.probe import cancelling, rows_alone
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229
 _TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and one up to 64
-_MORE, _MORE_HELD = 40, 2**24  # and 40, more than a large model's are, if so many numbers hold them
+# And more than a larger model's are: as many as so many numbers hold, but never without a row
+# before the tried one, and one behind it.
+_MORE, _MORE_HELD, _FEWEST = 40, 2**24, 3
 
 
 class RowSums:
@@ -66,10 +68,9 @@ class RowSums:
             return f"no kernels for a layer of model.name={model.name}"
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
-        sizes = {*range(1, min(most, _TRIED) + 1), most}
-        if _MORE * model.size <= _MORE_HELD:
-            sizes.add(_MORE)
-        if not rows_alone(kernel.rows, model, sorted(sizes)) or not sums._adds_rows_alone():
+        more = _MORE if most >= _MORE else min(_MORE, max(_FEWEST, _MORE_HELD // model.size))
+        sizes = sorted({*range(1, min(most, _TRIED) + 1), more, most})
+        if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
             return "on this machine a row's gradient depends on its place in the batch"
         return sums
 
