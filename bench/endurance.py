@@ -30,6 +30,7 @@ import numpy as np
 from tacit_services.testbed.preload import ForkedService
 from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
 
+from bench.child import resident
 from bench.workers import ROOT, Worker
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
@@ -147,12 +148,7 @@ def _wait(condition: Any, seconds: float = 240.0) -> None:
 
 def _rss(pid: int) -> float:
     """Resident memory, MB."""
-    (line,) = [
-        line
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmRSS")
-    ]
-    return int(line.split()[1]) / 1000
+    return resident(pid, "VmRSS") / 1_024_000
 
 
 def memory(folder: Path) -> dict[str, Any]:

@@ -66,8 +66,8 @@ def measured() -> dict[str, Any]:
                 found = worker.result()
                 ours += found["models"][1:]
                 grown = resident(stack.aggregator.pid, "VmHWM") - before
-                for name, more in (("aggregator", grown), ("edge", found["grown"])):
-                    copies[name] = max(copies[name], round(more / size, 2))
+                for who, more in (("aggregator", grown), ("edge", found["grown"])):
+                    copies[who] = max(copies[who], round(more / size, 2))
     ms, raw_ms = (1000 * statistics.median(times) for times in (ours, raw))
     large = {"ms": round(ms, 1), "raw_ms": round(raw_ms, 1), "copies": copies}
     return {"large_cycle_over_raw": round(ms / raw_ms, 3), "large_cycle": large}

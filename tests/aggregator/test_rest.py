@@ -19,7 +19,6 @@ import hypothesis
 import pytest
 import safetensors.torch
 import schemathesis
-import torch
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
@@ -27,12 +26,12 @@ from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.run_routes import STREAMS_EACH
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reporting import bounds
-from tacit_services.journal.weights import Weights, weights
+from tacit_services.journal.weights import Weights
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_pace
 from torch import Tensor
 
-from tacit.models import Model, build
+from tacit.models import Model
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
@@ -474,23 +473,6 @@ class TestWeights:
     def test_a_range_of_an_older_file_gets_the_whole_new_one(self, still: httpx.Client) -> None:
         headers = {"Range": "bytes=0-9", "If-Range": '"older"'}
         assert still.get("/v1/model/weights", headers=headers).status_code == 200
-
-    def test_the_bytes_depend_on_the_weights_alone(self) -> None:
-        model = build("cnn", (1, 8, 8), 10)
-        params = model.init(3)
-        data = weights(model, params)
-        assert weights(build("cnn", (1, 8, 8), 10), params.clone()) == data
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        assert set(header) == {name for name, _ in model.layout}  # no __metadata__
-
-    @pytest.mark.parametrize("name", ["cnn", "logistic"])
-    def test_the_bytes_are_those_of_the_safetensors_library(self, name: str) -> None:
-        model = build(name, (1, 28, 28), 10)
-        file, layers = Weights(model, params := model.init(3)), model.unflatten(model.init(3))
-        assert file.whole() == safetensors.torch.save(layers)
-        # and they are where the parameters are, not copies of them.
-        params.zero_()
-        assert file.whole() == safetensors.torch.save(model.unflatten(torch.zeros(model.size)))
 
 
 class TestHalt:

@@ -108,7 +108,6 @@ def fold(
 
     Raises DataError (no file, or no data of a vertical run), WireError (no journal, or altered).
     """
-
     from tacit.errors import ServiceError, WireError
     from tacit_services.display.progress import LongWork
     from tacit_services.journal.weights import Weights
