@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128_digest
 
 from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
@@ -215,7 +216,28 @@ def test_nothing_but_a_released_vector_leaves_an_edge(message: Any) -> None:
 _META = "0a0572756e2d311206656467652d31"
 _SCHEMA = "3a20" + SCHEMA.hex()
 _SPENT = "09000000000000d03f11000000000000f83f1803"
+_READS = "6001"  # the sender reads XXH3; tacit 0.1 did not say so
 GOLDEN = {
+    "hello": f"5443543185000000{_META}1809{_SCHEMA}{_READS}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
+    f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 51 * "00",
+    "update": f"544354319f000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
+    f"831b2422{_SCHEMA}{_READS}8a013e080711000000000000f83f1a0b09000000000000d03f1801222408011220"
+    + bytes(range(32)).hex()
+    + 25 * "00"
+    + "0000803f000000c00000003f",
+    "retired": f"5443543155000000{_META}1809{_SCHEMA}{_READS}92011d0a057370656e741214{_SPENT}"
+    + 35 * "00",
+    "model": f"544354316a000000{_META}220366333228033220b3d522d72e4db7ea1fb6fdc6d776ba0be64bd4a293677e8d4afe0da7ab9d"
+    f"d42f{_SCHEMA}{_READS}9a010b0808110000000000000440" + 14 * "00" + "000000000000008001000000",
+    "halt": f"544354313e000000{_META}{_SCHEMA}{_READS}a2010808081204646f6e65" + 58 * "00",
+    "receipt": f"5443543129000000{_META}1809{_READS}aa01130805120466756c6c19000000000000f83f2008"
+    + 15 * "00",
+    "announcement": f"54435431710000000a0572756e2d3112012a220366333228013220e00e5eb9444182f352323374ef4e08ebcb784725fd"
+    f"d4fd612d7730540b3e0c8c{_SCHEMA}{_READS}b2011708031208747261696e696e67180822026162280c320175"
+    + 7 * "00"
+    + "0000803f",
+}
+OF_0_1 = {
     "hello": f"5443543183000000{_META}1809{_SCHEMA}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
     f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 53 * "00",
     "update": f"544354319d000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
@@ -261,6 +283,27 @@ def test_control_messages_are_the_golden_bytes() -> None:
     )
     meta = pb.Meta(run="run-1", edge="*", schema_hash=SCHEMA, announcement=said)
     assert wire.encode(meta, torch.tensor([1.0])).hex() == GOLDEN["announcement"]
+
+
+@pytest.mark.parametrize("kind", OF_0_1)
+def test_a_message_of_tacit_0_1_says_what_it_said(kind: str) -> None:
+    older, now = (wire.decode(bytes.fromhex(texts[kind])) for texts in (OF_0_1, GOLDEN))
+    assert not older.meta.reads_xxh3
+    assert now.meta.reads_xxh3
+    now.meta.ClearField("reads_xxh3")
+    assert older.meta == now.meta
+    assert (older.tensor is None) == (now.tensor is None)
+    if older.tensor is not None and now.tensor is not None:
+        assert same_bits(older.tensor, now.tensor)
+
+
+def test_a_tensor_has_one_checksum_the_one_that_its_receiver_reads() -> None:
+    model = GlobalModel(8, torch.tensor([0.0, -0.0, 1e-45]), 2.5)
+    for xxh3 in (False, True):
+        meta = wire.decode(wire.down("run-1", "edge-1", model, SCHEMA, xxh3=xxh3)).meta
+        assert (len(meta.sha256), len(meta.xxh3)) == ((0, 16) if xxh3 else (32, 0))
+        found = wire.decode(wire.encode(meta, model.params, xxh3=not xxh3)).meta
+        assert (len(found.sha256), len(found.xxh3)) == ((32, 0) if xxh3 else (0, 16))
 
 
 def test_parts_are_the_golden_bytes() -> None:
@@ -328,6 +371,10 @@ REFUSED = [
     ("numel", envelope(b"", numel=0)),
     ("sha256", envelope(sha256=bytes(32))),
     ("sha256", envelope(sha256=b"")),
+    ("sha256", envelope(sha256=b"", xxh3=b"")),
+    ("xxh3", envelope(xxh3=bytes(16))),
+    ("xxh3", envelope(sha256=b"", xxh3=bytes(16))),
+    ("xxh3", envelope(sha256=b"", xxh3=xxh3_128_digest(struct.pack("<3f", 1, 2, 3))[:8])),
     ("finite", envelope(struct.pack("<3f", 1, NAN, 3))),
     ("finite", envelope(struct.pack("<3f", 1, 2, INF))),
     ("schema", envelope(schema_hash=b"another")),
@@ -477,6 +524,10 @@ def test_a_refused_announcement_allocates_nothing() -> None:
 # -- damage ----------------------------------------------------------------------------------------
 
 KINDS = {kind: bytes.fromhex(text) for kind, text in GOLDEN.items()}
+KINDS["update with xxh3"], KINDS["model with xxh3"] = (
+    wire.encode(received.meta, received.tensor, xxh3=True)
+    for received in map(wire.decode, (KINDS["update"], KINDS["model"]))
+)
 
 
 def understood(payload: bytes) -> torch.Tensor | None:
@@ -504,7 +555,9 @@ def test_a_message_cut_at_any_byte_gives_no_other_tensor(kind: str) -> None:
         assert tensor is None
 
 
-@pytest.mark.parametrize("kind", ["update", "model", "announcement"])
+@pytest.mark.parametrize(
+    "kind", ["update", "model", "announcement", "update with xxh3", "model with xxh3"]
+)
 def test_a_flipped_bit_gives_no_other_tensor(kind: str) -> None:
     whole = KINDS[kind]
     right = wire.decode(whole).tensor
@@ -614,10 +667,11 @@ def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
 
 
 @pytest.mark.parametrize("chunk", [36, 37, 100, 10_000])
-def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int) -> None:
+@pytest.mark.parametrize("xxh3", [False, True])
+def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, xxh3: bool) -> None:
     # Given parts that begin anywhere in the head, and come in any order,
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    payload = bytearray(wire.down("r", "e", model, SCHEMA))
+    payload = bytearray(wire.down("r", "e", model, SCHEMA, xxh3=xxh3))
     for changed in (False, True):
         payload[-1] ^= changed
         assembler = wire.Assembler(len(payload))
@@ -625,5 +679,5 @@ def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int) -> N
         whole = [assembler.add(each) for each in reversed(parts)][-1]
         assert whole is not None
         # then decoding says what it says of the whole one.
-        with pytest.raises(WireError, match="digest") if changed else nullcontext():
+        with pytest.raises(WireError, match="the tensor bytes") if changed else nullcontext():
             assert wire.decode(whole).meta.model.version == 3

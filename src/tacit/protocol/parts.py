@@ -106,7 +106,7 @@ class Assembler:
     @property
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
-        return self._whole.tally.count + self._ahead_bytes
+        return self._whole.came + self._ahead_bytes
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""
@@ -154,7 +154,7 @@ class Assembler:
             self._append(*found)
 
     def _append(self, offset: int, body: bytes | memoryview) -> None:
-        if offset != self._whole.tally.count:
+        if offset != self._whole.came:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
@@ -164,7 +164,7 @@ class Assembler:
             self._whole = GrowingMap.of(self._whole, self.shape[1])
 
     def _finished(self, total: int) -> Whole:
-        count = self._whole.tally.count
+        count = self._whole.came
         if count != total:
             raise WireError("length", f"all parts have {count} bytes, not {total}")
         return self._whole

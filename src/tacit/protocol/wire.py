@@ -125,9 +125,11 @@ def up(
     schema: bytes,
     definition: str = "",
     held: pb.Held | None = None,
+    *,
+    xxh3: bool = False,
 ) -> bytes:
     """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
-    return up_in_place(run, seq, message, schema, definition, held).whole()
+    return up_in_place(run, seq, message, schema, definition, held, xxh3=xxh3).whole()
 
 
 def up_in_place(
@@ -137,21 +139,30 @@ def up_in_place(
     schema: bytes,
     definition: str = "",
     held: pb.Held | None = None,
+    *,
+    xxh3: bool = False,
 ) -> InPlace:
     """Return an edge's message as an envelope that has no copy of its tensor.
 
     definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
-    Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
-    `ReleasedEmbedding` in an Embed.
+    xxh3: the aggregator reads this checksum. Raises TypeError unless the tensor is sealed: a
+    `Released` in a Push, a `Shared` in a Report, a `ReleasedEmbedding` in an Embed.
     """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
     meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema, held=held)
+    tensor = _fill_up(meta, message)
+    if isinstance(message, Hello):
+        meta.hello.definition = definition
+    return encode_in_place(meta, tensor, xxh3=xxh3)
+
+
+def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:
+    """Say in `meta` what an edge says; return the tensor that goes with it. Raises TypeError."""
     match message:
         case Hello():
             meta.hello.CopyFrom(pack_hello(message))
-            meta.hello.definition = definition
-            return encode_in_place(meta)
+            return None
         case Push(released=Released() as released):
             update = pb.Update(
                 base_version=message.base_version,
@@ -162,7 +173,7 @@ def up_in_place(
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
-            return encode_in_place(meta, released.vector)
+            return released.vector
         case Report(model=Shared() as model):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             meta.update.CopyFrom(
@@ -170,14 +181,14 @@ def up_in_place(
                     base_version=message.version, spent=paid, charged=charged, steps=message.steps
                 )
             )
-            return encode_in_place(meta, model.vector)
+            return model.vector
         case Embed(released=None | ReleasedEmbedding() as embedded):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             where = wire_vertical.pack_part(message.part)
             meta.update.CopyFrom(
                 pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
             )
-            return encode_in_place(meta, None if embedded is None else embedded.vectors.flatten())
+            return None if embedded is None else embedded.vectors.flatten()
         case Retired():
             charged = pack_charged(message.charged)
             meta.retired.CopyFrom(
@@ -185,7 +196,7 @@ def up_in_place(
                     reason=message.reason, spent=pack_history(message.spent), charged=charged
                 )
             )
-            return encode_in_place(meta)
+            return None
     raise TypeError(
         f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"
     )
@@ -232,9 +243,11 @@ def down(
     schema: bytes,
     answer: pb.Receipt | None = None,
     answered: int = 0,
+    *,
+    xxh3: bool = False,
 ) -> bytes:
     """A server's message as an envelope; the other arguments are those of `down_in_place`."""
-    return down_in_place(run, edge, message, schema, answer, answered).whole()
+    return down_in_place(run, edge, message, schema, answer, answered, xxh3=xxh3).whole()
 
 
 def down_in_place(
@@ -244,10 +257,13 @@ def down_in_place(
     schema: bytes,
     answer: pb.Receipt | None = None,
     answered: int = 0,
+    *,
+    xxh3: bool = False,
 ) -> InPlace:
     """A server's message as an envelope that has no copy of its tensor.
 
-    answer: the receipt of message `answered`, if it goes with it.
+    answer: the receipt of message `answered`, if it goes with it. xxh3: the edge reads this
+    checksum.
     """
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
@@ -256,9 +272,9 @@ def down_in_place(
                 version=message.version, clip=message.clip, terms=pack_terms(message.terms)
             )
         )
-        return encode_in_place(meta, message.params)
+        return encode_in_place(meta, message.params, xxh3=xxh3)
     if not isinstance(message, Halt):
-        return encode_in_place(meta, wire_vertical.fill_meta(meta, message))
+        return encode_in_place(meta, wire_vertical.fill_meta(meta, message), xxh3=xxh3)
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode_in_place(meta)
 

@@ -190,6 +190,7 @@ class Admission:
             self._checks.control_messages.spend(edge, len(envelope))
         received = wire.decode(envelope)
         self._check_sender(received.meta, edge, seq)
+        self._downlink.note_checksum(edge, reads_xxh3=received.meta.reads_xxh3)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
