@@ -26,7 +26,6 @@ from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -35,35 +34,10 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 
 
-class TimedOutbox(Outbox):
-    """Notes when each message was made durable and when its receipt came."""
-
-    def __init__(self, ledger: Ledger, run: str, folder: Path | None = None) -> None:
-        super().__init__(ledger, run, folder=folder)
-        self.put_at: dict[int, float] = {}
-        self.receipts: list[float] = []
-
-    def put(
-        self,
-        seq: int,
-        envelope: bytes | wire.InPlace,
-        state: bytes | None = None,
-        ahead: Charge | None = None,
-    ) -> None:
-        self.put_at[seq] = time.perf_counter()
-        super().put(seq, envelope, state, ahead)
-
-    def done(self, seq: int) -> bool:
-        first = super().done(seq)
-        if first:
-            self.receipts.append(time.perf_counter() - self.put_at[seq])
-        return first
-
-
 class ReadyMade(Edge):
     """An edge whose update was released once, beforehand: everything but the computation."""
 
-    outbox: TimedOutbox
+    outbox: Outbox
 
     def prepare(self) -> None:
         """Release one vector, and remember when models come."""
@@ -72,14 +46,16 @@ class ReadyMade(Edge):
             grid_step(1.0, self.releaser.plan.noise_multiplier),
         )
         self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0, step))
-        self.models: list[float] = []
+        self.models: list[float] = []  # seconds from each update to the next model
+        self._pushed: float | None = None
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         if isinstance(message, Halt):
             return super().on_message(message)
-        last = self.outbox.next_seq() - 1
-        if last > 1:
-            self.models.append(time.perf_counter() - self.outbox.put_at[last])
+        now = time.perf_counter()
+        if self._pushed is not None:
+            self.models.append(now - self._pushed)
+        self._pushed = now
         self.releaser._charge(1.0, 1)  # what was charged ahead: the next commit has one again
         return [Outgoing("server", Push(self.edge, message.version, self.ready))]
 
@@ -105,12 +81,12 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox = TimedOutbox(role.releaser.ledger, "bench", folder)
+    role.outbox = Outbox(role.releaser.ledger, "bench", folder=folder)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
     before = resident(os.getpid(), "VmRSS")
     _serve(role, options["broker"], patience=30.0)
     grown = resident(os.getpid(), "VmHWM") - before
-    return {"receipts": role.outbox.receipts, "models": role.models, "grown": grown}
+    return {"models": role.models, "grown": grown}
 
 
 def _serve(role: ReadyMade, broker: str, patience: float) -> None:
@@ -198,7 +174,7 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, Paced)
     assert isinstance(role, Paced)
     role.prepare()
-    role.pause, role.outbox = options["pause"], TimedOutbox(role.releaser.ledger, "bench")
+    role.pause, role.outbox = options["pause"], Outbox(role.releaser.ledger, "bench")
     _serve(role, options["broker"], patience=1.0)
     return {}
 

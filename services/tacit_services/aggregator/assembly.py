@@ -24,6 +24,7 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
+from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import task_scheduler
 from tacit_services.journal.store import Store
@@ -67,12 +68,14 @@ def assemble(
     inbox = Inbox(limiter, names)
     # No message of this run can be larger.
     reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
+    staging = Staging(place.store, allowed=noise is None)
     admission = Admission(
         inbox,
         journal,
         downlink,
         limiter=limiter,
         reassembly=reassembly,
+        staging=staging,
         guard=guard,
         checks=checks(definition, role.dataset, place.clock),
         noise=noise,
@@ -89,6 +92,7 @@ def assemble(
         inbox,
         limiter=limiter,
         reassembly=reassembly,
+        staging=staging,
         guard=guard,
         scheduler=scheduler,
         presence=presence,

@@ -23,6 +23,7 @@ from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.run_state import run_state
@@ -47,6 +48,7 @@ class ServerDriver:
         *,
         limiter: RateLimiter,
         reassembly: Reassembly,
+        staging: Staging,
         guard: Guard,
         scheduler: TaskScheduler,
         presence: dict[str, str],
@@ -57,6 +59,7 @@ class ServerDriver:
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
         self._downlink, self._line, self._scheduler, self._noise = downlink, line, scheduler, noise
+        self._staging = staging
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
@@ -132,7 +135,8 @@ class ServerDriver:
         self._keep_time()
         self._release()
         self._say_accused()
-        self.reassembly.expire()
+        for edge in self.reassembly.expire():
+            self._staging.forget(edge)
         if self.journal.save_due():
             self.journal.begin_save()
         if self.journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:

@@ -12,7 +12,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, Hello, LiftQuarantine, Retired, Update
 from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
-from tacit_services.journal.store import Anchor
+from tacit_services.journal.store import Anchor, NewEntry, Stage
 from tacit_services.transport.mqtt import Inbound
 
 OPERATOR = "operator"  # the sender of what no edge sends
@@ -22,7 +22,8 @@ OPERATOR = "operator"  # the sender of what no edge sends
 class Candidate:
     """A decoded message on its way into the journal.
 
-    Its integers, each worth `scale`, stay integers until then: `settled`.
+    Its integers, each worth `scale`, stay integers until then: `settled`. stage: where the store
+    has its beginning already.
     """
 
     edge: str
@@ -32,6 +33,11 @@ class Candidate:
     anchor: Anchor  # where its sender's ledger stands
     inbound: Inbound
     scale: float = 0.0
+    stage: Stage | None = None
+
+    def entry(self) -> NewEntry:
+        """What goes into the journal."""
+        return NewEntry(self.edge, self.seq, self.payload, self.anchor, self.stage)
 
     def settled(self) -> Hello | Update | Retired:
         """The message in real units, once the journal has it.

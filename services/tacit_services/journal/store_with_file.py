@@ -18,6 +18,7 @@ from tacit_services.journal.store.base import (
     NewEntry,
     Saver,
     Snapshot,
+    Stage,
     Store,
     StoredEntry,
     Verdict,
@@ -82,6 +83,10 @@ class StoreWithJournalFile:
             return found
 
         return answers
+
+    def stage(self) -> Stage | None:
+        """See base.Store.stage."""
+        return self._inner.stage()
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""

@@ -28,8 +28,10 @@ class Transfer:
     it is asked for, so that the first is on its way before the last exists.
     """
 
-    def __init__(self, envelope: wire.Envelope, chunk: int) -> None:
-        self.envelope, self.chunk = envelope, chunk
+    def __init__(self, envelope: wire.Envelope, chunk: int, front: bytes = b"") -> None:
+        """chunk: bytes of a payload at most. front: what each begins with."""
+        chunk -= len(front)
+        self.envelope, self.chunk, self._front = envelope, chunk, front
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
         self._sent: set[int] = set()  # since the last question
@@ -47,8 +49,8 @@ class Transfer:
         self._flying.clear()
         self._sent.clear()
         if self.parts == 1:
-            return [(0, wire.part(self.envelope, self.chunk, 0))]
-        return [(0, wire.question(self.envelope, self.chunk))]
+            return [(0, self._part(0))]
+        return [(0, self._front + wire.question(self.envelope, self.chunk))]
 
     def more(self, missing: Iterable[int], *, lost: bool = False) -> Iterator[tuple[int, bytes]]:
         """The parts of `missing` that were never sent, as far as the window allows.
@@ -62,13 +64,16 @@ class Transfer:
         fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
         self._flying.update(fresh)
         self._sent.update(fresh)
-        return ((number, wire.part(self.envelope, self.chunk, number)) for number in fresh)
+        return ((number, self._part(number)) for number in fresh)
 
     def head(self) -> bytes:
         """The name of this envelope: the SHA-256 of the payload of part 0."""
         if self._head is None:
-            self._head = hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
+            self._head = hashlib.sha256(self._part(0)).digest()
         return self._head
+
+    def _part(self, number: int) -> bytes:
+        return wire.part(self.envelope, self.chunk, number, self._front)
 
 
 class Download:

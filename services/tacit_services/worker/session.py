@@ -153,11 +153,11 @@ class Session:
         seq, envelope = oldest
         upload = self._upload
         if upload is not None and upload.envelope is envelope:
-            self._send(seq, upload.inquiry())
+            self._send(upload.inquiry())
             return
-        upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
+        upload = Transfer(envelope, self._settings.chunk, wire.number_front(seq))
         self._upload = upload
-        self._send(seq, upload.first() if seq >= self._begun else upload.inquiry())
+        self._send(upload.first() if seq >= self._begun else upload.inquiry())
 
     def set_standing(self, standing: Standing) -> None:
         """Publish the worker's standing, if it has changed."""
@@ -270,7 +270,7 @@ class Session:
         if receipt.proof and receipt.last_seq < self.outbox.next_seq():
             self.outbox.hold(pb.Held(seq=receipt.last_seq, proof=receipt.proof[:_MAX_PROOF]))
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
-            self._send(seq, self._upload.more(receipt.missing))
+            self._send(self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:
             self.outbox.done(seq)
             self._upload = None  # a large envelope is not held beside the model that comes now
@@ -327,11 +327,11 @@ class Session:
     def _send_now(self) -> None:
         self._send_at = time.monotonic()
 
-    def _send(self, seq: int, payloads: Iterable[tuple[int, bytes]]) -> None:
-        """Publish parts of message `seq`, to be sent again if no answer comes in time."""
+    def _send(self, payloads: Iterable[tuple[int, bytes]]) -> None:
+        """Publish parts of the oldest message, to be sent again if no answer comes in time."""
         topic = topics.up_numbered(self._settings.run_id, self._role.edge)
         for _, payload in payloads:
-            self._connection.publish(topic, wire.numbered(seq, payload))
+            self._connection.publish(topic, payload)
         self._asked()
         self._send_at = self._asked_at = (
             time.monotonic() + self._settings.patience * random.uniform(0.8, 1.2)

@@ -32,11 +32,14 @@ def count_parts(size: int, chunk: int) -> int:
     return max(1, -(-size // (chunk - PART_HEADER)))
 
 
-def part(envelope: Envelope, chunk: int, number: int) -> bytes:
-    """The MQTT payload that holds part `number` of an envelope."""
+def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> bytes:
+    """The MQTT payload that holds part `number` of an envelope.
+
+    chunk: its bytes at most, but for `front`, which comes before them.
+    """
     room, parts = chunk - PART_HEADER, count_parts(len(envelope), chunk)
     begin, end = number * room, (number + 1) * room
-    head = _PART.pack(PART_MAGIC, number, parts, len(envelope), begin)
+    head = front + _PART.pack(PART_MAGIC, number, parts, len(envelope), begin)
     if isinstance(envelope, InPlace):
         return b"".join((head, *envelope.between(begin, end)))
     return b"".join((head, memoryview(envelope)[begin:end]))
@@ -63,13 +66,18 @@ def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
     return (parts, total) if magic == PART_MAGIC and total else None
 
 
-def numbered(number: int, payload: bytes) -> bytes:
-    """`payload`, with the number of its message in front.
+def number_front(number: int) -> bytes:
+    """What stands in front of a payload of message `number`.
 
     So all of a sender's messages have one topic, and a broker can be made to hold its retained
     messages to one.
     """
-    return _NUMBER.pack(NUMBER_MAGIC, number) + payload
+    return _NUMBER.pack(NUMBER_MAGIC, number)
+
+
+def numbered(number: int, payload: bytes) -> bytes:
+    """`payload`, with the number of its message in front."""
+    return number_front(number) + payload
 
 
 def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
@@ -107,6 +115,16 @@ class Assembler:
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
         return self._whole.came + self._ahead_bytes
+
+    @property
+    def begun(self) -> memoryview:
+        """The bytes before the first part that is missing, where the message is a long one.
+
+        They stay as they are, and so does their place.
+        """
+        if isinstance(self._whole, Growing):
+            return memoryview(b"")
+        return memoryview(self._whole)[: self._whole.came]
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""

@@ -29,11 +29,12 @@ from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
-from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Verdict
+from tacit_services.journal.store import MAX_SEQ, Appended, Verdict
 from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
 
@@ -68,6 +69,7 @@ class Admission:
         *,
         limiter: RateLimiter,
         reassembly: Reassembly,
+        staging: Staging,
         guard: Guard,
         checks: Checks,
         noise: TrustedNoise | None,
@@ -80,7 +82,7 @@ class Admission:
         self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
-        self._limiter, self._reassembly = limiter, reassembly
+        self._limiter, self._reassembly, self._staging = limiter, reassembly, staging
         self._guard, self._checks = guard, checks
         self._noise, self._scheduler, self._presence = noise, scheduler, presence
         self._names = names
@@ -91,6 +93,7 @@ class Admission:
 
     def resume(self) -> None:
         """Continue a run that was taken over, from where the edges' ledgers were last seen."""
+        self._staging.begin_anew()
         anchors, folded = self._journal.ledgers()
         self._checks.continuity.load(anchors, self._journal.last_seqs, folded)
 
@@ -116,10 +119,7 @@ class Admission:
                 self._ask_to_wait([*batch.candidates, *following.candidates])
                 raise
             try:
-                entries = [
-                    NewEntry(c.edge, c.seq, c.payload, c.anchor) for c in following.candidates
-                ]
-                answers = self._journal.store.begin(entries)
+                answers = self._journal.store.begin([c.entry() for c in following.candidates])
             except ServiceError:
                 self._ask_to_wait(following.candidates)
                 raise
@@ -159,6 +159,7 @@ class Admission:
             self._refuse(edge, seq, error)
         except RetryLater as later:
             self._counts[later.counted] += 1
+            self._staging.forget(edge)
             self._downlink.receipt(
                 edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=later.retry_after_s)
             )
@@ -184,7 +185,7 @@ class Admission:
             return None
         envelope = self._reassembly.add(edge, seq, payload)
         if envelope is None:
-            self._answer_part(edge, seq)
+            self._part_came(edge, seq)
             return None
         if not wire.has_tensor(envelope):
             self._checks.control_messages.spend(edge, len(envelope))
@@ -214,7 +215,8 @@ class Admission:
         if seq > journal.last_seqs.get(edge, 0):
             self._limiter.succeed(edge, len(envelope))
         self._guard.throttle(edge, seq)
-        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound, scale)
+        whole, stage = memoryview(envelope), self._staging.take(edge, seq)
+        candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
     def _screened(self, seq: int, update: Update, scale: float) -> str | None:
@@ -248,10 +250,12 @@ class Admission:
         if meta.HasField("held"):
             self._receipts.check(edge, meta.held, journal.last_seqs.get(edge, 0))
 
-    def _answer_part(self, edge: str, seq: int) -> None:
-        """Tell the edge which parts are missing: now and then, and whenever it asks."""
+    def _part_came(self, edge: str, seq: int) -> None:
+        """Tell the edge which parts are missing, now and then; the store may have the others."""
         if answer := self._reassembly.answer(edge, seq):
             self._downlink.receipt(edge, seq, answer)
+        if seq > self._journal.last_seqs.get(edge, 0):
+            self._staging.more(edge, seq, self._reassembly.begun(edge, seq))
 
     def _answer_question(self, edge: str, seq: int) -> None:
         """Tell the edge that no part is missing of a message that was accepted before."""
@@ -264,6 +268,7 @@ class Admission:
 
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
+        self._staging.refused(edge)
         said = str(error) if reason in ("definition", "name") else reason
         if reason == "halted":  # it was under way when the run ended, so it is no fault
             self._counts["late"] += 1
@@ -311,7 +316,9 @@ class Admission:
             if answer.verdict == Verdict.ACCEPTED:
                 self._checks.base_versions.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
-                self._scheduler.heard(edge, update=isinstance(candidate.message, Update))
+                update = isinstance(candidate.message, Update)
+                self._staging.accepted(edge, update=update)
+                self._scheduler.heard(edge, update=update)
                 facts = {"edge": edge, "seq": seq, "version": self._role.version}
                 log.debug("accepted", extra=facts)
             elif answer.verdict == Verdict.DUPLICATE:

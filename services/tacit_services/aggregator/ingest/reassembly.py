@@ -104,8 +104,15 @@ class Reassembly:
         held.due = False
         return pb.Receipt(status=pb.Receipt.PARTIAL, missing=held.assembler.missing(MISSING))
 
-    def expire(self) -> None:
-        """Forget what has had no new part for longer than TTL."""
+    def begun(self, edge: str, seq: int) -> memoryview:
+        """Return what has come of a long message from its first byte on; empty where none has."""
+        held = self._open.get(edge)
+        return memoryview(b"") if held is None or held.seq != seq else held.assembler.begun
+
+    def expire(self) -> list[str]:
+        """Forget what has had no new part for longer than TTL; return whose it was."""
         latest = time.monotonic() - TTL
-        for edge in [edge for edge, held in self._open.items() if held.heard < latest]:
+        gone = [edge for edge, held in self._open.items() if held.heard < latest]
+        for edge in gone:
             self._forget(edge)
+        return gone

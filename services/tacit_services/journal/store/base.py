@@ -33,18 +33,37 @@ class Anchor:
     head: bytes
 
 
+class Stage(Protocol):
+    """A place in a store for a large payload that is still on its way.
+
+    The store may take in what has come, and nobody can read it there: it counts from when its
+    entry is appended. What is left by a process that dies is deleted at the next `open`.
+    """
+
+    def grow(self, begun: memoryview) -> None:
+        """Take in the payload as far as it has come; nobody may write into that any more.
+
+        Raises nothing: what does not arrive goes with the append.
+        """
+
+    def drop(self) -> None:
+        """Delete what was taken in, as no entry follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewEntry:
     """One message to append to the journal.
 
     `payload` is the whole envelope as received, which its owner may write into once the append has
-    been answered; `anchor` is where its sender's ledger stands.
+    been answered; `anchor` is where its sender's ledger stands. `stage`: where its beginning is
+    already.
     """
 
     edge: str
     seq: int
     payload: bytes | memoryview
     anchor: Anchor | None = None
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +169,11 @@ class Store(Protocol):
 
         The returned call is made once, before anything else is written, and gives or raises what
         `append` does. The entries may be durable earlier, and also where the call is never made.
+        Stages may grow meanwhile.
         """
+
+    def stage(self) -> Stage | None:
+        """Return a place for a large payload that comes in parts; None: taken in whole only."""
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """The journal entries with position > `after`, oldest first, at most `limit`.

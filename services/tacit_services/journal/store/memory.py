@@ -76,6 +76,9 @@ class MemoryStore:
             answers = [self._append_one(entry) for entry in entries]
         return lambda: answers
 
+    def stage(self) -> None:
+        """See base.Store.stage: payloads are taken in whole."""
+
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         dropped = self._data.position - len(self._data.journal)

@@ -23,18 +23,30 @@ LARGE = 1 << 20  # bytes; a payload of more is a list of pieces
 PIECE = 2 << 20
 
 
-def commands(
-    key: str, payload: bytes | memoryview, meta: str, large: str, epoch: int
-) -> list[list[Any]]:
-    """The commands that stage `payload` at `key`; they do nothing where `epoch` is over.
+def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
+    """The command that begins a list at `key`; it does nothing where `epoch` is over.
 
     The list begins with an empty element, made in one step with its entry in `large`; the others
     are added only where it is there. So no pieces are left that nobody knows of.
     """
+    return ["EVAL", redis_scripts.STAGE, 3, meta, large, key, epoch]
+
+
+def end(key: str, large: str) -> list[Any]:
+    """The command that deletes the list at `key`, which no entry has."""
+    return ["EVAL", redis_scripts.DROP, 2, large, key]
+
+
+def pieces(
+    key: str, payload: bytes | memoryview, first: int = 0, *, whole: bool = True
+) -> list[list[Any]]:
+    """The commands that add `payload` from byte `first` on to the list at `key`.
+
+    whole: False where more comes behind it, so that a last piece that is not full waits.
+    """
     view = memoryview(payload)
-    pieces = [view[at : at + PIECE] for at in range(0, len(view), PIECE)]
-    stage = ["EVAL", redis_scripts.STAGE, 3, meta, large, key, epoch]
-    return [stage, *(["RPUSHX", key, piece] for piece in pieces)]
+    end = len(view) if whole else len(view) - len(view) % PIECE
+    return [["RPUSHX", key, view[at : min(at + PIECE, end)]] for at in range(first, end, PIECE)]
 
 
 def elements(payload: bytes | memoryview) -> int:
@@ -49,11 +61,10 @@ def send(connection: Any, sent: Sequence[Sequence[Any]]) -> None:
 
 
 def read(connection: Any, count: int) -> Any:
-    """Read `count` answers and return the last; raises what any of them is, when all are read."""
+    """Read `count` answers and return the last; if that is an error, raise the first that is."""
     answers = [_answer(connection) for _ in range(count)]
-    for answer in answers:
-        if isinstance(answer, redis.ResponseError):
-            raise answer
+    if isinstance(answers[-1], redis.ResponseError):
+        raise next(answer for answer in answers if isinstance(answer, redis.ResponseError))
     return answers[-1]
 
 

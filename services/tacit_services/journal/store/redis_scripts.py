@@ -36,6 +36,12 @@ redis.call('ZADD', KEYS[2], 'inf', KEYS[3])
 return redis.call('RPUSH', KEYS[3], '')
 """
 
+# KEYS large, and a list of pieces that no entry has.
+DROP = """
+redis.call('ZREM', KEYS[1], KEYS[2])
+return redis.call('UNLINK', KEYS[2])
+"""
+
 # KEYS journal meta seq anchors large, and lists of pieces; ARGV epoch max_entries max_bytes known,
 # and of every entry: edge seq payload lineage count head check (no lineage: no anchor), and list,
 # elements and size of a payload in pieces ('' and 0 of any other).

@@ -34,9 +34,11 @@ from tacit_services.journal.store.base import (
     NewEntry,
     Saver,
     Snapshot,
+    Stage,
     StoredEntry,
     Verdict,
 )
+from tacit_services.journal.store.redis_line import RedisStage, WriteLine
 
 log = logging.getLogger("tacit.store")
 _FORMAT = 2  # of a run's keys; 1 had no large payloads
@@ -60,9 +62,10 @@ class RedisStore:
             f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot", "large")
         ]
         self._journal, self._meta, self._seq, self._snapshot, self._large = keys
-        self._staged = 0  # payloads in pieces that this process has staged
+        self._staged = 0  # lists of pieces that this process has begun
         # Any: redis-py leaves execute_command untyped.
         self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
+        self._line = WriteLine(self._client)
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
@@ -81,6 +84,7 @@ class RedisStore:
         if epoch == 0:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
+        self._line.staged.clear()  # the server has forgotten them
         if weak := self._forgetful():
             log.warning(
                 "store: %s: %s: a receipted update may be lost if the server is killed",
@@ -132,9 +136,13 @@ class RedisStore:
             rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
-        commands = self._commands(entries)
-        connection = self._send(commands)
-        return lambda: self._appended(self._receive(connection, len(commands)))
+        answer = self._written(self._commands(entries))
+        return lambda: self._appended(answer())
+
+    def stage(self) -> Stage:
+        """See base.Store.stage."""
+        key = self._new_list()
+        return RedisStage(self._line, key, self._begin(key), redis_large.end(key, self._large))
 
     def _appended(self, rows: Any) -> list[Appended]:
         if not rows:
@@ -154,11 +162,7 @@ class RedisStore:
         for entry in entries:
             payload, key, elements = entry.payload, "", 0
             if len(payload) > redis_large.LARGE:
-                self._staged += 1
-                key = f"{self._large}:{self._epoch}-{self._staged}"
-                elements = redis_large.elements(payload)
-                where = (self._meta, self._large, self._epoch)
-                staged += redis_large.commands(key, payload, *where)
+                key, elements = self._listed(entry, staged), redis_large.elements(payload)
                 lists.append(key)
             anchor = entry.anchor or Anchor("", 0, b"")
             check = xxhash.xxh3_64_digest(payload)
@@ -166,6 +170,24 @@ class RedisStore:
             said += [anchor.lineage, anchor.count, anchor.head, check, key, elements, len(payload)]
         keys = (self._journal, self._meta, self._seq, _ANCHORS, self._large, *lists)
         return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *said]]
+
+    def _listed(self, entry: NewEntry, commands: list[list[Any]]) -> str:
+        """Return the list for an entry's payload; `commands` are given what it still lacks."""
+        stage = entry.stage if isinstance(entry.stage, RedisStage) else None
+        rest = None if stage is None else stage.rest(entry.payload)
+        if stage is not None and rest is not None:
+            commands += rest
+            return stage.key
+        key = self._new_list()
+        commands += [self._begin(key), *redis_large.pieces(key, entry.payload)]
+        return key
+
+    def _new_list(self) -> str:
+        self._staged += 1
+        return f"{self._large}:{self._epoch}-{self._staged}"
+
+    def _begin(self, key: str) -> list[Any]:
+        return redis_large.begin(key, self._meta, self._large, self._epoch)
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
@@ -225,7 +247,7 @@ class RedisStore:
         keys = (self._journal, self._meta, self._snapshot, self._large)
         said = (self._epoch, snapshot.cursor, snapshot.state)
         command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
-        status, held, position = self._receive(self._send([command]), 1)
+        status, held, position = self._written([command])()
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
         rules.check_cursor(snapshot.cursor, held, position)
@@ -271,25 +293,17 @@ class RedisStore:
         """See base.Store.close."""
         self._client.close()
 
-    def _send(self, commands: Sequence[Sequence[Any]]) -> Any:
-        """Send commands without a copy of what is in them; return the connection for `_receive`."""
-        pool = self._client.connection_pool
+    def _written(self, commands: Sequence[Sequence[Any]]) -> Callable[[], Any]:
+        """Send commands that write; return a call that gives the answer to the last."""
         with self._service():
-            connection = pool.get_connection()
-            try:
-                redis_large.send(connection, commands)
-            except (redis.RedisError, OSError):  # it is disconnected
-                pool.release(connection)
-                raise
-        return connection
+            self._line.send(commands)
+        answer = self._line.answer()
 
-    def _receive(self, connection: Any, count: int) -> Any:
-        """Read the answers to `count` commands, and return the last."""
-        with self._service():
-            try:
-                return redis_large.read(connection, count)
-            finally:
-                self._client.connection_pool.release(connection)
+        def read() -> Any:
+            with self._service():
+                return answer()
+
+        return read
 
     def _call(self, *command: Any) -> Any:
         with self._service():

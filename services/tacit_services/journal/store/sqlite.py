@@ -143,6 +143,9 @@ class SqliteStore:
         answers = self.append(entries)
         return lambda: answers
 
+    def stage(self) -> None:
+        """See base.Store.stage: payloads are taken in whole."""
+
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         with self._connection() as db:

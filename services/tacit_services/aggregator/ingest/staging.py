@@ -1,0 +1,71 @@
+"""Large updates on their way into the store while their last parts are still to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit_services.journal.store import Stage, Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The beginning of message `seq` in the store."""
+
+    seq: int
+    stage: Stage
+
+
+class Staging:
+    """Hands on what has come of a large message, so that its end need not wait for its beginning.
+
+    Only of edges whose latest update was accepted: what others send costs the store nothing before
+    it is whole and judged. One message of an edge is here at a time.
+    """
+
+    def __init__(self, store: Store, *, allowed: bool) -> None:
+        """allowed: False where the aggregator adds the noise, as the store must not see what came
+        without it.
+        """
+        self._store, self._allowed = store, allowed
+        self._trusted: set[str] = set()
+        self._begun: dict[str, _Staged] = {}
+
+    def accepted(self, edge: str, *, update: bool) -> None:
+        """Note that a message of `edge` is in the journal. update: it was one."""
+        if update and self._allowed:
+            self._trusted.add(edge)
+
+    def refused(self, edge: str) -> None:
+        """Note that a message of `edge` was refused, and forget what is here of it."""
+        self._trusted.discard(edge)
+        self.forget(edge)
+
+    def begin_anew(self) -> None:
+        """Forget what was begun before the store was taken over, which has deleted it."""
+        self._begun.clear()
+
+    def more(self, edge: str, seq: int, begun: memoryview) -> None:
+        """Hand on what has come of message `seq`, from its first byte on."""
+        if edge not in self._trusted or not begun:
+            return
+        known = self._begun.get(edge)
+        if known is None or known.seq != seq:
+            self.forget(edge)
+            stage = self._store.stage()
+            if stage is None:
+                return
+            known = self._begun[edge] = _Staged(seq, stage)
+        known.stage.grow(begun)
+
+    def take(self, edge: str, seq: int) -> Stage | None:
+        """Return where the beginning of message `seq` is, which goes into the journal now."""
+        known = self._begun.get(edge)
+        if known is None or known.seq != seq:
+            return None
+        return self._begun.pop(edge).stage
+
+    def forget(self, edge: str) -> None:
+        """Delete what is here of `edge`, as that message will not become an entry soon."""
+        known = self._begun.pop(edge, None)
+        if known is not None:
+            known.stage.drop()

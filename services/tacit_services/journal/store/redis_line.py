@@ -1,0 +1,109 @@
+"""The connection on which a Redis store writes, and payloads that are staged on it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+
+from tacit_services.journal.store import redis_large
+
+
+class WriteLine:
+    """One connection, on which answers come in the order of the commands.
+
+    So nobody has to wait for the answer to a piece: the append that follows says whether all have
+    come. The connection goes back to its pool when nothing is on its way. For one thread.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._pool: Any = client.connection_pool
+        self._connection: Any = None
+        self._sent = self._answered = 0  # commands, on this connection
+        self.staged: set[str] = set()  # lists that have begun on this connection and go on
+
+    def send(self, commands: Sequence[Sequence[Any]]) -> None:
+        """Send commands without a copy of what is in them. Raises RedisError, OSError."""
+        if self._connection is None:
+            self._connection = self._pool.get_connection()
+            self._sent = self._answered = 0
+        try:
+            redis_large.send(self._connection, commands)
+        except (redis.RedisError, OSError):
+            self._lose()
+            raise
+        self._sent += len(commands)
+
+    def answer(self) -> Callable[[], Any]:
+        """Return a call that reads the answer to the latest command; it raises what `send` does.
+
+        A call that is never made leaves its answer to the next.
+        """
+        connection, latest = self._connection, self._sent
+
+        def read() -> Any:
+            if connection is not self._connection:  # given up meanwhile, and its answers with it
+                raise redis.ConnectionError("connection lost")
+            count, self._answered = latest - self._answered, latest
+            try:
+                return redis_large.read(connection, count)
+            except redis.ResponseError:
+                raise
+            except (redis.RedisError, OSError):
+                self._lose()
+                raise
+            finally:
+                self._rest()
+
+        return read
+
+    def _rest(self) -> None:
+        """Give the connection back if nothing is on its way."""
+        if self._connection is not None and not self.staged and self._sent == self._answered:
+            self._pool.release(self._connection)
+            self._connection = None
+
+    def _lose(self) -> None:
+        connection, self._connection = self._connection, None
+        self.staged.clear()
+        connection.disconnect()
+        self._pool.release(connection)
+
+
+class RedisStage:
+    """A payload that comes in pieces, each of which is sent on when it is there."""
+
+    def __init__(self, line: WriteLine, key: str, begin: list[Any], end: list[Any]) -> None:
+        """key: of the list of pieces. begin, end: the commands that make and delete it."""
+        self.key, self.sent = key, 0
+        self._line, self._begin, self._end = line, begin, end
+
+    def grow(self, begun: memoryview) -> None:
+        """See base.Stage.grow."""
+        due = redis_large.pieces(self.key, begun, self.sent, whole=False)
+        lost = self.sent and self.key not in self._line.staged
+        if not due or lost:
+            return
+        with contextlib.suppress(redis.RedisError, OSError):  # the append says so
+            self._line.send(due if self.sent else [self._begin, *due])
+            self._line.staged.add(self.key)
+        self.sent += redis_large.PIECE * len(due)
+
+    def drop(self) -> None:
+        """See base.Stage.drop."""
+        if self.key in self._line.staged:
+            self._line.staged.discard(self.key)
+            with contextlib.suppress(redis.RedisError, OSError):
+                self._line.send([self._end])
+
+    def rest(self, payload: bytes | memoryview) -> list[list[Any]] | None:
+        """The commands for what is not sent yet, after which the list is the append's.
+
+        None: nothing of it is there.
+        """
+        if self.key not in self._line.staged:
+            return None
+        self._line.staged.discard(self.key)
+        return redis_large.pieces(self.key, payload, self.sent)
