@@ -10,6 +10,7 @@ import re
 import ssl
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from random import uniform
 
@@ -29,6 +30,40 @@ log = logging.getLogger("tacit.edge")
 RETRY_CAP = 4.0  # seconds between two tries, at most
 
 
+@dataclass(frozen=True, slots=True)
+class EnrolmentServer:
+    """The server that signs edges' certificates.
+
+    url: https://HOST:PORT. ca: certificates of the authorities that it, its signatures and the
+    broker may be from. token_file: what allows an edge to enrol. timeout: seconds that it may be
+    away.
+    """
+
+    url: str
+    ca: Path
+    token_file: Path
+    timeout: float
+
+    def signed(self, csr: x509.CertificateSigningRequest, stop: threading.Event) -> str | None:
+        """Return the certificate for `csr`, as it came; None when `stop` is set meanwhile.
+
+        Raises ConfigError where the token is wrong or the server refuses, ServiceError where it
+        does not answer.
+        """
+        token = _token(self.token_file)
+        believed = context_trusting(self.ca)
+        deadline, tries = time.monotonic() + self.timeout, 0
+        while not stop.is_set():
+            try:
+                return _post(self.url, csr, token, believed)
+            except ServiceError:
+                if time.monotonic() > deadline:
+                    raise
+            tries += 1
+            stop.wait(uniform(0.1, min(RETRY_CAP, 0.5 * 2**tries)))
+        return None
+
+
 def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Event) -> Tls | None:
     """Return what this identity shows to the broker; None: plain.
 
@@ -36,11 +71,30 @@ def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Even
     or token are wrong, or the certificate names somebody else. ServiceError: the enrolment server
     does not answer for `connect_timeout` seconds.
     """
-    url = settings.enroll_url
-    tls = settings.tls() if url is None else _enrolled(settings, url, identity, stop)
+    server = _server(settings)
+    tls = settings.tls() if server is None else _enrolled(server, identity, stop)
     if tls is not None and not stop.is_set():
         _check_name(tls, identity)
     return tls
+
+
+def _server(settings: EdgeSettings) -> EnrolmentServer | None:
+    """The server to enrol at, if there is one. Raises ConfigError: settings that do not fit."""
+    url, ca, token_file = settings.enroll_url, settings.tls_ca, settings.enroll_token_file
+    if url is None:
+        return None
+    if not url.startswith("https://"):
+        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: expected https://HOST:PORT")
+    if ca is None or token_file is None:
+        raise ConfigError(
+            f"TACIT_ENROLL_URL={url!r}: TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set as "
+            f"well"
+        )
+    if settings.tls_cert is not None or settings.tls_key is not None:
+        raise ConfigError(
+            f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made"
+        )
+    return EnrolmentServer(url, ca, token_file, settings.connect_timeout)
 
 
 def _check_name(tls: Tls, identity: Identity) -> None:
@@ -54,28 +108,16 @@ def _check_name(tls: Tls, identity: Identity) -> None:
         )
 
 
-def _enrolled(settings: EdgeSettings, url: str, identity: Identity, stop: threading.Event) -> Tls:
-    if not url.startswith("https://"):
-        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: expected https://HOST:PORT")
-    if settings.tls_ca is None or settings.enroll_token_file is None:
-        raise ConfigError(
-            f"TACIT_ENROLL_URL={url!r}: TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set as "
-            f"well"
-        )
-    if settings.tls_cert is not None or settings.tls_key is not None:
-        raise ConfigError(
-            f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made"
-        )
-    tls = Tls(settings.tls_ca, identity.path / CERTIFICATE, identity.path / KEY)
+def _enrolled(server: EnrolmentServer, identity: Identity, stop: threading.Event) -> Tls:
+    tls = Tls(server.ca, identity.path / CERTIFICATE, identity.path / KEY)
     key = _own_key(tls.key)
     certificate = _read(tls.cert)
-    if certificate is not None and not _fits(certificate, key, settings.tls_ca):
+    if certificate is not None and not _fits(certificate, key, server.ca):
         certificate = None
     if certificate is not None and not certificates.due(certificate, RENEW_DAYS):
         return tls
     try:
-        token = _token(settings.enroll_token_file)
-        answer = _ask(settings, url, certificates.request(key, identity.edge), token, stop)
+        answer = server.signed(certificates.request(key, identity.edge), stop)
     except (ConfigError, ServiceError) as error:
         if certificate is None or certificates.due(certificate, 0):
             raise
@@ -87,8 +129,8 @@ def _enrolled(settings: EdgeSettings, url: str, identity: Identity, stop: thread
         )
         return tls
     if answer is not None:
-        _keep(answer, key, tls, url)
-        log.info("%s has enrolled at %s", identity.edge, url)
+        _keep(answer, key, tls, server.url)
+        log.info("%s has enrolled at %s", identity.edge, server.url)
     return tls
 
 
@@ -147,28 +189,6 @@ def _token(path: Path) -> str:
             f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected"
         )
     return token
-
-
-def _ask(
-    settings: EdgeSettings,
-    url: str,
-    csr: x509.CertificateSigningRequest,
-    token: str,
-    stop: threading.Event,
-) -> str | None:
-    """The server's certificate for `csr`; None when `stop` is set meanwhile."""
-    assert settings.tls_ca is not None
-    believed = context_trusting(settings.tls_ca)
-    deadline, tries = time.monotonic() + settings.connect_timeout, 0
-    while not stop.is_set():
-        try:
-            return _post(url, csr, token, believed)
-        except ServiceError:
-            if time.monotonic() > deadline:
-                raise
-        tries += 1
-        stop.wait(uniform(0.1, min(RETRY_CAP, 0.5 * 2**tries)))
-    return None
 
 
 def _post(
