@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.identity import enrolment, lineage
+from tacit_services.identity import lineage
 from tacit_services.identity.folder import Identity
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
-from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.resources import outbox_of
 from tacit_services.worker.tasks import task_loop
 
 from tacit import config
@@ -88,9 +88,9 @@ class Place:
         role = make_edge(rig.run, rig.model, 0, 5)
         with (
             closing(Identity(0, folder, (folder / "lock").open("ab"))) as held,
-            lineage.ledger(held, None, "digits") as ledger,
+            lineage.ledger(held, held.ledger_place, "digits") as ledger,
         ):
-            outbox = Outbox(ledger, rig.run_id, enrolment.read(folder).owner, folder)
+            outbox = outbox_of(held, ledger, rig.run_id)
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
             settings = LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
             loop = task_loop(role, outbox, settings, CpuTurns(None))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from tacit_services.identity.folder import acquire
+from tacit_services.identity.folder import Identities
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker.enroll import credentials
 
@@ -21,8 +21,8 @@ def main() -> None:
     """Until it is killed."""
     settings, stop = EdgeSettings(), threading.Event()
     run = config.load(Path(settings.run_file))
-    number = settings.identity
-    identity = acquire(settings.identities, run.define().plans.workers, number, stop)
+    identities = Identities(settings.identities, settings.identity)
+    identity = identities.acquire(run.define().plans.workers, stop)
     assert identity is not None
     tls = credentials(settings, identity, stop)
     member = Member(run, settings.broker, settings.run_id, identity.edge, tls=tls)

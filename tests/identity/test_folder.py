@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tacit_services.identity.folder import Identity, acquire
+from tacit_services.identity.folder import Identities, Identity
 
 from tacit.errors import ConfigError, PrivacyError
 from tests.helpers.forked import Forked
@@ -16,8 +16,8 @@ from tests.helpers.servers import PATIENCE
 HOLDER = """
 import sys, threading
 from pathlib import Path
-from tacit_services.identity.folder import acquire
-identity = acquire(Path(sys.argv[1]), 2, None, threading.Event())
+from tacit_services.identity.folder import Identities
+identity = Identities(Path(sys.argv[1])).acquire(2, threading.Event())
 print(identity.number, flush=True)
 sys.stdin.read()
 """
@@ -25,7 +25,7 @@ NEVER = threading.Event()
 
 
 def taken(root: Path, count: int = 3, only: int | None = None) -> Identity:
-    identity = acquire(root, count, only, NEVER)
+    identity = Identities(root, only).acquire(count, NEVER)
     assert identity is not None
     return identity
 
@@ -34,7 +34,7 @@ def nobody(root: Path, count: int, only: int | None = None) -> bool:
     """Whether nothing is free."""
     stop = threading.Event()
     stop.set()
-    return acquire(root, count, only, stop) is None
+    return Identities(root, only).acquire(count, stop) is None
 
 
 def test_each_gets_the_first_free_one(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_one_that_the_data_was_not_dealt_to_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"TACIT_IDENTITY=3: the run deals its data to 3 identities \(0 to 2\)"
     ):
-        acquire(tmp_path, 3, 3, NEVER)
+        Identities(tmp_path, 3).acquire(3, NEVER)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
     numbers = {int(holder.stdout.readline()): holder for holder in holders}
     assert sorted(numbers) == [0, 1]
     found: list[Identity | None] = []
-    standby = threading.Thread(target=lambda: found.append(acquire(tmp_path, 2, None, NEVER)))
+    standby = threading.Thread(target=lambda: found.append(Identities(tmp_path).acquire(2, NEVER)))
     standby.start()
     # when one dies, then the standby has its identity, with all that lies there.
     (tmp_path / "1" / "ledger.db").write_text("spent")
@@ -91,7 +91,7 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
 
 def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:
     identity, stop, found = taken(tmp_path, count=1), threading.Event(), list[Identity | None]()
-    standby = threading.Thread(target=lambda: found.append(acquire(tmp_path, 1, None, stop)))
+    standby = threading.Thread(target=lambda: found.append(Identities(tmp_path).acquire(1, stop)))
     standby.start()
     stop.set()
     standby.join(PATIENCE)

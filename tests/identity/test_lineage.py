@@ -7,13 +7,14 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.identity import enrolment, lineage
-from tacit_services.identity.folder import Identity, acquire
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identities, Identity
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger, read_chains
@@ -27,24 +28,31 @@ def identity(tmp_path: Path) -> Iterator[Identity]:
 
 
 def taken(root: Path) -> Iterator[Identity]:
-    found = acquire(root, 2, None, threading.Event())
+    found = Identities(root).acquire(2, threading.Event())
     assert found is not None
     with closing(found):
         yield found
+
+
+def opened(
+    identity: Identity, setting: str | None = None, dataset: str = "digits"
+) -> AbstractContextManager[Ledger]:
+    """Its ledger, where TACIT_LEDGER is `setting`."""
+    return lineage.ledger(identity, replace(identity, ledger=setting).ledger_place, dataset)
 
 
 def charged(
     identity: Identity, setting: str | None = None, dataset: str = "digits", times: int = 1
 ) -> int:
     """Charge `times`; how far the ledger has come."""
-    with lineage.ledger(identity, setting, dataset) as ledger:
+    with opened(identity, setting, dataset) as ledger:
         for _ in range(times):
             ledger.charge(0.1, 1.5, "gaussian", secret=True)
         return ledger.charged().count
 
 
 def refusal(identity: Identity, setting: str | None = None, dataset: str = "digits") -> str:
-    with pytest.raises(PrivacyError) as refused, lineage.ledger(identity, setting, dataset):
+    with pytest.raises(PrivacyError) as refused, opened(identity, setting, dataset):
         pass
     assert "\n" not in str(refused.value)
     return str(refused.value)
@@ -111,7 +119,7 @@ def test_another_dataset_has_a_ledger_of_its_own(identity: Identity, tmp_path: P
 def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path) -> None:
     setting = str(tmp_path / "ledger.db")
     for another in taken(tmp_path / "others"):
-        with lineage.ledger(another, setting, "digits"):
+        with opened(another, setting):
             assert "an edge is using it, and two would spend one budget" in refusal(
                 identity, setting
             )
@@ -161,7 +169,7 @@ def test_it_is_remembered_at_an_opening_and_at_a_close_and_never_ahead_of_the_le
     identity: Identity,
 ) -> None:
     counts = []
-    with lineage.ledger(identity, None, "digits") as ledger:
+    with opened(identity) as ledger:
         counts.append(enrolled(identity)["digits"]["count"])
         ledger.charge(0.1, 1.5, "gaussian", secret=True)
         with ledger.transaction(Charge(0.1, 1.5, "gaussian", secret=True, count=5)):
@@ -185,11 +193,11 @@ def test_a_killed_process_leaves_what_was_known_when_it_began(
 OPEN_AND_DIE = """
 import os, signal, sys, threading
 from pathlib import Path
-from tacit_services.identity import enrolment, lineage
-from tacit_services.identity.folder import acquire
-identity = acquire(Path(sys.argv[1]), 2, 1, threading.Event())
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identities
+identity = Identities(Path(sys.argv[1]), 1).acquire(2, threading.Event())
 object.__setattr__(identity, "path", Path(sys.argv[1], "0"))
-with lineage.ledger(identity, None, "digits") as ledger:
+with lineage.ledger(identity, identity.ledger_place, "digits") as ledger:
     ledger.charge(0.1, 1.5, "gaussian", secret=True, count=2)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -204,9 +212,9 @@ def enrolled(identity: Identity) -> dict[str, Any]:
 
 def test_an_identity_keeps_its_id(identity: Identity, tmp_path: Path) -> None:
     charged(identity)
-    owner = enrolment.read(identity.path).owner
+    owner = identity.enrolment().owner
     charged(identity, dataset="mnist")
-    assert enrolment.read(identity.path).owner == owner
+    assert identity.enrolment().owner == owner
     for another in taken(tmp_path / "others"):
         charged(another)
-        assert enrolment.read(another.path).owner != owner
+        assert another.enrolment().owner != owner

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
-from tacit_services.identity import enrolment, lineage, old_outbox
-from tacit_services.identity.folder import Identity, acquire
-from tacit_services.worker.outbox import Outbox
+from tacit_services.identity import lineage, old_outbox
+from tacit_services.identity.folder import Identities, Identity
+from tacit_services.worker.resources import outbox_of
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -20,7 +20,7 @@ from tests.helpers.older import identity_of_two_files, unpacked
 
 
 def identity(root: Path) -> Identity:
-    found = acquire(root, 1, None, threading.Event())
+    found = Identities(root).acquire(1, threading.Event())
     assert found is not None
     return found
 
@@ -35,8 +35,8 @@ def two_files(tmp_path: Path) -> Iterator[Identity]:
 def test_everything_of_a_run_goes_on_in_the_ledgers_file(two_files: Identity) -> None:
     path = two_files.path
     for _ in range(2):  # and again, in the file itself
-        with lineage.ledger(two_files, None, "digits") as ledger:
-            box = Outbox(ledger, "run", enrolment.read(path).owner, path)
+        with _opened(two_files) as ledger:
+            box = outbox_of(two_files, ledger, "run")
             assert (box.oldest(), box.next_seq()) == ((4, b"push 4" * 100), 5)
             assert box.state() == b"state of 4"
             assert box.receipt is not None
@@ -44,8 +44,8 @@ def test_everything_of_a_run_goes_on_in_the_ledgers_file(two_files: Identity) ->
             assert ledger.charged().count == 3
     # What is left is another run's, which takes it over when it goes on.
     assert (path / "outbox.db").exists()
-    with lineage.ledger(two_files, None, "digits") as ledger:
-        other = Outbox(ledger, "another", enrolment.read(path).owner, path)
+    with _opened(two_files) as ledger:
+        other = outbox_of(two_files, ledger, "another")
         assert (other.oldest(), other.next_seq()) == ((1, b"hello of another run"), 3)
         other.done(1)
         assert other.oldest() == (2, b"push of another run")
@@ -57,8 +57,8 @@ def test_an_outbox_of_0_1_goes_on(tmp_path: Path, run: str) -> None:
     folder = unpacked(run, tmp_path) / "identities"
     with closing(sqlite3.connect(folder / "0" / "outbox.db")) as db:
         pending = dict(db.execute("SELECT seq, envelope FROM message ORDER BY seq"))
-    with closing(identity(folder)) as edge, lineage.ledger(edge, None, "digits") as ledger:
-        box = Outbox(ledger, run, enrolment.read(edge.path).owner, edge.path)
+    with closing(identity(folder)) as edge, _opened(edge) as ledger:
+        box = outbox_of(edge, ledger, run)
         assert pending
         assert box.next_seq() == max(pending) + 1
         for seq, envelope in pending.items():
@@ -75,21 +75,21 @@ def test_killed_before_it_was_deleted_it_is_taken_over_once(
     # Given a death right after the commit in the ledger's file,
     path = two_files.path
     monkeypatch.setattr(old_outbox, "_FORGET", ("DELETE FROM no_such_table WHERE run = ?",))
-    with lineage.ledger(two_files, None, "digits") as ledger:
+    with _opened(two_files) as ledger:
         with pytest.raises(PrivacyError, match="no_such_table"):
-            Outbox(ledger, "run", enrolment.read(path).owner, path)
+            outbox_of(two_files, ledger, "run")
         assert ledger.read("SELECT seq FROM sender") == [(4,)]
     monkeypatch.undo()
     # when the next one goes on, then it is all there, once;
-    with lineage.ledger(two_files, None, "digits") as ledger:
-        box = Outbox(ledger, "run", enrolment.read(path).owner, path)
+    with _opened(two_files) as ledger:
+        box = outbox_of(two_files, ledger, "run")
         assert (box.oldest(), box.next_seq()) == ((4, b"push 4" * 100), 5)
         box.done(4)
         box.put(5, b"push 5")
     # and an old file that is put back takes nothing back.
     shutil.copy(identity_of_two_files(path / "again") / "0" / "outbox.db", path)
-    with lineage.ledger(two_files, None, "digits") as ledger:
-        box = Outbox(ledger, "run", enrolment.read(path).owner, path)
+    with _opened(two_files) as ledger:
+        box = outbox_of(two_files, ledger, "run")
         assert (box.oldest(), box.next_seq()) == ((5, b"push 5"), 6)
 
 
@@ -147,4 +147,4 @@ def test_a_damaged_one_is_refused_in_one_line_that_names_it(two_files: Identity)
 
 
 def _opened(edge: Identity) -> AbstractContextManager[Ledger]:
-    return lineage.ledger(edge, None, "digits")
+    return lineage.ledger(edge, edge.ledger_place, "digits")

@@ -19,7 +19,7 @@ import torch
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
 from tacit_services.enrollment.tokens import EnrollmentToken, TokenRegister
 from tacit_services.identity import lineage
-from tacit_services.identity.folder import Identity, acquire
+from tacit_services.identity.folder import Identities, Identity
 from tacit_services.journal import snapshot_file as state_file
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.peer.state import PeerState
@@ -58,7 +58,7 @@ ALGORITHMS = ("mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd", "adp2sgd", "s
 
 
 def identity(root: Path, number: int = 0) -> Identity:
-    found = acquire(root, 2, number, threading.Event())
+    found = Identities(root, number).acquire(2, threading.Event())
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ class TestTheLedger:
         plan = run.plan(0, 700)
         with (
             closing(identity(folder / "identities")) as edge,
-            lineage.ledger(edge, None, "digits") as ledger,
+            lineage.ledger(edge, edge.ledger_place, "digits") as ledger,
         ):
             assert ledger.charged().count == 14
             (spent,) = ledger.history()
@@ -134,11 +134,11 @@ class TestEnrolment:
         marker = folder / "identities" / "0" / "enrolled.json"
         before = json.loads(marker.read_text())
         with closing(identity(folder / "identities")) as edge:
-            with lineage.ledger(edge, None, "digits") as ledger:
+            with lineage.ledger(edge, edge.ledger_place, "digits") as ledger:
                 assert {"digits": ledger.lineage.hex()} == before
                 digits = {"lineage": before["digits"], "count": 14}
                 digits["head"] = ledger.charged().head.hex()
-            with lineage.ledger(edge, None, "mnist") as other:
+            with lineage.ledger(edge, edge.ledger_place, "mnist") as other:
                 now = json.loads(marker.read_text())
                 mnist = {"lineage": other.lineage.hex(), "count": 0, "head": ""}
                 assert now.pop("ledgers") == {"digits": digits, "mnist": mnist}
@@ -147,7 +147,7 @@ class TestEnrolment:
             (edge.path / "ledger.db").unlink()
             with (
                 pytest.raises(PrivacyError, match="missing or empty"),
-                lineage.ledger(edge, None, "digits"),
+                lineage.ledger(edge, edge.ledger_place, "digits"),
             ):
                 pass
 
@@ -230,7 +230,11 @@ class TestNumbers:
         with closing(sqlite3.connect(folder / "0" / "outbox.db")) as db:
             db.execute("PRAGMA user_version = 2")
         refused = pytest.raises(PrivacyError, match=r"outbox .*: has format 2, this tacit reads 1")
-        with closing(identity(folder)) as edge, refused, lineage.ledger(edge, None, "digits"):
+        with (
+            closing(identity(folder)) as edge,
+            refused,
+            lineage.ledger(edge, edge.ledger_place, "digits"),
+        ):
             pass
 
     def test_a_ledger_of_before_is_read_and_converted(self, tmp_path: Path) -> None:
@@ -252,7 +256,11 @@ class TestNumbers:
         folder = unpacked("mapa", tmp_path) / "identities"
         (folder / "0" / "enrolled.json").write_text('{"format": 3, "ledgers": {}}')
         refused = pytest.raises(PrivacyError, match=r"enrolled.json: has format 3")
-        with closing(identity(folder)) as edge, refused, lineage.ledger(edge, None, "digits"):
+        with (
+            closing(identity(folder)) as edge,
+            refused,
+            lineage.ledger(edge, edge.ledger_place, "digits"),
+        ):
             pass
 
     def test_newer_tokens_are_refused(self, tmp_path: Path) -> None:

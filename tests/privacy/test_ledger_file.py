@@ -16,7 +16,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tacit_services.identity import lineage, moving
+from tacit_services.identity import moving
+from tacit_services.identity.ledger_place import LedgerPlace
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Spend
@@ -361,7 +362,7 @@ def test_a_move_is_refused_and_changes_nothing(
     before = source.read_bytes()
     source = {"missing": tmp_path / "missing.db", "link": tmp_path / "link"}.get(case, source)
     target = {"itself": source, "no folder": tmp_path / "none" / "new.db"}.get(case, target)
-    with lineage.locked(source if case == "in use" else tmp_path / "another"):
+    with LedgerPlace(source if case == "in use" else tmp_path / "another").locked():
         assert tacit("ledger", "move", str(source), str(target)) == code
     said = capsys.readouterr().err
     assert said.startswith("tacit: ledger ")
@@ -426,7 +427,7 @@ def test_a_move_that_is_killed_loses_nothing_and_is_finished_by_the_same_command
 
 def refused(path: Path) -> bool:
     try:
-        lineage.refuse_unfinished(path)
+        LedgerPlace(path).refuse_unfinished()
     except PrivacyError:
         return True
     return False

@@ -27,8 +27,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
-from tacit_services.identity import folder as identities
-from tacit_services.identity.folder import Identity
+from tacit_services.identity.folder import Identities, Identity
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.transport.tls import context_trusting
 from tacit_services.worker.enroll import credentials
@@ -243,7 +242,7 @@ class TestEdge:
     def identity(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
         for name in [name for name in os.environ if name.startswith("TACIT_")]:
             monkeypatch.delenv(name)
-        made = identities.acquire(tmp_path / "identities", 2, 1, STOP)
+        made = Identities(tmp_path / "identities", 1).acquire(2, STOP)
         assert made is not None
         yield made
         made.close()

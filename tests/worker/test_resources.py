@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from tacit_services.identity.folder import acquire
+from tacit_services.identity.folder import Identities
 from tacit_services.worker.resources import ledger_of
 
 from tacit import config
@@ -22,16 +22,16 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
     rows(tmp_path / "train.csv", 300, seed=2)
     first, other = (config.load(run_of(tmp_path), seed=seed) for seed in (1, 2))
     with ExitStack() as open_:
-        one, two = (acquire(tmp_path / name, 2, None, threading.Event()) for name in "ab")
+        one, two = (Identities(tmp_path / name).acquire(2, threading.Event()) for name in "ab")
         assert one is not None
         assert two is not None
         open_.enter_context(closing(one))
         open_.enter_context(closing(two))
         with (
-            ledger_of(first.source, one, None),
+            ledger_of(first.source, one),
             pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"),
-            ledger_of(other.source, two, None),
+            ledger_of(other.source, two),
         ):
             pass
-        with ledger_of(other.source, two, None):  # the control
+        with ledger_of(other.source, two):  # the control
             pass

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Charged
+from tacit.privacy.ledger import Charged, Ledger
 from tacit_services.disk import files
-from tacit_services.identity import old_outbox
+from tacit_services.identity.old_outbox import OldOutbox
 
-FILE, _FORMAT = "enrolled.json", 2
+_FILE, _FORMAT = "enrolled.json", 2
 _ID = 16  # bytes
 
 
@@ -34,17 +34,29 @@ class Enrolled:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """The record of one identity.
+    """The record of one identity, as it was read.
 
-    owner: its id, drawn once, which its messages in a ledger are filed under.
+    path: its file. owner: the identity's id, drawn once, which its messages in a ledger are filed
+    under.
     """
 
+    path: Path
     owner: bytes
     ledgers: dict[str, Enrolled]
 
-    def noting(self, dataset: str, lineage: bytes, charged: Charged) -> Enrolment:
-        """Return the same with a ledger's newest position."""
-        return Enrolment(self.owner, self.ledgers | {dataset: Enrolled(lineage, charged)})
+    def note(self, dataset: str, ledger: Ledger) -> None:
+        """Write how far the ledger of `dataset` has come, durably. Raises OSError."""
+        newest = self.ledgers | {dataset: Enrolled(ledger.lineage, ledger.charged())}
+        ledgers = {
+            name: {
+                "lineage": one.lineage.hex(),
+                "count": one.charged.count,
+                "head": one.charged.head.hex(),
+            }
+            for name, one in newest.items()
+        }
+        content = {"format": _FORMAT, "owner": self.owner.hex(), "ledgers": ledgers}
+        files.write(self.path, json.dumps(content).encode("ascii"), files.PUBLIC)
 
 
 def read(folder: Path) -> Enrolment:
@@ -52,33 +64,20 @@ def read(folder: Path) -> Enrolment:
 
     Raises PrivacyError where the file cannot be read, or is a newer tacit's.
     """
-    path = folder / FILE
+    path = folder / _FILE
     try:
         content = json.loads(path.read_bytes())
         if content.get("format", 1) > _FORMAT:
             raise ValueError(f"has format {content['format']!r}, this tacit reads {_FORMAT}")
         if content.get("format", 1) == _FORMAT:
             ledgers = {dataset: _enrolled(one) for dataset, one in content["ledgers"].items()}
-            return Enrolment(bytes.fromhex(content["owner"]), ledgers)
-        return _of_format_1(folder, content)
+            return Enrolment(path, bytes.fromhex(content["owner"]), ledgers)
+        ledgers = _of_format_1(content, OldOutbox(folder))
+        return Enrolment(path, secrets.token_bytes(_ID), ledgers)
     except FileNotFoundError:
-        return Enrolment(secrets.token_bytes(_ID), {})
+        return Enrolment(path, secrets.token_bytes(_ID), {})
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise PrivacyError(f"identity {path}: {error}; refusing to train without it") from error
-
-
-def write(folder: Path, enrolment: Enrolment) -> None:
-    """Replace the file, durably. Raises OSError."""
-    ledgers = {
-        dataset: {
-            "lineage": one.lineage.hex(),
-            "count": one.charged.count,
-            "head": one.charged.head.hex(),
-        }
-        for dataset, one in enrolment.ledgers.items()
-    }
-    content = {"format": _FORMAT, "owner": enrolment.owner.hex(), "ledgers": ledgers}
-    files.write(folder / FILE, json.dumps(content).encode("ascii"), files.PUBLIC)
 
 
 def _enrolled(one: dict[str, Any]) -> Enrolled:
@@ -86,13 +85,12 @@ def _enrolled(one: dict[str, Any]) -> Enrolled:
     return Enrolled(bytes.fromhex(one["lineage"]), charged)
 
 
-def _of_format_1(folder: Path, content: dict[str, Any]) -> Enrolment:
-    """Return a record of format 1, for which the old outbox has the ledgers' positions."""
-    payers = old_outbox.payers(folder)
+def _of_format_1(content: dict[str, Any], old_outbox: OldOutbox) -> dict[str, Enrolled]:
+    """Return the ledgers of a record of format 1, whose positions the old outbox has."""
+    payers = old_outbox.payers()
     lineages = content["ledgers"] if "format" in content else content
     found = {dataset: bytes.fromhex(lineage) for dataset, lineage in lineages.items()}
-    ledgers = {
+    return {
         dataset: Enrolled(lineage, payers.get(lineage, Charged()))
         for dataset, lineage in found.items()
     }
-    return Enrolment(secrets.token_bytes(_ID), ledgers)

@@ -6,7 +6,7 @@
     4. delete FROM.moved
 
 Each step is on disk before the next begins. While FROM.moved or TO.moving exists,
-`refuse_unfinished` lets no edge begin a new ledger at that place.
+`LedgerPlace.refuse_unfinished` lets no edge begin a new ledger at that place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.errors import DataError, PrivacyError
 from tacit.privacy import ledger
 from tacit.privacy.ledger_chain import Chain
 from tacit_services.disk import files
-from tacit_services.identity import lineage
+from tacit_services.identity.ledger_place import LedgerPlace
 
 
 def move(source: Path, target: Path) -> list[Chain]:
@@ -27,31 +27,32 @@ def move(source: Path, target: Path) -> list[Chain]:
     Raises DataError where there is no such ledger; PrivacyError where an edge uses it, where
     `target` exists already, where the ledger is damaged, or where a disk refuses.
     """
-    gone = lineage.retired_path(source)
-    _check_names(source, target)
-    with lineage.locked(source), lineage.locked(target):
+    here, there = LedgerPlace(source), LedgerPlace(target)
+    gone = here.retired
+    _check_names(source, gone, target)
+    with here.locked(), there.locked():
         try:
             if source.exists() or not gone.exists():
                 _check_free(target)
                 _check_free(gone)
                 with ledger.locked_chains(source) as (chains, content):
-                    _copy(content, chains, source, lineage.copy_path(target))
+                    _copy(content, chains, source, there.copy)
                     _rename(source, gone)
             else:
-                chains = _resume(gone, target)
-            return _finish(gone, target, chains)
+                chains = _resume(gone, there)
+            return _finish(gone, there, chains)
         except OSError as error:
             raise PrivacyError(
                 f"ledger {source}: {error.strerror or error}; run the same command again"
             ) from error
 
 
-def _check_names(source: Path, target: Path) -> None:
+def _check_names(source: Path, gone: Path, target: Path) -> None:
     if source.is_symlink() or target.is_symlink():
         raise PrivacyError(
             f"ledger {source}: a link; name the files themselves, which the edges' locks belong to"
         )
-    if not (source.is_file() or lineage.retired_path(source).is_file()):
+    if not (source.is_file() or gone.is_file()):
         raise DataError(f"ledger {source}: there is no such file")
     if source.resolve() == target.resolve():
         raise PrivacyError(f"ledger {target}: is where it lies already")
@@ -72,28 +73,29 @@ def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None
         raise PrivacyError(f"ledger {copy}: is not what was written; nothing was moved")
 
 
-def _resume(gone: Path, target: Path) -> list[Chain]:
+def _resume(gone: Path, there: LedgerPlace) -> list[Chain]:
     """Go on with a move that was killed in step 2 or later.
 
-    If `target` exists it must be the outcome of that move, or have grown from it; else the copy is
-    made again.
+    A ledger that is `there` must be the outcome of that move, or have grown from it; where none is,
+    the copy is made again.
     """
     with ledger.locked_chains(gone) as (chains, content):
-        if not target.exists():
-            _check_free(target)
-            _copy(content, chains, gone, lineage.copy_path(target))
+        if not there.path.exists():
+            _check_free(there.path)
+            _copy(content, chains, gone, there.copy)
             return chains
-    counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read_chains(target)}
+    found = ledger.read_chains(there.path)
+    counts = {(chain.dataset, chain.lineage): chain.count for chain in found}
     if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
         raise PrivacyError(
-            f"ledger {target}: is there already, and is not what {gone.name} was moved to"
+            f"ledger {there.path}: is there already, and is not what {gone.name} was moved to"
         )
     return chains
 
 
-def _finish(gone: Path, target: Path, chains: list[Chain]) -> list[Chain]:
-    if not target.exists():
-        _rename(lineage.copy_path(target), target)
+def _finish(gone: Path, there: LedgerPlace, chains: list[Chain]) -> list[Chain]:
+    if not there.path.exists():
+        _rename(there.copy, there.path)
     gone.unlink()
     files.sync(gone.parent)
     return chains

@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import PrivacyError
@@ -31,7 +32,6 @@ _SENDER = """
 SELECT counter.seq, receipt.seq, receipt.proof, state.content FROM counter
 LEFT JOIN receipt USING (run) LEFT JOIN state USING (run) WHERE counter.run = ?
 """
-
 _FORGET = (
     "DELETE FROM message WHERE run = ?",
     "DELETE FROM receipt WHERE run = ?",
@@ -40,63 +40,83 @@ _FORGET = (
 )
 
 
-def used(folder: Path) -> bool:
-    """Whether this identity has sent messages with an older tacit."""
-    if not _path(folder).is_file():
-        return False
-    try:
-        with _opened(folder) as db:
-            return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is not None
-    except PrivacyError:
-        return True  # a damaged outbox was in use; the error comes when it is taken over
+@dataclass(frozen=True, slots=True)
+class OldOutbox:
+    """The old outbox in an identity's `folder`, which most identities have not got."""
 
+    folder: Path
 
-def payers(folder: Path) -> dict[bytes, Charged]:
-    """The lineages of the ledgers that have paid for messages, and how far they then were.
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return self.folder / "outbox.db"
 
-    Raises PrivacyError.
-    """
-    if not _path(folder).is_file():
-        return {}
-    with _opened(folder) as db:
-        rows = db.execute("SELECT lineage, count, head FROM anchor").fetchall()
-    return {bytes(lineage): Charged(count, bytes(head)) for lineage, count, head in rows}
+    def used(self) -> bool:
+        """Whether this identity has sent messages with an older tacit."""
+        if not self.path.is_file():
+            return False
+        try:
+            with self._opened() as db:
+                return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is not None
+        except PrivacyError:
+            return True  # a damaged outbox was in use; the error comes when it is taken over
 
+    def payers(self) -> dict[bytes, Charged]:
+        """The lineages of the ledgers that have paid for messages, and how far they then were.
 
-def check(folder: Path, ledger: Ledger, known: set[bytes]) -> None:
-    """Raise PrivacyError where a ledger that is neither this one nor `known` has paid.
+        Raises PrivacyError.
+        """
+        if not self.path.is_file():
+            return {}
+        with self._opened() as db:
+            rows = db.execute("SELECT lineage, count, head FROM anchor").fetchall()
+        return {bytes(lineage): Charged(count, bytes(head)) for lineage, count, head in rows}
 
-    Or where this one was further when it paid: then an older copy was put back.
-    """
-    found = payers(folder)
-    if set(found) - known - {ledger.lineage}:
-        raise PrivacyError(
-            f"ledger of identity {folder}: messages in {_path(folder).name} were paid with a "
-            "ledger that is not here any more; it was exchanged, refusing to train"
-        )
-    ledger.require(found.get(ledger.lineage, UNCHARGED))
+    def check(self, ledger: Ledger, known: set[bytes]) -> None:
+        """Raise PrivacyError where a ledger that is neither this one nor `known` has paid.
 
+        Or where this one was further when it paid: then an older copy was put back.
+        """
+        found = self.payers()
+        if set(found) - known - {ledger.lineage}:
+            raise PrivacyError(
+                f"ledger of identity {self.folder}: messages in {self.path.name} were paid with a "
+                "ledger that is not here any more; it was exchanged, refusing to train"
+            )
+        ledger.require(found.get(ledger.lineage, UNCHARGED))
 
-def take_over(folder: Path, run: str, owner: bytes, ledger: Ledger) -> None:
-    """Bring what the outbox has of `run` into the file of `ledger`, and delete it here.
+    def take_over(self, run: str, owner: bytes, ledger: Ledger) -> None:
+        """Bring what it has of `run` into the file of `ledger`, and delete it here.
 
-    Killed in between, it is done again, to the same end. Raises PrivacyError, sqlite3.Error,
-    OSError.
-    """
-    if not _path(folder).is_file():
-        return
-    with _opened(folder) as db:
-        sender = db.execute(_SENDER, (run,)).fetchone()
-        rows = db.execute("SELECT seq, envelope FROM message WHERE run = ?", (run,)).fetchall()
-        if sender is not None:
-            _store(ledger, (owner, run), sender, rows)
-        for statement in _FORGET:
-            db.execute(statement, (run,))
-        left = db.execute("SELECT 1 FROM counter LIMIT 1").fetchone()
-    if left is None:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{_path(folder)}{suffix}").unlink(missing_ok=True)
-        files.sync(folder)
+        Killed in between, it is done again, to the same end. Raises PrivacyError.
+        """
+        try:
+            if self.path.is_file() and self._moved(run, owner, ledger):
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+                files.sync(self.folder)
+        except OSError as error:
+            raise PrivacyError(f"outbox of run {run}: {error}") from error
+
+    def _moved(self, run: str, owner: bytes, ledger: Ledger) -> bool:
+        """Move what there is of `run`; whether nothing of any run is left."""
+        with self._opened() as db:
+            sender = db.execute(_SENDER, (run,)).fetchone()
+            rows = db.execute("SELECT seq, envelope FROM message WHERE run = ?", (run,)).fetchall()
+            if sender is not None:
+                _store(ledger, (owner, run), sender, rows)
+            for statement in _FORGET:
+                db.execute(statement, (run,))
+            return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is None
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10.0)) as db:
+                sqlite_format.prepare(db, _SCHEMA, _FORMAT)
+                yield db
+        except (sqlite3.Error, ValueError) as error:
+            raise PrivacyError(f"outbox {self.path}: {error}") from error
 
 
 def _store(
@@ -112,18 +132,3 @@ def _store(
         for seq, envelope in rows:
             row = (*key, seq, hashlib.sha256(envelope).digest(), envelope)
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
-
-
-def _path(folder: Path) -> Path:
-    return folder / "outbox.db"
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
-    path = _path(folder)
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as db:
-            sqlite_format.prepare(db, _SCHEMA, _FORMAT)
-            yield db
-    except (sqlite3.Error, ValueError) as error:
-        raise PrivacyError(f"outbox {path}: {error}") from error

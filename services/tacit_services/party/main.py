@@ -44,7 +44,7 @@ def main(settings: EdgeSettings) -> None:
         model = definition.build_model()
         needs = loop_settings(settings, definition, model, largest, resources.identity.number)
         loop = party_loop(role, resources.outbox, needs, resources.turns, serves=settings.serve)
-        serve(settings, loop, stop, resources)
+        serve(loop, stop, resources)
 
 
 def build_role(

@@ -25,7 +25,6 @@ from tacit.privacy.ledger_chain import Charge
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.disk import files
-from tacit_services.identity import old_outbox
 
 log = logging.getLogger("tacit.edge")
 LARGE = 256 * 1024  # bytes
@@ -48,15 +47,13 @@ class Outbox:
         """Read what is in the file of `ledger`, which must be open as long as this is used.
 
         owner: the identity's random id. folder: the identity's; None: large messages lie in the
-        ledger's file like all. An outbox of its own that an older tacit left there is taken over.
-        Raises PrivacyError when it is damaged, a newer tacit's, or cannot be written.
+        ledger's file like all. What an older tacit kept elsewhere is in that file already (see
+        `outbox_of`). Raises PrivacyError when it is damaged, or cannot be written.
         """
         self._ledger, self._key, self._folder = ledger, (owner, run), folder
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:
-            if folder is not None:
-                old_outbox.take_over(folder, run, owner, ledger)
             self._last, self._held = self._sender()
             self._pending = self._read()
             self._sweep()

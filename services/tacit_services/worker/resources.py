@@ -11,9 +11,9 @@ from typing import Any
 from tacit.config.definition import Definition
 from tacit.datasets import Source
 from tacit.privacy.ledger import Ledger
-from tacit_services.identity import enrolment, lineage, own_ledgers
-from tacit_services.identity import folder as identities
-from tacit_services.identity.folder import Identity
+from tacit_services.identity import lineage, own_ledgers
+from tacit_services.identity.folder import Identities, Identity
+from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.tls import Tls
 from tacit_services.worker.cpu_turns import CpuTurns
@@ -23,15 +23,30 @@ from tacit_services.worker.outbox import Outbox
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerResources:
-    """What is open while an edge, a party or a peer works; `tls` is None on a plain broker."""
+class Broker:
+    """The broker of a run, as a worker reaches it.
 
+    address: HOST:PORT. chunk: bytes of the largest payload. timeout: seconds to wait for it at the
+    start. tls: None is a plain connection.
+    """
+
+    address: str
+    chunk: int
+    timeout: float
+    tls: Tls | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResources:
+    """What is open while an edge, a party or a peer works on `run`, and its broker."""
+
+    run: str
     heartbeat: Heartbeat
     identity: Identity
     ledger: Ledger
     outbox: Outbox
     turns: CpuTurns
-    tls: Tls | None
+    broker: Broker
 
 
 @contextmanager
@@ -42,54 +57,54 @@ def worker_resources(
 
     Raises ConfigError, PrivacyError.
     """
-    # Order at the end: the connection is down already, then the ledger, and last the identity that
-    # it belongs to.
+    identities = Identities(settings.identities, settings.identity, settings.ledger)
     with closing(Heartbeat(settings.health_file)) as heartbeat:
         heartbeat.stands("waits for an identity")
-        places = definition.plans.workers  # the spare ones too
-        identity = identities.acquire(settings.identities, places, settings.identity, stop)
+        identity = identities.acquire(definition.plans.workers, stop)  # the spare ones too
         if identity is None:
             yield None
             return
         heartbeat.stands("starting", identity.edge)
-        with _opened(settings, definition.source, identity, stop, heartbeat) as resources:
-            yield None if stop.is_set() else resources
+        # Order at the end: the connection is down already, then the ledger, and last the identity
+        # that it belongs to.
+        with (
+            closing(identity),
+            ledger_of(definition.source, identity) as ledger,
+            closing(CpuTurns(settings.turns)) as turns,
+        ):
+            run = settings.run_id
+            outbox = outbox_of(identity, ledger, run)
+            tls = credentials(settings, identity, stop)
+            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, tls)
+            opened = WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
+            yield None if stop.is_set() else opened
 
 
 @contextmanager
-def _opened(
-    settings: EdgeSettings,
-    source: Source,
-    identity: Identity,
-    stop: threading.Event,
-    heartbeat: Heartbeat,
-) -> Iterator[WorkerResources]:
-    with (
-        closing(identity),
-        ledger_of(source, identity, settings.ledger) as ledger,
-        closing(CpuTurns(settings.turns)) as turns,
-    ):
-        owner = enrolment.read(identity.path).owner
-        outbox = Outbox(ledger, settings.run_id, owner, identity.path)
-        tls = credentials(settings, identity, stop)
-        yield WorkerResources(heartbeat, identity, ledger, outbox, turns, tls)
-
-
-@contextmanager
-def ledger_of(source: Source, identity: Identity, setting: str | None) -> Iterator[Ledger]:
+def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
     """Yield the ledger of this identity's data.
 
-    It is `setting` (TACIT_LEDGER), else of own data the one in the user's data folder, and of
-    published data the identity's own. Raises PrivacyError, and of own data ConfigError and
-    DataError.
+    It is the one that is named for the identity (TACIT_LEDGER), else of own data the one in the
+    user's data folder, and of published data the identity's own. Raises PrivacyError, and of own
+    data ConfigError and DataError.
     """
-    owned = None if setting else source.owned(identity.number)
+    owned = None if identity.ledger else source.owned(identity.number)
     if owned is None:
-        with lineage.ledger(identity, setting, source.name) as ledger:
+        with lineage.ledger(identity, identity.ledger_place, source.name) as ledger:
             yield ledger
         return
     with (
-        own_ledgers.opened(owned, identity.number, data_home()) as place,
-        lineage.ledger(identity, str(place.path), place.dataset) as ledger,
+        own_ledgers.opened(owned, identity.number, data_home()) as found,
+        lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger,
     ):
         yield ledger
+
+
+def outbox_of(identity: Identity, ledger: Ledger, run: str) -> Outbox:
+    """The outbox of this identity for `run`, with what an older tacit left of it elsewhere.
+
+    Raises PrivacyError.
+    """
+    owner = identity.enrolment().owner
+    identity.old_outbox.take_over(run, owner, ledger)
+    return Outbox(ledger, run, owner, identity.path)

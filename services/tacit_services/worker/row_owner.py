@@ -58,7 +58,7 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bo
         log.info("%s computes %s, loops by %s", role.edge, role.way, described())
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:
-            serve(settings, loop, stop, resources)
+            serve(loop, stop, resources)
 
 
 def build_role(

@@ -39,12 +39,10 @@ def loop_settings(
     )
 
 
-def serve(
-    settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, resources: WorkerResources
-) -> None:
+def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -> None:
     """Connect, run the loop to its end, and say how it ended."""
-    edge = loop.role.edge
-    topic, standing = topics.presence(settings.run_id, edge), Standing.ONLINE.value
+    edge, run, broker = loop.role.edge, resources.run, resources.broker
+    topic, standing = topics.presence(run, edge), Standing.ONLINE.value
 
     def present(state: str) -> None:
         nonlocal standing
@@ -57,16 +55,16 @@ def serve(
         loop.mailbox.connected()
 
     connection = Connection(
-        settings.broker,
-        f"{settings.run_id}-{edge}",
+        broker.address,
+        f"{run}-{edge}",
         loop.subscriptions(),
         loop.receive,
         on_up=up,
         will=Will(topic, b"offline"),
-        chunk=settings.chunk,
-        tls=resources.tls,
+        chunk=broker.chunk,
+        tls=broker.tls,
     )
-    connection.start(settings.connect_timeout, stop)
+    connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
     resources.heartbeat.watch(lambda: connection.up)
     ledger, before = loop.role.releaser.ledger, loop.role.releaser.ledger.charged().count
@@ -76,7 +74,7 @@ def serve(
             log.warning(
                 "%s released nothing: run %r is over (%s). %s",
                 edge,
-                settings.run_id,
+                run,
                 loop.role.halt_reason,
                 ANOTHER_RUN,
             )

@@ -20,7 +20,7 @@ from tacit.protocol import wire
 from tacit.protocol.messages import Hello, Push, Retired, Update
 from tacit_services.aggregator.entries import Candidate
 from tacit_services.aggregator.run_journal import RunJournal
-from tacit_services.identity import lineage
+from tacit_services.identity.ledger_place import LedgerPlace
 
 KEPT = (
     256  # latest noised messages, for those that the store could not take and that will come again
@@ -117,7 +117,7 @@ def opened(journal: RunJournal, definition: Definition[Any], ledger: Path | str)
         Path(ledger).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
-    lineage.refuse_unfinished(Path(ledger))
+    LedgerPlace(Path(ledger)).refuse_unfinished()
     return TrustedNoise(
         journal, Trusted(ledger, definition.source.name, definition.plans.named, Random())
     )
