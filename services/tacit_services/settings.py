@@ -190,15 +190,6 @@ class EdgeSettings(ServiceSettings):
         None, description="what the owner of the data allows; default: what the run file says"
     )
 
-    def load_policy(self) -> Policy:
-        """The policy of the data's owner; without a policy file, one that allows every run.
-
-        Raises ConfigError.
-        """
-        return (
-            Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
-        )
-
 
 def data_home() -> Path:
     """Return the folder of the user's data, where ledgers of own data lie.
@@ -211,8 +202,13 @@ def data_home() -> Path:
     return root / "tacit"
 
 
-def load_policy(path: Path) -> Policy:
-    """Read and check a policy file. Raises ConfigError where it is missing, unreadable or wrong."""
+def load_policy(path: Path | None) -> Policy:
+    """Read and check the policy file of the data's owner; None: a policy that allows every run.
+
+    Raises ConfigError where it is missing, unreadable or wrong.
+    """
+    if path is None:
+        return Policy(noise_at=("edge", "server"))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

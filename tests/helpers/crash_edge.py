@@ -27,8 +27,8 @@ import torch
 from tacit_services.edge import main as edge_main
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker import row_owner
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.row_owner import RowOwner
 from tacit_services.worker.session import Session
 
 from tacit.algorithms.mapa import Edge
@@ -136,9 +136,8 @@ def warm(settings: dict[str, Any]) -> None:
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0", "path": Path()})()
     ledger = Ledger(":memory:", run.source.name)
-    plan = row_owner.build_role(
-        given, run.define(), run.build_model(), identity, ledger
-    ).releaser.plan
+    owner = RowOwner(given.data, given.device, given.policy)
+    plan = owner.role(run.define(), run.build_model(), identity, ledger).releaser.plan
     for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
+from tacit_services.settings import AggregatorSettings, EdgeSettings, load_policy, read_settings
 from tacit_services.transport.address import split_host_port
 
 from tacit.errors import ConfigError, DataError
@@ -136,16 +136,16 @@ def test_a_run_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_without_a_policy_file_everything_is_as_the_run_file_says(tmp_path: Path) -> None:
-    free = read_settings(EdgeSettings).load_policy()
+    free = load_policy(read_settings(EdgeSettings).policy)
     assert free.noise_at == ("edge", "server")
     assert all(value is None for name, value in free if name != "noise_at")
     file = tmp_path / "policy.toml"
     file.write_text("max_epsilon = 3.0")
-    strict = read_settings(EdgeSettings, policy=file).load_policy()
+    strict = load_policy(read_settings(EdgeSettings, policy=file).policy)
     assert (strict.max_epsilon, strict.noise_at) == (3.0, ("edge",))
     file.unlink()
     with pytest.raises(ConfigError, match=r"policy .*policy\.toml: .*No such file"):
-        read_settings(EdgeSettings, policy=file).load_policy()
+        load_policy(read_settings(EdgeSettings, policy=file).policy)
 
 
 @pytest.mark.parametrize(

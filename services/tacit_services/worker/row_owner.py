@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
-from tacit_services.settings import EdgeSettings
+from tacit_services.settings import EdgeSettings, load_policy
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.device import tried
 from tacit_services.worker.loop import WorkerLoop
@@ -30,6 +32,41 @@ from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.edge")
 Loops = Callable[[EdgeRole, WorkerResources, LoopSettings], AbstractContextManager[WorkerLoop]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOwner:
+    """What the owner of a worker's rows has settled for them.
+
+    data: the folder of published data sets. device: what computes on them. policy: the file that
+    says what a run may do with them; None: what the run file says.
+    """
+
+    data: Path | None
+    device: str
+    policy: Path | None
+
+    def role(
+        self,
+        definition: Definition[Any],
+        model: Model,
+        identity: Identity,
+        ledger: Ledger,
+        *,
+        rows_alone: bool = False,
+    ) -> EdgeRole:
+        """The edge role of this identity with its own rows.
+
+        Raises ConfigError, DataError, PrivacyError.
+        """
+        device = tried(self.device)
+        part = definition.source.edge(identity.number, self.data, identity.path)
+        plan = definition.plans.plan(identity.number, part.most)
+        load_policy(self.policy).check(plan, definition.name, definition.model)
+        releaser = Releaser(plan, ledger, Random())
+        return registry.edge(
+            definition, identity.edge, part.rows, model, releaser, device, rows_alone=rows_alone
+        )
 
 
 def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bool = False) -> None:
@@ -47,11 +84,12 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bo
             f"tacit {definition.algorithm.worker}, not by tacit {worker}"
         )
     model = definition.build_model()
+    owner = RowOwner(settings.data, settings.device, settings.policy)
     with worker_resources(settings, definition, stop) as resources:
         if resources is None:
             return
-        role = build_role(
-            settings, definition, model, resources.identity, resources.ledger, rows_alone=rows_alone
+        role = owner.role(
+            definition, model, resources.identity, resources.ledger, rows_alone=rows_alone
         )
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
@@ -59,26 +97,3 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bo
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:
             serve(loop, stop, resources)
-
-
-def build_role(
-    settings: EdgeSettings,
-    definition: Definition[Any],
-    model: Model,
-    identity: Identity,
-    ledger: Ledger,
-    *,
-    rows_alone: bool = False,
-) -> EdgeRole:
-    """The edge role of this identity with its own rows.
-
-    Raises ConfigError, DataError, PrivacyError.
-    """
-    device = tried(settings.device)
-    part = definition.source.edge(identity.number, settings.data, identity.path)
-    plan = definition.plans.plan(identity.number, part.most)
-    settings.load_policy().check(plan, definition.name, definition.model)
-    releaser = Releaser(plan, ledger, Random())
-    return registry.edge(
-        definition, identity.edge, part.rows, model, releaser, device, rows_alone=rows_alone
-    )
