@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 DEPTH = 4  # of containers and dataclasses that are looked into
 LONGEST = 256  # of a container
 SHORTEST = 64  # bytes that are recognised by what they are
+_BYTES = bytes | bytearray | memoryview
 _INNER = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp)>")  # part of a function
 
 
@@ -82,7 +83,10 @@ class Typed:
 
 
 class Traced:
-    """A value that is known by identity, and all that is made of it; bytes, by what they are."""
+    """A value that is known by identity, and all that is made of it; bytes, by what they are.
+
+    Bytes in pieces, as an envelope is whose tensor stays where it is, are known put together, too.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, object] = {}  # by id, which stays theirs as they are held
@@ -94,7 +98,7 @@ class Traced:
 
     def made(self, thing: object) -> None:
         """From now on it is followed too, unless it is a plain value."""
-        if isinstance(thing, bytes | bytearray | memoryview):
+        if isinstance(thing, _BYTES):
             if len(thing) >= SHORTEST:
                 self._bytes.add(hash(bytes(thing)))
         elif isinstance(thing, tuple | list):
@@ -102,13 +106,17 @@ class Traced:
                 self.made(item)
         elif thing is not None and not isinstance(thing, bool | int | float | str | type):
             self._held[id(thing)] = thing
+            inside = list(_inside(thing))
+            pieces = [each for each in inside if isinstance(each, _BYTES)]
+            if pieces and len(pieces) == len(inside):
+                self.made(b"".join(pieces))
 
     def forget(self) -> None:
         """Follow nothing."""
         self._held, self._bytes = {}, set()
 
     def _carried(self, thing: object, depth: int) -> bool:
-        if isinstance(thing, bytes | bytearray | memoryview):
+        if isinstance(thing, _BYTES):
             return len(thing) >= SHORTEST and hash(bytes(thing)) in self._bytes
         if id(thing) in self._held:
             return True

@@ -28,6 +28,15 @@ MADE_UP = {
     "src/lib/_pb/__init__.py": "GENERATED = 1\n" * 100,
 }
 WALKED = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pieces:
+    front: bytes
+    tensor: memoryview
+
+
 class Kept:
     def __init__(self, value):
         self.value = value
@@ -185,6 +194,18 @@ def test_a_tensor_is_followed_through_torch_objects_and_bytes(folder: Path) -> N
         "bytes_of",
         "heard",
     ]
+
+
+def test_bytes_in_pieces_are_followed_when_they_are_put_together(folder: Path) -> None:
+    walked = module(folder, "walked_pieces", WALKED)
+    value = Traced()
+    pieces = walked.Pieces(b"front" * 20, memoryview(b"tensor" * 20))
+    value.made(pieces)
+    follower = Follower(folder, value)
+    with follower:
+        walked.heard(b"front" * 20 + b"tensor" * 20)
+        walked.holder(walked.Kept(torch.zeros(100)))
+    assert names(follower) == ["heard"]
 
 
 def test_a_loop_is_one_stop_and_another_caller_is_another(folder: Path) -> None:
