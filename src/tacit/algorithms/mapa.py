@@ -26,6 +26,7 @@ clipping and noise, which is not private.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -214,17 +215,17 @@ class Edge(EdgeRole):
         """Lines 3 to 8: one noisy mean gradient."""
         released = self.releaser.release(
             message.clip,
-            lambda: self.query(message.params, message.clip),
+            partial(self.query, message.params, message.clip),  # lines 4 and 5
             paper_dims=self.model.first_layer,
         )
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
 
-    def query(self, params: Tensor, clip: float) -> Clipped:
-        """Lines 4 and 5: rigorous, none, or with one of the paper's defects."""
+    def unbounded(self, params: Tensor, clip: float) -> Clipped:
+        """Lines 4 and 5 without noise, or with one of the paper's defects."""
         plan = self.releaser.plan
-        if plan.private or plan.mechanism == "none":
-            return super().query(params, clip)
-        params, index = params.to(self.device), self.with_replacement(round(plan.batch))
+        if plan.mechanism == "none":
+            return super().unbounded(params, clip)
+        index = self.with_replacement(round(plan.batch))
         if plan.mechanism in ("paper:density", "paper:first_layer"):
             everyone = torch.ones(len(index), dtype=torch.bool)
             return Clipped(

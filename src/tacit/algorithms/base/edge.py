@@ -194,7 +194,14 @@ class EdgeRole(ABC):
             batch = self.draw()
             clipped = self.clipped(params, clip, batch.index, batch.mask)
             return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
-        index = self.with_replacement(round(plan.batch))
+        return self.unbounded(params, clip)
+
+    def unbounded(self, params: Tensor, clip: float) -> Clipped:
+        """Return what `query` does where the plan has no guarantee: a mean gradient, not clipped.
+
+        An algorithm overrides it whose paper sends something else.
+        """
+        index = self.with_replacement(round(self.releaser.plan.batch))
         return Clipped(self.mean(params, index).cpu(), math.inf)
 
     def mean(self, params: Tensor, index: Tensor) -> Tensor:
