@@ -27,15 +27,9 @@ from tests.golden.harness import sha256
 from tests.helpers.processes import refold
 from tests.helpers.rest import TOKEN, serving
 from tests.helpers.rig import STATUS, Hostile, Message, Rig, run_file
-from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, wait_for
+from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 
 Guarded = Callable[..., Rig]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from tacit_services.cli import main
 from tacit_services.disk.secret_file import kept_secret
 
 from tacit.errors import ConfigError
-from tests.aggregator.test_rest import problem
 from tests.helpers.browser import PHONE, Shown, chromium
-from tests.helpers.rest import READ_TOKEN, TOKEN, Rig, served
+from tests.helpers.rest import READ_TOKEN, TOKEN, Rig, problem, served
 
 CLOSED = ["/metrics", "/v1/events"] + [
     f"/v1/{path}"

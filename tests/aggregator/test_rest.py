@@ -1,325 +1,32 @@
 """The REST interface over a real socket, on a real driver and store:
 
-what docs and clients rely on.
+who may ask, how, and what is refused; halts, events, and the OpenAPI document.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import httpx
 import hypothesis
 import pytest
-import safetensors.torch
 import schemathesis
-from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
-from tacit_services.aggregator.api import metrics, view
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.run_routes import STREAMS_EACH
-from tacit_services.aggregator.api.view import View
-from tacit_services.aggregator.reporting import bounds
-from tacit_services.journal.weights import Weights
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_pace
-from torch import Tensor
 
-from tacit.models import Model
-from tacit.privacy import accounting
-from tacit.privacy.accounting import Spend
-from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.rest import TOKEN, Rig, Stage, served, serving, staged
+from tests.helpers.rest import TOKEN, Rig, problem, served, serving
 from tests.helpers.servers import PATIENCE, wait_for
 from tests.helpers.web import dial
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with staged() as made:
-        yield made
-
-
-@pytest.fixture
-def web(rig: Rig, stage: Stage) -> Iterator[httpx.Client]:
-    with (
-        stage.showing(rig) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """One server for the tests that change nothing: each start and stop takes 0.2 s."""
-    rig = Rig(tmp_path_factory.mktemp("still"))
-    with (
-        served(rig) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
-    ):
-        yield client
-
-
-def problem(response: httpx.Response, status: int) -> str:
-    """The detail of a problem+json answer, which must be complete."""
-    assert response.status_code == status
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert body["status"] == status
-    assert body["title"]
-    assert body["type"]
-    return str(body["detail"])
-
-
-class TestHealth:
-    def test_alive_from_the_start_ready_once_connected(self, rig: Rig, web: httpx.Client) -> None:
-        assert web.get("/healthz").status_code == 200
-        assert "broker" in problem(web.get("/readyz"), 503)
-        assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "down"}
-        rig.link.up = True
-        assert web.get("/readyz").status_code == 200
-        assert web.get("/readyz").json() == {
-            "status": "ready",
-            "parts": {"store": "up", "broker": "up"},
-        }
-        rig.driver.store_up = False
-        assert "store (lost" in problem(web.get("/readyz"), 503)
-        assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}
-
-    def test_not_ready_names_the_store_before_recovery(self, rig: Rig, web: httpx.Client) -> None:
-        rig.driver.epoch = 0
-        assert "store" in problem(web.get("/readyz"), 503)
-        assert web.get("/readyz").json()["parts"]["store"] == "recovering"
-        assert "recovered" in problem(web.get("/v1/status"), 503)
-        assert web.get("/healthz").status_code == 200
-
-    def test_metrics_parse_and_name_no_edge(self, rig: Rig, web: httpx.Client) -> None:
-        rig.hello("edge-0")
-        rig.update("edge-0")
-        rig.update("edge-0", base=7)  # a version that does not exist
-        rig.send(
-            "edge-0", pb.Meta(retired=pb.Retired(reason="spent")), seq=1
-        )  # a number already used
-        text = web.get("/metrics").text
-        samples = {
-            s.name: s for family in text_string_to_metric_families(text) for s in family.samples
-        }
-        values = {name: sample.value for name, sample in samples.items()}
-        assert values["tacit_accepted_total"] == 2
-        assert values["tacit_duplicate_total"] == 1
-        assert (values["tacit_model_version"], values["tacit_edges_online"]) == (1, 1)
-        assert samples["tacit_rejected_total"].labels == {"reason": "version"}
-        assert values["tacit_staleness_count"] == 1
-        assert "edge-0" not in text
-
-    def test_metrics_have_epsilon_the_build_and_the_names_of_0_1(
-        self, rig: Rig, web: httpx.Client
-    ) -> None:
-        rig.hello("edge-0")
-        rig.update("edge-0", pushes=3)
-        found = {
-            family.name: family
-            for family in text_string_to_metric_families(web.get("/metrics").text)
-        }
-        values = {name: family.samples[0].value for name, family in found.items() if family.samples}
-        privacy = web.get("/v1/privacy").json()
-        spent = privacy["edges"]["edge-0"]
-        assert values["tacit_epsilon"] == privacy["epsilon"] > 0
-        assert values["tacit_delta"] == privacy["delta"]
-        assert values["tacit_epsilon_budget_ratio"] == spent["epsilon_pld"] / spent["budget"]
-        assert found["tacit_build_info"].samples[0].labels == {"version": metadata.version("tacit")}
-        for now, former in metrics._NAMES_OF_0_1.items():
-            if now in found:
-                samples = [
-                    (one.name.removeprefix(now), one.labels, one.value)
-                    for one in found[now].samples
-                ]
-                assert samples == [
-                    (one.name.removeprefix(former), one.labels, one.value)
-                    for one in found[former].samples
-                ]
-        assert "tacit_messages_accepted" in found
-
-    def test_metrics_tell_trouble(self, rig: Rig, web: httpx.Client) -> None:
-        def now() -> dict[str, float]:
-            families = text_string_to_metric_families(web.get("/metrics").text)
-            return {s.name: s.value for family in families for s in family.samples}
-
-        before = now()
-        names = (
-            "late_total",
-            "throttled_total",
-            "reconnects_total",
-            "replayed_total",
-            "anchors_refused_total",
-            "snapshots_total",
-            "busy_total",
-            "stale_total",
-            "journal_bytes",
-            "journal_entries",
-            "edges_quarantined",
-            "apply_latency_seconds_count",
-            "refusals",
-            "broker_up",
-            "ready",
-        )
-        assert {name: before[f"tacit_{name}"] for name in names} == dict.fromkeys(names, 0.0)
-        assert (before["tacit_store_up"], before["tacit_snapshot_age_seconds"] >= 0) == (1, True)
-        rig.hello("edge-0")
-        rig.update("edge-0", charged=2)
-        rig.update("edge-0", charged=1)  # a ledger that fell back
-        rig.link.reconnects = 3
-        found = now()
-        assert (found["tacit_anchors_refused_total"], found["tacit_reconnects_total"]) == (1, 3)
-        assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
-        assert (
-            found["tacit_journal_bytes"] == rig.driver.journal.store.depth()[1] > 2600
-        )  # 650 floats and a Hello
-        assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
-        rig.driver.save()
-        found = now()
-        assert (
-            found["tacit_journal_bytes"],
-            found["tacit_journal_entries"],
-            found["tacit_snapshots_total"],
-        ) == (0, 0, 1)
-        rig.driver.halt("enough")
-        rig.update("edge-0", charged=3)
-        assert now()["tacit_late_total"] == 1
-        rig.driver.epoch = 0
-        assert now()["tacit_store_up"] == 0
-
-
-class TestDocuments:
-    def test_what_is_finished_names_the_last_model(
-        self, rig: Rig, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        # Given that the run's last update comes while a status is being made,
-        rig.hello("edge-0")
-        for _ in range(5):
-            rig.update("edge-0", base=rig.role.version)
-
-        def last_update(model: Model, params: Tensor) -> Weights:
-            if rig.role.version == 5:
-                rig.update("edge-0", base=5)
-            return Weights(model, params)
-
-        monkeypatch.setattr(view, "Weights", last_update)
-        # then nobody is told "finished" beside the model before the last.
-        found = [web.get("/v1/status").json() for _ in range(2)]
-        told = [(status["state"], status["applied"], status["model_version"]) for status in found]
-        assert told == [("training", 5, 5), ("finished", 6, 6)]
-
-    def test_status_is_a_summary_with_a_state(self, rig: Rig, web: httpx.Client) -> None:
-        assert web.get("/v1/status").json()["state"] == "waiting"
-        rig.hello("edge-0")
-        rig.update("edge-0")
-        status = web.get("/v1/status").json()
-        assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
-        assert (status["slowest"], status["privacy"]["bound"]) == (
-            {"id": "edge-0", "releases": 1},
-            False,
-        )
-        assert (
-            status["model_sha256"]
-            == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
-        )
-
-    def test_a_status_is_of_one_moment_whatever_comes_meanwhile(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        # Given a status that is being made, when an update comes in the middle of it,
-        rig.hello("edge-0")
-        view, online = View(rig.observer, rig.model), rig.observer.online
-
-        def late() -> int:
-            rig.update("edge-0")
-            return online()
-
-        _, before = view.file()
-        monkeypatch.setattr(rig.observer, "online", late)
-        status = view.status()
-        # then all of it is of the moment before.
-        assert rig.role.version == 1
-        assert (status["applied"], status["model_version"], status["state"]) == (0, 0, "waiting")
-        assert status["model_sha256"] == before != view.file()[1]
-
-    def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
-        rig.hello("edge-0", multiplier=0.0, pushes=3)
-        body = web.get("/v1/privacy").content
-        privacy = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-        assert privacy["epsilon"] is None
-        assert privacy["edges"]["edge-0"]["epsilon_rdp"] is None
-
-    def test_edges_one_by_one_and_together(self, rig: Rig, web: httpx.Client) -> None:
-        rig.hello("edge-0")
-        rig.hello("edge-1")
-        rows = web.get("/v1/edges").json()
-        assert [row["id"] for row in rows] == ["edge-0", "edge-1"]
-        assert web.get("/v1/edges/edge-1").json() == rows[1]
-        assert "'edge-9'" in problem(web.get("/v1/edges/edge-9"), 404)
-
-    def test_edges_come_a_page_at_a_time_and_again_only_where_they_changed(
-        self, rig: Rig, web: httpx.Client
-    ) -> None:
-        for number in range(5):
-            rig.hello(f"edge-{number}")
-        first = web.get("/v1/edges", params={"limit": 2})
-        assert [row["id"] for row in first.json()] == ["edge-0", "edge-1"]
-        second = web.get("/v1/edges", params={"limit": 9, "after": "edge-1"})
-        assert [row["id"] for row in second.json()] == ["edge-2", "edge-3", "edge-4"]
-        known = {"If-None-Match": first.headers["ETag"]}
-        again = web.get("/v1/edges", params={"limit": 2}, headers=known)
-        assert (again.status_code, again.content) == (304, b"")
-        rig.update("edge-0")
-        changed = web.get("/v1/edges", params={"limit": 2}, headers=known)
-        assert changed.status_code == 200
-        assert "limit" in problem(web.get("/v1/edges", params={"limit": 1001}), 422)
-
-    def test_a_status_has_one_size_whatever_the_number_of_edges(
-        self, rig: Rig, web: httpx.Client
-    ) -> None:
-        rig.hello("edge-0")
-        one = len(web.get("/v1/status").content)
-        for number in range(1, 60):
-            rig.hello(f"edge-{number}")
-        many = len(web.get("/v1/status").content)
-        assert many <= one + 8  # a digit more here and there
-        assert many <= 2048
-
-    def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
-        rig.hello("edge-0")
-        rig.update("edge-0", pushes=1)
-        (before,) = rig.observer.edges()
-        with rig.observer._accounts.busy:  # another request is at it
-            rig.update("edge-0", pushes=2)
-            assert rig.observer.edges() == [before]
-        (after,) = rig.observer.edges()
-        assert [(row["updates"], row["pushes"]) for row in (before, after)] == [(1, 1), (2, 2)]
-
-    def test_series_from_a_version_on(self, rig: Rig, web: httpx.Client) -> None:
-        for version in (0, 1, 5, 9):  # 0: before the first update
-            rig.observer.point(version, 0.5, 1.0, 10)
-        assert [point["version"] for point in web.get("/v1/series").json()] == [0, 1, 5, 9]
-        since = web.get("/v1/series", params={"after": 0}).json()
-        assert [point["version"] for point in since] == [1, 5, 9]
-        assert [
-            point["version"] for point in web.get("/v1/series", params={"after": 5}).json()
-        ] == [9]
-        assert "after" in problem(web.get("/v1/series", params={"after": "x"}), 422)
 
 
 class TestErrors:
@@ -409,70 +116,6 @@ class TestStrangers:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
             connection.sendall(head.encode())
             assert connection.recv(12) == b"HTTP/1.1 401"
-
-
-class TestWeights:
-    def test_a_safetensors_file_of_the_model(self, rig: Rig, web: httpx.Client) -> None:
-        rig.hello("edge-0")
-        rig.update("edge-0")
-        info, answer = web.get("/v1/model").json(), web.get("/v1/model/weights")
-        layers = safetensors.torch.load(answer.content)
-        assert {name: list(layer.shape) for name, layer in layers.items()} == {
-            layer["name"]: layer["shape"] for layer in info["layers"]
-        }
-        assert all(
-            layers[name].equal(part) for name, part in rig.model.unflatten(rig.role.params).items()
-        )
-        assert (info["version"], info["bytes"]) == (1, len(answer.content))
-        assert answer.headers["etag"] == f'"{info["sha256"]}"'
-        assert answer.headers["cache-control"] == "no-cache"
-
-    def test_etag_saves_the_transfer_until_the_model_moves(
-        self, rig: Rig, web: httpx.Client
-    ) -> None:
-        etag = web.get("/v1/model/weights").headers["etag"]
-        for known in (etag, f'"other", W/{etag}', "*"):
-            same = web.get("/v1/model/weights", headers={"If-None-Match": known})
-            assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
-        rig.hello("edge-0")
-        rig.update("edge-0")
-        moved = web.get("/v1/model/weights", headers={"If-None-Match": etag})
-        assert moved.status_code == 200
-        assert moved.headers["etag"] != etag
-
-    @pytest.mark.parametrize(
-        ("wanted", "part"),
-        [
-            ("bytes=0-9", slice(0, 10)),
-            ("bytes=100-", slice(100, None)),
-            ("bytes=-7", slice(-7, None)),
-            ("bytes=5-999999999", slice(5, None)),
-            ("bytes=-999999999", slice(0, None)),
-        ],
-    )
-    def test_one_range(self, still: httpx.Client, wanted: str, part: slice) -> None:
-        whole = still.get("/v1/model/weights").content
-        answer = still.get("/v1/model/weights", headers={"Range": wanted})
-        assert answer.status_code == 206
-        assert answer.content == whole[part]
-        first, last, _ = part.indices(len(whole))
-        assert answer.headers["content-range"] == f"bytes {first}-{last - 1}/{len(whole)}"
-
-    @pytest.mark.parametrize("wanted", ["bytes=999999999-", "bytes=-0"])
-    def test_a_range_outside_the_file(self, still: httpx.Client, wanted: str) -> None:
-        answer = still.get("/v1/model/weights", headers={"Range": wanted})
-        problem(answer, 416)
-        assert answer.headers["content-range"].startswith("bytes */")
-
-    @pytest.mark.parametrize(
-        "wanted", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"]
-    )
-    def test_other_ranges_are_ignored(self, still: httpx.Client, wanted: str) -> None:
-        assert still.get("/v1/model/weights", headers={"Range": wanted}).status_code == 200
-
-    def test_a_range_of_an_older_file_gets_the_whole_new_one(self, still: httpx.Client) -> None:
-        headers = {"Range": "bytes=0-9", "If-Range": '"older"'}
-        assert still.get("/v1/model/weights", headers=headers).status_code == 200
 
 
 class TestHalt:
@@ -580,26 +223,3 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
             case.call_and_validate()
 
         holds()
-
-
-@pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
-def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
-    (row,) = bounds.ahead((Spend(0.1, 1.0, count),))
-    assert count <= row.count <= max(count + 0.0, count * 9 / 8)
-
-
-def test_live_epsilon_is_above_the_budget_only_where_the_edge_has_spent_more(
-    tmp_path: Path,
-) -> None:
-    rig = Rig(tmp_path, more="[run]\nupdates = 400\n[privacy]\nepsilon = 2.0\n")
-    rig.hello("edge-0")
-    shown: dict[int, float] = {}
-    count = 0
-    while len(shown) < 3 or max(shown.values()) <= 2.0:
-        count += max(1, count // 16)
-        rig.update("edge-0", pushes=count)
-        (edge,) = rig.observer.edges()
-        exact = accounting.epsilon_pld(rig.role.edges["edge-0"].spent, edge["delta"])
-        assert edge["epsilon_pld"] >= exact
-        assert edge["epsilon_pld"] == exact or edge["epsilon_pld"] <= edge["budget"] == 2.0
-        shown[count] = edge["epsilon_pld"]

@@ -36,18 +36,7 @@ from tests.golden.harness import make_edge
 from tests.helpers.crash_edge import Forks
 from tests.helpers.processes import PATIENCE
 from tests.helpers.rig import ROOMY, Rig, run_file, run_text
-from tests.helpers.servers import Mosquitto, mosquitto, wait_for
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def address(broker: Mosquitto) -> str:
-    return f"{broker.host}:{broker.port}"
+from tests.helpers.servers import wait_for
 
 
 class Enough(Exception):

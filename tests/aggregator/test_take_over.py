@@ -12,19 +12,6 @@ from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.protocol import wire
 from tests.golden.harness import sha256
 from tests.helpers.rig import ROOMY, Rig, hello_meta, inbound, run_file, take, update_meta
-from tests.helpers.servers import Mosquitto, mosquitto
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def address(broker: Mosquitto) -> str:
-    return f"{broker.host}:{broker.port}"
-
 
 METAS = [
     hello_meta(),

@@ -6,7 +6,7 @@ its budget is kept at the aggregator.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,15 +29,9 @@ from tests.golden.harness import sha256
 from tests.helpers.processes import Watcher, refold
 from tests.helpers.rig import ROOMY, STATUS, Hostile, Message, Rig, run_text, take
 from tests.helpers.run_files import Layer
-from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, wait_for
+from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 
 CLIP = 1.0
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
-        yield running
 
 
 def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ()) -> RunFile:

@@ -4,50 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tacit import config
-from tacit.config import RunFile
-from tacit.config.algorithms import DpPasgd, FedAsync, Mapa
-from tacit.config.data import BenchmarkData
 from tacit.errors import ConfigError
-
-GOOD: dict[str, dict[str, str]] = {
-    "run": {"updates": "100"},
-    "data": {"dataset": '"digits"'},
-    "model": {"name": '"logistic"'},
-    "algorithm": {"name": '"mapa"'},
-    "privacy": {"batch": "32", "noise_multiplier": "1.0"},
-    "edges": {"count": "2"},
-    "evaluation": {"every": "50"},
-}
-PLAIN = {"algorithm.name": '"asgd"', "privacy.mechanism": '"none"'}
-
-
-def text(changes: dict[str, str | None] | None = None) -> str:
-    """GOOD as TOML with `section.key` set, or taken out where the value is None."""
-    sections = {name: dict(keys) for name, keys in GOOD.items()}
-    for path, value in (changes or {}).items():
-        section, key = path.split(".")
-        sections.setdefault(section, {}).pop(key, None)
-        if value is not None:
-            sections.setdefault(section, {})[key] = value
-    return _toml(sections)
-
-
-def parsed(changes: dict[str, str | None] | None = None, **replaced: Any) -> RunFile:
-    return config.parse(text(changes), "file.toml", **replaced)
-
-
-def refusal(content: str, **replaced: Any) -> str:
-    with pytest.raises(ConfigError) as refused:
-        config.parse(content, "file.toml", **replaced)
-    message = str(refused.value)
-    assert message.startswith("file.toml: ")
-    assert "\n" not in message
-    return message
+from tests.helpers.good_run_file import GOOD, PLAIN, TEXT, as_toml, parsed, refusal, text
 
 
 def test_the_file_that_all_others_are_made_from_is_good() -> None:
@@ -88,24 +50,13 @@ def test_a_missing_section_is_refused(section: str) -> None:
 
 
 def _sections(without: str) -> str:
-    return _toml({name: keys for name, keys in GOOD.items() if name != without})
-
-
-def _toml(sections: dict[str, dict[str, str]]) -> str:
-    lines = (
-        [f"[{name}]", *(f"{key} = {value}" for key, value in keys.items())]
-        for name, keys in sections.items()
-    )
-    return "\n".join(line for section in lines for line in section)
+    return as_toml({name: keys for name, keys in GOOD.items() if name != without})
 
 
 def test_an_empty_file_says_everything_that_is_missing() -> None:
     message = refusal("")
     for section in ("run", "data", "model", "algorithm"):
         assert f"{section}: Field required" in message
-
-
-TEXT = {"data.dataset": '"wikitext-2"', "model.name": '"lstm"'}
 
 
 @pytest.mark.parametrize(
@@ -376,151 +327,6 @@ def test_load_is_parse_of_the_file(tmp_path: Path) -> None:
     assert config.load(tmp_path / "run.toml", edges=3, seed=9) == same
 
 
-# -- what replaces the file ------------------------------------------------------------------------
-
-
-def test_edges_and_seed_are_replaced() -> None:
-    run = parsed(edges=3, seed=9)
-    assert (run.edges.count, run.run.seed) == (3, 9)
-    assert parsed().edges.count == 2
-
-
-@pytest.mark.parametrize(
-    ("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")]
-)
-def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], said: str) -> None:
-    assert said in refusal(text(), **replaced)
-
-
-def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:
-    run = parsed({**PLAIN, "algorithm.name": '"csgd"', "edges.count": "1"}, edges=7)
-    assert run.edges.count == 1
-
-
-# -- the fingerprint -------------------------------------------------------------------------------
-
-OTHER = {
-    "run.name": '"other"',
-    "run.updates": "101",
-    "run.seed": "2",
-    "run.snapshot_every": "201",
-    "data.dataset": '"mnist"',
-    "data.features": '"scattering"',
-    "data.partition": '"shards"',
-    "data.alpha": "0.6",
-    "data.spare": "1",
-    "data.spare_weight": "0.3",
-    "model.name": '"svm"',
-    "model.channels": "[10, 21]",
-    "model.kernel": "3",
-    "model.hidden": "[5]",
-    "model.activation": '"tanh"',
-    "model.regularization": "1e-4",
-    "model.normalization": '"group"',
-    "algorithm.name": '"audp"',
-    "algorithm.smoothness": "11.0",
-    "algorithm.deviation": "31.0",
-    "algorithm.radius": "1.5",
-    "algorithm.reduction": "0.6",
-    "algorithm.initial_gap": "2.4",
-    "algorithm.failure": "1e-2",
-    "algorithm.max_staleness": "101",
-    "algorithm.learning_rate": "0.5",
-    "algorithm.schedule": '"linear"',
-    "algorithm.warm_up": "0.1",
-    "privacy.mechanism": '"knorm"',
-    "privacy.epsilon": "2.1",
-    "privacy.delta": "1e-6",
-    "privacy.pushes": "1001",
-    "privacy.batch": "33",
-    "privacy.noise_multiplier": "1.1",
-    "privacy.clip": "1.0",
-    "privacy.clip_min": "0.2",
-    "privacy.clip_max": "99.0",
-    "privacy.paper_epsilon": "0.2",
-    "privacy.noise_at": '"server"',
-    "edges.count": "3",
-    "edges.epsilon": "[1.0]",
-    "edges.slowdown": "[2.0]",
-    "edges.min": "1",
-    "edges.wait": "61.0",
-    "edges.share": '"budget"',
-    "evaluation.every": "51",
-    "evaluation.samples": "2001",
-    "evaluation.metrics": '["auc"]',
-    "model.pool_every": "2",
-    "model.embedding": "65",
-    "model.width": "17",
-    "model.blocks": "2",
-    "data.vocabulary": "2001",
-    "data.sequence": "33",
-}
-
-
-# Of a user's own module: tests/config/test_own_data.py.
-OF_A_MODULE = {f"model.{key}" for key in ("entry", "arguments", "loss", "weights", "trainable")}
-
-
-def test_the_list_of_changes_names_every_parameter_there_is() -> None:
-    sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
-    del sections[
-        "guard"
-    ]  # test_guard_sums: but for what decides the model it may change while a run goes on
-    del sections["network"]  # for the simulator, which has no journal
-    sections |= {"algorithm": Mapa, "data": BenchmarkData}
-    there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
-    assert there == set(OTHER) | OF_A_MODULE | {"data.kind"}
-    assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
-        *FEDASYNC,
-        "algorithm.steps_max",
-    }
-    assert {f"algorithm.{key}" for key in DpPasgd.model_fields} == set(DP_PASGD)
-
-
-FEDASYNC: dict[str, str | None] = {
-    "algorithm.name": '"fedbuff"',
-    "algorithm.learning_rate": "0.2",
-    "algorithm.steps_min": "4",
-    "algorithm.proximal": "0.01",
-    "algorithm.mixing": "0.7",
-    "algorithm.staleness": '"hinge"',
-    "algorithm.a": "0.6",
-    "algorithm.b": "5",
-    "algorithm.mixing_decay": "0.5",
-    "algorithm.mixing_decay_at": "0.4",
-    "algorithm.max_staleness": "99",
-    "algorithm.concurrency": "2",
-    "algorithm.buffer": "9",
-    "algorithm.server_rate": "0.9",
-    "algorithm.clients": "1",
-    "algorithm.quorum": "0.6",
-    "algorithm.deadline_s": "61.0",
-    "algorithm.schedule": '"linear"',
-    "algorithm.warm_up": "0.1",
-}
-DP_PASGD: dict[str, str | None] = {
-    "algorithm.name": '"fedasync"',
-    "algorithm.learning_rate": "0.2",
-    "algorithm.tau": "11",
-    "algorithm.quorum": "0.6",
-    "algorithm.deadline_s": "61.0",
-    "algorithm.schedule": '"linear"',
-    "algorithm.warm_up": "0.1",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [("fedasync", key, value) for key, value in FEDASYNC.items()]
-    + [("dp-pasgd", key, value) for key, value in DP_PASGD.items()],
-)
-def test_every_parameter_of_the_others_changes_the_fingerprint(
-    name: str, key: str, value: str
-) -> None:
-    usual: dict[str, str | None] = {"algorithm.name": f'"{name}"', "privacy.clip": "1.0"}
-    assert parsed(usual | {key: value}).fingerprint() != parsed(dict(usual)).fingerprint()
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -565,73 +371,6 @@ def test_sums_need_local_steps_that_do_not_diverge() -> None:
         parsed(section | sums | {"algorithm.proximal": "4.5"})
 
 
-@pytest.mark.parametrize("key", OTHER)
-def test_every_parameter_changes_the_fingerprint(key: str) -> None:
-    usual: dict[str, str | None] = {
-        "privacy.mechanism": '"gaussian"'
-    }  # which goes with every other parameter
-    usual |= TEXT if key in ("data.vocabulary", "data.sequence") else {}
-    assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
-
-
-def test_the_same_meaning_has_the_same_fingerprint() -> None:
-    spelt_out = {"privacy.batch": "32.0", "run.seed": "1", "privacy.epsilon": "2"}
-    assert (
-        parsed(dict(spelt_out)).fingerprint()
-        == parsed().fingerprint()
-        == parsed(edges=2).fingerprint()
-    )
-
-
-# -- the plans -------------------------------------------------------------------------------------
-
-
-def test_an_edge_has_its_own_epsilon_where_it_is_named() -> None:
-    run = parsed({"edges.epsilon": "[0.5]"})
-    assert [run.plan(index).epsilon for index in (0, 1, 7)] == [0.5, 2.0, 2.0]
-
-
-def test_the_rate_is_batch_over_the_public_size() -> None:
-    plan = parsed().plan(0)
-    assert (plan.sampling_rate, plan.batch, plan.noise_multiplier) == (32 / 718, 32.0, 1.0)
-    assert parsed({"privacy.batch": "718"}).plan(0).sampling_rate == 1.0
-
-
-def test_noise_is_calibrated_for_the_pushes_where_none_is_given() -> None:
-    run = parsed({"privacy.noise_multiplier": None, "privacy.pushes": "100"})
-    left = run.plan(0).pushes_left(())
-    assert left is not None
-    assert left >= 100
-
-
-@pytest.mark.parametrize("mechanism", ["none", "paper"])
-def test_a_mechanism_without_a_guarantee_has_no_multiplier(mechanism: str) -> None:
-    changes = dict(PLAIN) if mechanism == "none" else {"privacy.mechanism": '"paper"'}
-    plan = parsed({**changes}).plan(0)
-    assert (plan.mechanism, plan.noise_multiplier, plan.pushes_left(())) == (mechanism, 0.0, None)
-
-
-@pytest.mark.parametrize("mechanism", ["discrete_gaussian", "knorm", "paper"])
-def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"mechanism={mechanism}: noise_at=server knows gaussian only"
-    ):
-        parsed({"privacy.noise_at": '"server"', "privacy.mechanism": f'"{mechanism}"'})
-
-
-def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
-    said: dict[str, str | None] = {
-        "privacy.noise_at": '"server"',
-        "privacy.mechanism": '"gaussian"',
-    }
-    plan = parsed(said | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
-    assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
-    central = plan.central()
-    assert (central.private, central.sampling_rate, central.batch) == (True, 1.0, 1.0)
-    assert 20 <= (central.pushes_left(()) or 0) < 24
-    assert plan.noise_variance(650) == central.noise_variance(650) == 650 * plan.noise_multiplier**2
-
-
 def test_batch_normalization_is_refused_and_told_why() -> None:
     with pytest.raises(
         ConfigError, match=r"model\.normalization='batch': .* looks across examples.* use group"
@@ -664,3 +403,24 @@ def test_a_model_that_no_memory_holds_is_refused_before_any_is_taken(
         ConfigError, match=r"^model: the layers of .* parameters, above 268,435,456$"
     ):
         parsed(changes).build_model()
+
+
+# -- what replaces the file ------------------------------------------------------------------------
+
+
+def test_edges_and_seed_are_replaced() -> None:
+    run = parsed(edges=3, seed=9)
+    assert (run.edges.count, run.run.seed) == (3, 9)
+    assert parsed().edges.count == 2
+
+
+@pytest.mark.parametrize(
+    ("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")]
+)
+def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], said: str) -> None:
+    assert said in refusal(text(), **replaced)
+
+
+def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:
+    run = parsed({**PLAIN, "algorithm.name": '"csgd"', "edges.count": "1"}, edges=7)
+    assert run.edges.count == 1

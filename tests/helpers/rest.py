@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import torch
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
@@ -186,3 +187,14 @@ def staged() -> Iterator[Stage]:
     with listening(made, lifespan="off") as address:
         made.url = f"http://{address}"
         yield made
+
+
+def problem(response: httpx.Response, status: int) -> str:
+    """The detail of a problem+json answer, which must be complete."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["title"]
+    assert body["type"]
+    return str(body["detail"])

@@ -4,6 +4,7 @@ should not.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import threading
 import time
@@ -41,6 +42,7 @@ from tests.helpers.servers import wait_for
 SAID_AGAIN = 10.0  # seconds without a receipt after which a Hello is said again
 ROOMY = Limits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
+_NUMBERS = itertools.count(1)  # of edges that have said nothing yet
 
 
 def run_text(
@@ -301,6 +303,11 @@ class Hostile(Caller):
         while (meta := self.receive("receipt", seconds).meta).seq != seq:
             pass
         return meta.receipt
+
+
+def new(rig: Rig) -> Hostile:
+    """An edge that has said nothing yet."""
+    return Hostile(rig, f"edge-{next(_NUMBERS)}")
 
 
 def part(
