@@ -149,6 +149,47 @@ def test_one_that_its_edge_gives_up_is_replaced(
         assert kept < now.lists()
 
 
+def test_other_bytes_under_the_same_number_are_not_mixed_with_what_was_begun(
+    broker: Mosquitto, server: RedisServer, tmp_path: Path
+) -> None:
+    with scene(broker, server, "other-bytes", LARGE_MODEL, tmp_path) as now:
+        now.accepted()
+        edge = now.edge
+        # Given the beginning of a message that is 64 bytes longer than an update,
+        other = edge.update(-1.0)
+        for payload in list(wire.split(other.envelope() + bytes(64), 1 << 18))[:-1]:
+            edge.publish(other.seq, payload)
+        wait_for(lambda: len(now.lists()) == 2)
+        # when a question makes the aggregator forget it, and an update comes under its number,
+        edge.seq -= 1
+        message = edge.update()
+        parts = edge.parts(message)
+        total = len(message.envelope())
+        edge.publish(message.seq, part(b"", parts=len(parts), total=total))
+        for payload in parts:
+            edge.publish(message.seq, payload)
+        while (found := edge.receipt(message.seq)).status == STATUS.PARTIAL:
+            pass
+        # then the journal has the update, and can be read.
+        assert found.status == STATUS.ACCEPTED
+        (entry,) = now.rig.store.read(2, 9)
+        assert entry.payload == message.envelope()
+        assert len(now.lists()) == 2
+
+
+def test_a_late_part_of_an_older_message_has_nothing_sent_again(
+    broker: Mosquitto, server: RedisServer, tmp_path: Path
+) -> None:
+    with scene(broker, server, "late-part", LARGE_MODEL, tmp_path) as now:
+        now.accepted()
+        older, newer = now.edge.update(), now.begin()
+        wait_for(lambda: len(now.lists()) == 2)
+        before = now.lists()
+        now.edge.publish(older.seq, now.edge.parts(older)[0])
+        assert now.finish(*newer).status == STATUS.ACCEPTED
+        assert now.lists() == before
+
+
 def test_an_update_without_noise_never_reaches_the_store(
     broker: Mosquitto, server: RedisServer, tmp_path: Path
 ) -> None:

@@ -200,7 +200,6 @@ class Admission:
         scale = received.meta.update.scale
         if not isinstance(message, Update) and seq > journal.last_seqs.get(edge, 0):
             self._checks.control_messages.keep(edge, len(envelope))
-
         self._guard.admit(edge, retires=isinstance(message, Retired))
         reason = self._screened(seq, message, scale) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
@@ -215,7 +214,7 @@ class Admission:
         if seq > journal.last_seqs.get(edge, 0):
             self._limiter.succeed(edge, len(envelope))
         self._guard.throttle(edge, seq)
-        whole, stage = memoryview(envelope), self._staging.take(edge, seq)
+        whole, stage = memoryview(envelope), self._staging.take(edge, envelope)
         candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
@@ -254,8 +253,9 @@ class Admission:
         """Tell the edge which parts are missing, now and then; the store may have the others."""
         if answer := self._reassembly.answer(edge, seq):
             self._downlink.receipt(edge, seq, answer)
-        if seq > self._journal.last_seqs.get(edge, 0):
-            self._staging.more(edge, seq, self._reassembly.begun(edge, seq))
+        begun = self._reassembly.begun(edge, seq)
+        if begun is not None and seq > self._journal.last_seqs.get(edge, 0):
+            self._staging.more(edge, begun)
 
     def _answer_question(self, edge: str, seq: int) -> None:
         """Tell the edge that no part is missing of a message that was accepted before."""

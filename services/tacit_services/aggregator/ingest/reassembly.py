@@ -104,10 +104,13 @@ class Reassembly:
         held.due = False
         return pb.Receipt(status=pb.Receipt.PARTIAL, missing=held.assembler.missing(MISSING))
 
-    def begun(self, edge: str, seq: int) -> memoryview:
-        """Return what has come of a long message from its first byte on; empty where none has."""
+    def begun(self, edge: str, seq: int) -> memoryview | None:
+        """Return what has come of message `seq` from its first byte on, once that is long.
+
+        None: it is not the edge's unfinished one.
+        """
         held = self._open.get(edge)
-        return memoryview(b"") if held is None or held.seq != seq else held.assembler.begun
+        return None if held is None or held.seq != seq else held.assembler.begun
 
     def expire(self) -> list[str]:
         """Forget what has had no new part for longer than TTL; return whose it was."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 
+from tacit.protocol import wire
 from tacit_services.journal.store import Stage, Store
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """The beginning of message `seq` in the store."""
+    """The beginning of one message in the store.
 
-    seq: int
+    memory: where that message is put together. Its number says less: an edge can send other bytes
+    under the same one.
+    """
+
+    memory: weakref.ref[object]
     stage: Stage
 
 
@@ -44,23 +50,25 @@ class Staging:
         """Forget what was begun before the store was taken over, which has deleted it."""
         self._begun.clear()
 
-    def more(self, edge: str, seq: int, begun: memoryview) -> None:
-        """Hand on what has come of message `seq`, from its first byte on."""
+    def more(self, edge: str, begun: memoryview) -> None:
+        """Hand on what has come of the edge's present message, from its first byte on."""
+        known = self._begun.get(edge)
+        if known is not None and known.memory() is not begun.obj:
+            self.forget(edge)
+            known = None
         if edge not in self._trusted or not begun:
             return
-        known = self._begun.get(edge)
-        if known is None or known.seq != seq:
-            self.forget(edge)
+        if known is None:
             stage = self._store.stage()
             if stage is None:
                 return
-            known = self._begun[edge] = _Staged(seq, stage)
+            known = self._begun[edge] = _Staged(weakref.ref(begun.obj), stage)
         known.stage.grow(begun)
 
-    def take(self, edge: str, seq: int) -> Stage | None:
-        """Return where the beginning of message `seq` is, which goes into the journal now."""
+    def take(self, edge: str, envelope: wire.Whole) -> Stage | None:
+        """Return where the beginning of `envelope` is, which goes into the journal now."""
         known = self._begun.get(edge)
-        if known is None or known.seq != seq:
+        if known is None or known.memory() is not envelope:
             return None
         return self._begun.pop(edge).stage
 
