@@ -133,7 +133,7 @@ def test_what_is_refused_is_gone_and_what_follows_is_not_staged(
         assert now.finish(*following).status == STATUS.ACCEPTED
 
 
-def test_one_that_its_edge_gives_up_is_replaced(
+def test_one_that_its_edge_gives_up_is_gone_and_what_follows_is_not_staged(
     broker: Mosquitto, server: RedisServer, tmp_path: Path
 ) -> None:
     with scene(broker, server, "given-up", LARGE_MODEL, tmp_path) as now:
@@ -141,12 +141,58 @@ def test_one_that_its_edge_gives_up_is_replaced(
         kept = now.lists()
         now.begin()
         wait_for(lambda: len(now.lists()) == 2)
-        before = now.lists()
         newer = now.begin()
-        wait_for(lambda: len(now.lists()) == 2 and now.lists() != before)
+        assert now.lists() == kept
         assert now.finish(*newer).status == STATUS.ACCEPTED
         assert len(now.lists()) == 2
         assert kept < now.lists()
+
+
+def test_who_is_told_to_wait_cannot_have_the_same_bytes_staged_again_and_again(
+    broker: Mosquitto, server: RedisServer, tmp_path: Path
+) -> None:
+    with scene(broker, server, "again", LARGE_MODEL, tmp_path) as now:
+        now.accepted()
+        edge, kept = now.edge, now.lists()
+        message, last = now.begin()
+        wait_for(lambda: len(now.lists()) == 2)
+        parts, total = len(edge.parts(message)), len(message.envelope())
+        # Given Wants of many bytes, until one has to wait (the answer to a question follows them),
+        want = edge.message(pb.Meta(want=pb.Want(head=b"x" * 60_000)))
+        for _ in range(40):
+            edge.publish(want.seq, edge.parts(want)[0])
+            edge.publish(message.seq, part(b"", parts=parts, total=total))
+        wait_for(lambda: now.rig.driver.counts["throttled"] > 10)
+        # then nothing of it is in the store any more, and the update is accepted all the same.
+        edge.publish(message.seq, part(b"", parts=parts, total=total))
+        wait_for(lambda: now.lists() == kept)
+        assert now.finish(message, last).status == STATUS.ACCEPTED
+
+
+def test_the_end_of_a_run_leaves_nothing_that_was_begun(
+    broker: Mosquitto, server: RedisServer, tmp_path: Path
+) -> None:
+    with scene(broker, server, "ended", LARGE_MODEL, tmp_path) as now:
+        now.accepted()
+        now.begin()
+        wait_for(lambda: len(now.lists()) == 2)
+        now.rig.close()
+        now.rig.driver.close()
+        now.rig.store.close()
+        assert now.lists() == set()  # the accepted one went with the last snapshot
+
+
+def test_no_more_is_staged_than_the_store_was_said_to_need(
+    broker: Mosquitto, server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit_services.aggregator.ingest.staging.TOTAL_BYTES", 1 << 21)
+    with scene(broker, server, "bounded", LARGE_MODEL, tmp_path) as now:
+        now.accepted()
+        second = now.begin()
+        assert len(now.lists()) <= 2
+        assert now.finish(*second).status == STATUS.ACCEPTED
+        now.accepted()  # and nothing is counted for ever
+        assert now.rig.driver._staging._bytes == 0
 
 
 def test_other_bytes_under_the_same_number_are_not_mixed_with_what_was_begun(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from tacit_services.journal.store import NewEntry, Snapshot, Stage, Store
+from tacit_services.journal.store import NewEntry, Snapshot, Stage, Store, redis_large
 from tacit_services.journal.store.redis_large import PIECE
 from tacit_services.journal.store.redis_store import RedisStore
 
 from tacit import errors
 from tests.helpers.servers import RedisServer, redis_server
-from tests.helpers.stores import ALL_BYTES_1_MIB, Connect, connector, contents, verdicts
+from tests.helpers.stores import ALL_BYTES_1_MIB, ROOMY, Connect, connector, contents, verdicts
 
 PAYLOAD = ALL_BYTES_1_MIB * 9 + b"the rest"
 PARTS = [0, 1000, PIECE, PIECE + 1, 2 * PIECE + 7, 4 * PIECE, len(PAYLOAD) - 1]
@@ -184,7 +186,7 @@ def test_a_server_that_dies_meanwhile_takes_the_payload_whole_when_it_is_back(
     assert len(lists(client)) == 1
 
 
-def test_a_connection_that_is_cut_meanwhile_costs_at_most_one_append(
+def test_a_connection_that_is_cut_meanwhile_is_told_and_leaves_nothing(
     connect: Connect, client: Any
 ) -> None:
     store = connect()
@@ -195,14 +197,45 @@ def test_a_connection_that_is_cut_meanwhile_costs_at_most_one_append(
     for count in PARTS[4:]:
         stage.grow(memoryview(PAYLOAD)[:count])
     before = contents(store)
-    try:
-        answers = store.append([NewEntry("a", 1, PAYLOAD, stage=stage)])
-    except errors.ServiceError:
-        assert contents(store) == before
-        store.open("f")
-        answers = store.append([NewEntry("a", 1, PAYLOAD, stage=stage)])
-    assert verdicts(answers) == ["accepted"]
+    with pytest.raises(errors.ServiceError, match="connection lost"):
+        store.append([NewEntry("a", 1, PAYLOAD, stage=stage)])
+    assert contents(store) == before
+    store.open("f")
+    assert verdicts(store.append([NewEntry("a", 1, PAYLOAD, stage=stage)])) == ["accepted"]
     assert store.read(1, 1)[0].payload == PAYLOAD
+    assert len(lists(client)) == 1
+
+
+def test_a_server_that_hangs_is_waited_for_once(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, send = list[Exception](), redis_large.send
+
+    def counted(*arguments: Any) -> None:
+        try:
+            send(*arguments)
+        except (redis.RedisError, OSError) as error:
+            failed.append(error)
+            raise
+
+    monkeypatch.setattr(redis_large, "send", counted)
+    with closing(RedisStore(server.url, "run", ROOMY, reply_s=0.5)) as store:
+        store.open("f")
+        stages = [grown(store, [PIECE]) for _ in range(4)]
+        settled(store)
+        # Given a server that takes nothing in, and more than the sockets between them hold,
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            for stage in stages:
+                stage.grow(memoryview(PAYLOAD * 4)[: 16 * PIECE])
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        # then it is waited for by the first alone, and the next append says so.
+        assert len(failed) == 1
+        with pytest.raises(errors.ServiceError, match="connection lost"):
+            store.append([NewEntry("a", 1, PAYLOAD)])
+        store.open("f")
+        assert verdicts(store.append([NewEntry("a", 1, PAYLOAD)])) == ["accepted"]
 
 
 def test_the_connection_goes_back_when_nothing_is_on_its_way(connect: Connect) -> None:

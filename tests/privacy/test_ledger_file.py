@@ -43,7 +43,7 @@ for line in sys.stdin:
         while True:
             began = time.monotonic()
             ledger.charge(0.1, 1.0 + ledger.charged().count // 7, "gaussian", secret=True)
-            print(ledger.charged().count, flush=True)
+            os.write(1, b"%d\\n" % ledger.charged().count)  # whole, or not at all
             Event().wait(float(rest) * (time.monotonic() - began))
     os.waitpid(child, 0)
     print("dead", flush=True)

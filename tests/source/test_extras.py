@@ -12,7 +12,7 @@ from tacit_services import extras
 from tacit.errors import ConfigError
 
 SERVERS = {"fastapi", "starlette", "uvicorn", "redis", "amqtt", "prometheus_client", "matplotlib"}
-CLIENTS = {"paho", "httpx", "pydantic_settings", "xxhash"}
+CLIENTS = {"paho", "httpx", "pydantic_settings"}
 METADATA = """Metadata-Version: 2.4
 Name: tacit
 Version: 9

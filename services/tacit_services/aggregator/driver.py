@@ -254,6 +254,7 @@ class ServerDriver:
         This takes FAREWELL_SECONDS at most. A push that was under way when the run ended is not in
         the model, but it was released, and so it counts.
         """
+        self._staging.close()
         before = dict(self.journal.last_seqs)
         connection = self._line.connection
         # Last accounts are taken from whoever was shut out, too.
@@ -280,6 +281,7 @@ class ServerDriver:
 
     def close(self) -> None:
         """Close what it has opened, but for the store and the connection; idempotent."""
+        self._staging.close()
         self.journal.close()
         if self._noise is not None:
             self._noise.close()

@@ -253,7 +253,7 @@ class Admission:
         """Tell the edge which parts are missing, now and then; the store may have the others."""
         if answer := self._reassembly.answer(edge, seq):
             self._downlink.receipt(edge, seq, answer)
-        begun = self._reassembly.begun(edge, seq)
+        begun = None if self._role.halted else self._reassembly.begun(edge, seq)
         if begun is not None and seq > self._journal.last_seqs.get(edge, 0):
             self._staging.more(edge, begun)
 

@@ -8,24 +8,28 @@ from dataclasses import dataclass
 from tacit.protocol import wire
 from tacit_services.journal.store import Stage, Store
 
+TOTAL_BYTES = 1 << 28  # of all messages that are here; what is beyond goes with its append
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Staged:
     """The beginning of one message in the store.
 
     memory: where that message is put together. Its number says less: an edge can send other bytes
-    under the same one.
+    under the same one. size: bytes that the store was given.
     """
 
     memory: weakref.ref[object]
     stage: Stage
+    size: int = 0
 
 
 class Staging:
     """Hands on what has come of a large message, so that its end need not wait for its beginning.
 
-    Only of edges whose latest update was accepted: what others send costs the store nothing before
-    it is whole and judged. One message of an edge is here at a time.
+    Only of edges whose latest update was accepted, and that have not given up what was here of them
+    since: so what the store takes in for nothing is one update for each that it keeps, at most. One
+    message of an edge is here at a time.
     """
 
     def __init__(self, store: Store, *, allowed: bool) -> None:
@@ -35,6 +39,7 @@ class Staging:
         self._store, self._allowed = store, allowed
         self._trusted: set[str] = set()
         self._begun: dict[str, _Staged] = {}
+        self._bytes = 0
 
     def accepted(self, edge: str, *, update: bool) -> None:
         """Note that a message of `edge` is in the journal. update: it was one."""
@@ -49,13 +54,13 @@ class Staging:
     def begin_anew(self) -> None:
         """Forget what was begun before the store was taken over, which has deleted it."""
         self._begun.clear()
+        self._bytes = 0
 
     def more(self, edge: str, begun: memoryview) -> None:
         """Hand on what has come of the edge's present message, from its first byte on."""
         known = self._begun.get(edge)
         if known is not None and known.memory() is not begun.obj:
             self.forget(edge)
-            known = None
         if edge not in self._trusted or not begun:
             return
         if known is None:
@@ -63,17 +68,29 @@ class Staging:
             if stage is None:
                 return
             known = self._begun[edge] = _Staged(weakref.ref(begun.obj), stage)
-        known.stage.grow(begun)
+        new = len(begun) - known.size
+        if self._bytes + new <= TOTAL_BYTES:
+            known.size, self._bytes = len(begun), self._bytes + new
+            known.stage.grow(begun)
 
     def take(self, edge: str, envelope: wire.Whole) -> Stage | None:
         """Return where the beginning of `envelope` is, which goes into the journal now."""
         known = self._begun.get(edge)
         if known is None or known.memory() is not envelope:
             return None
+        self._bytes -= known.size
         return self._begun.pop(edge).stage
 
     def forget(self, edge: str) -> None:
         """Delete what is here of `edge`, as that message will not become an entry soon."""
         known = self._begun.pop(edge, None)
         if known is not None:
+            self._trusted.discard(edge)
+            self._bytes -= known.size
             known.stage.drop()
+
+    def close(self) -> None:
+        """Delete all that is here, as no entries follow. Idempotent."""
+        for edge in list(self._begun):
+            self.forget(edge)
+        self._trusted.clear()

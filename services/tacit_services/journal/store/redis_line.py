@@ -23,9 +23,16 @@ class WriteLine:
         self._connection: Any = None
         self._sent = self._answered = 0  # commands, on this connection
         self.staged: set[str] = set()  # lists that have begun on this connection and go on
+        self._lost = False  # a connection, while something was staged; nobody was told yet
 
     def send(self, commands: Sequence[Sequence[Any]]) -> None:
-        """Send commands without a copy of what is in them. Raises RedisError, OSError."""
+        """Send commands without a copy of what is in them. Raises RedisError, OSError.
+
+        Once something staged was lost it raises always, until `begin_anew`: the server may have
+        lists that only that deletes.
+        """
+        if self._lost:
+            raise redis.ConnectionError("connection lost")
         if self._connection is None:
             self._connection = self._pool.get_connection()
             self._sent = self._answered = 0
@@ -35,6 +42,17 @@ class WriteLine:
             self._lose()
             raise
         self._sent += len(commands)
+
+    def begin_anew(self) -> None:
+        """Begin with a server that has deleted all that was staged."""
+        self.staged.clear()
+        self._lost = False
+
+    def close(self) -> None:
+        """Wait until the server has done all; a connection that is cut takes commands with it."""
+        if self._connection is not None and self._sent != self._answered:
+            with contextlib.suppress(redis.RedisError, OSError):
+                self.answer()()
 
     def answer(self) -> Callable[[], Any]:
         """Return a call that reads the answer to the latest command; it raises what `send` does.
@@ -67,6 +85,7 @@ class WriteLine:
 
     def _lose(self) -> None:
         connection, self._connection = self._connection, None
+        self._lost = bool(self.staged)
         self.staged.clear()
         connection.disconnect()
         self._pool.release(connection)
@@ -86,9 +105,9 @@ class RedisStage:
         lost = self.sent and self.key not in self._line.staged
         if not due or lost:
             return
+        self._line.staged.add(self.key)
         with contextlib.suppress(redis.RedisError, OSError):  # the append says so
             self._line.send(due if self.sent else [self._begin, *due])
-            self._line.staged.add(self.key)
         self.sent += redis_large.PIECE * len(due)
 
     def drop(self) -> None:

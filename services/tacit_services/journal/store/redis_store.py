@@ -13,7 +13,8 @@ How much an accepted message survives is the server's setting: `appendonly yes` 
 always`, or `open` warns. `everysec` is less than its name says: while the fsync of the second
 before is under way, the server puts even the write off, for up to two seconds, and answers all the
 same (flushAppendOnlyFile). Then a slow disk and kill -9, and not only a power cut, lose accepted
-messages. `max_bytes` of all runs must fit well below `maxmemory`.
+messages. `max_bytes` of all runs, and 256 MiB of updates on their way for each, must fit well below
+`maxmemory`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class RedisStore:
         if epoch == 0:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
-        self._line.staged.clear()  # the server has forgotten them
+        self._line.begin_anew()
         if weak := self._forgetful():
             log.warning(
                 "store: %s: %s: a receipted update may be lost if the server is killed",
@@ -291,6 +292,7 @@ class RedisStore:
 
     def close(self) -> None:
         """See base.Store.close."""
+        self._line.close()
         self._client.close()
 
     def _written(self, commands: Sequence[Sequence[Any]]) -> Callable[[], Any]:
