@@ -115,8 +115,8 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     assert not is_normal(noise * 2 / 3, 2.5 * CLIP)
     assert not is_normal(noise * 3 / 2, 2.5 * CLIP)
     assert (
-        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.55
-    )  # none is left out; 650 estimates, 11 % each
+        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.7
+    )  # none is left out, which would be 1; 650 estimates, 11 % each
     assert (
         float(torch.corrcoef(noise).fill_diagonal_(0).abs().max()) < 0.25
     )  # no two updates share their noise

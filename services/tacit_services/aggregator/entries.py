@@ -12,7 +12,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, Hello, LiftQuarantine, Retired, Update
 from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
-from tacit_services.journal.store import Anchor, NewEntry, Stage
+from tacit_services.journal.store import Anchor, Stage
 from tacit_services.transport.mqtt import Inbound
 
 OPERATOR = "operator"  # the sender of what no edge sends
@@ -35,10 +35,6 @@ class Candidate:
     scale: float = 0.0
     stage: Stage | None = None
 
-    def entry(self) -> NewEntry:
-        """What goes into the journal."""
-        return NewEntry(self.edge, self.seq, self.payload, self.anchor, self.stage)
-
     def settled(self) -> Hello | Update | Retired:
         """The message in real units, once the journal has it.
 
@@ -48,6 +44,14 @@ class Candidate:
             return self.message
         vector = wire.gradient_in_place(self.message.vector, self.scale)
         return replace(self.message, vector=vector, consumable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that share one append. began: when the first was taken from the inbox."""
+
+    candidates: list[Candidate]
+    began: float
 
 
 def halt(run: str, version: int, reason: str) -> bytes:

@@ -192,12 +192,8 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
             )
             return None if embedded is None else embedded.vectors.flatten()
         case Retired():
-            charged = pack_charged(message.charged)
-            meta.retired.CopyFrom(
-                pb.Retired(
-                    reason=message.reason, spent=pack_history(message.spent), charged=charged
-                )
-            )
+            paid, charged = pack_history(message.spent), pack_charged(message.charged)
+            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=paid, charged=charged))
             return None
     raise TypeError(
         f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"

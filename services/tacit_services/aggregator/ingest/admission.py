@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 
 import torch
 
@@ -20,7 +19,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.entries import OPERATOR, Candidate
+from tacit_services.aggregator.entries import OPERATOR, Batch, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import STRANGERS, Inbox
@@ -34,7 +33,7 @@ from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
-from tacit_services.journal.store import MAX_SEQ, Appended, Verdict
+from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Stage, Verdict
 from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
 
@@ -44,14 +43,6 @@ ROUND_SECONDS = 0.2  # for which one `accept` goes on taking messages
 
 def _nothing_written() -> list[Appended]:
     return []
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Messages that share one append. began: when the first was taken from the inbox."""
-
-    candidates: list[Candidate]
-    began: float
 
 
 class Admission:
@@ -119,7 +110,11 @@ class Admission:
                 self._ask_to_wait([*batch.candidates, *following.candidates])
                 raise
             try:
-                answers = self._journal.store.begin([c.entry() for c in following.candidates])
+                entries = [
+                    NewEntry(c.edge, c.seq, c.payload, c.anchor, c.stage)
+                    for c in following.candidates
+                ]
+                answers = self._journal.store.begin(entries)
             except ServiceError:
                 self._ask_to_wait(following.candidates)
                 raise
@@ -214,9 +209,14 @@ class Admission:
         if seq > journal.last_seqs.get(edge, 0):
             self._limiter.succeed(edge, len(envelope))
         self._guard.throttle(edge, seq)
-        whole, stage = memoryview(envelope), self._staging.take(edge, envelope)
+        whole, stage = memoryview(envelope), self._stage(edge, envelope)
         candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
+
+    def _stage(self, edge: str, envelope: wire.Whole) -> Stage | None:
+        """Return where the store has the beginning of a long message already."""
+        short = isinstance(envelope, bytearray)
+        return None if short else self._staging.take(edge, envelope)
 
     def _screened(self, seq: int, update: Update, scale: float) -> str | None:
         """Return why an update must not enter the journal; None: it may.
