@@ -61,6 +61,7 @@ class Staging:
         known = self._begun.get(edge)
         if known is not None and known.memory() is not begun.obj:
             self.forget(edge)
+            return
         if edge not in self._trusted or not begun:
             return
         if known is None:

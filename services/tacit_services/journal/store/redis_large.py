@@ -45,8 +45,8 @@ def pieces(
     whole: False where more comes behind it, so that a last piece that is not full waits.
     """
     view = memoryview(payload)
-    end = len(view) if whole else len(view) - len(view) % PIECE
-    return [["RPUSHX", key, view[at : min(at + PIECE, end)]] for at in range(first, end, PIECE)]
+    ready = view if whole else view[: len(view) - len(view) % PIECE]
+    return [["RPUSHX", key, ready[at : at + PIECE]] for at in range(first, len(ready), PIECE)]
 
 
 def elements(payload: bytes | memoryview) -> int:

@@ -174,9 +174,8 @@ class RedisStore:
 
     def _listed(self, entry: NewEntry, commands: list[list[Any]]) -> str:
         """Return the list for an entry's payload; `commands` are given what it still lacks."""
-        stage = entry.stage if isinstance(entry.stage, RedisStage) else None
-        rest = None if stage is None else stage.rest(entry.payload)
-        if stage is not None and rest is not None:
+        stage = entry.stage
+        if isinstance(stage, RedisStage) and (rest := stage.rest(entry.payload)) is not None:
             commands += rest
             return stage.key
         key = self._new_list()
