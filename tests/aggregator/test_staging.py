@@ -70,6 +70,10 @@ class Scene:
     def finish(self, message: Message, last: bytes) -> pb.Receipt:
         """Send the last part; the receipt of the whole."""
         self.edge.publish(message.seq, last)
+        return self.final(message)
+
+    def final(self, message: Message) -> pb.Receipt:
+        """The receipt of a whole message."""
         while (found := self.edge.receipt(message.seq)).status == STATUS.PARTIAL:
             pass
         return found
@@ -214,10 +218,8 @@ def test_other_bytes_under_the_same_number_are_not_mixed_with_what_was_begun(
         edge.publish(message.seq, part(b"", parts=len(parts), total=total))
         for payload in parts:
             edge.publish(message.seq, payload)
-        while (found := edge.receipt(message.seq)).status == STATUS.PARTIAL:
-            pass
         # then the journal has the update, and can be read.
-        assert found.status == STATUS.ACCEPTED
+        assert now.final(message).status == STATUS.ACCEPTED
         (entry,) = now.rig.store.read(2, 9)
         assert entry.payload == message.envelope()
         assert len(now.lists()) == 2
@@ -259,9 +261,7 @@ def test_what_was_begun_before_the_store_is_taken_over_goes_whole(
         client = now._client
         client.client_kill_filter(_type="normal", skipme=True)
         message, last = second
-        now.edge.publish(message.seq, last)
-        while (found := now.edge.receipt(message.seq)).status == STATUS.PARTIAL:
-            pass
+        found = now.finish(message, last)
         # then the update is accepted, at once or when it is sent again.
         if found.status == STATUS.BUSY:
             for payload in now.edge.parts(message):

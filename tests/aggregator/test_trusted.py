@@ -74,9 +74,9 @@ def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
 
 
 def is_normal(noise: Tensor, std: float) -> bool:
-    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 26,000:
+    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 39,000:
 
-    nine times its own deviation).
+    eleven times its own deviation).
     """
     return bool(abs(noise.std() / std - 1) < 0.04) and bool(
         abs(noise.mean()) < 5 * std / math.sqrt(noise.numel())
@@ -90,7 +90,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     # model.
     monkeypatch.setattr("tacit_services.aggregator.ingest.inbox.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
-    rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
+    rig = make_rig(run_file(updates=60, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)
     watcher.connection.start(PATIENCE)
     rig.serve()
@@ -101,7 +101,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     sent, kept = sniffed(watcher), journal(rig)
     # then edges send one vector of norm C at most, without noise,
     assert all(float(vector.norm()) <= CLIP for vector in sent.values())
-    assert len(kept) == 40
+    assert len(kept) == 60
     # the journal has each with noise of standard deviation zC on every coordinate, all of it
     # different,
     noise = torch.stack(
@@ -115,8 +115,8 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     assert not is_normal(noise * 2 / 3, 2.5 * CLIP)
     assert not is_normal(noise * 3 / 2, 2.5 * CLIP)
     assert (
-        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.7
-    )  # none is left out, which would be 1; 650 estimates, 11 % each
+        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.55
+    )  # none is left out; 650 estimates, 9 % each
     assert (
         float(torch.corrcoef(noise).fill_diagonal_(0).abs().max()) < 0.25
     )  # no two updates share their noise

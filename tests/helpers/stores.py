@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tacit_services.journal.store import Appended, NewEntry, Store
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
@@ -55,3 +56,10 @@ def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
         name: anchor for name, anchor in store.anchors().items() if name.startswith(lineages)
     }
     return store.read(0, 10_000), store.snapshot(), store.depth(), store.last_seqs(), anchors
+
+
+def lists(client: Any) -> list[str]:
+    """The lists of pieces of run "run" in a Redis, all of which it knows of."""
+    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
+    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
+    return found

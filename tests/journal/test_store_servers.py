@@ -31,7 +31,15 @@ from tacit_services.journal.store.sqlite import SqliteStore
 from tacit import errors
 from tests.helpers.forked import Forked
 from tests.helpers.servers import HOST, RedisServer, free_port, redis_server, wait_for
-from tests.helpers.stores import ALL_BYTES_1_MIB, ROOMY, connector, contents, entries, verdicts
+from tests.helpers.stores import (
+    ALL_BYTES_1_MIB,
+    ROOMY,
+    connector,
+    contents,
+    entries,
+    lists,
+    verdicts,
+)
 
 # --- Redis: restarts and refusals ---
 
@@ -210,13 +218,6 @@ def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
 
 
 LARGE = ALL_BYTES_1_MIB * 4 + b"the rest"
-
-
-def lists(client: Any) -> list[str]:
-    """The lists of pieces in the server, and those that it knows of."""
-    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
-    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
-    return found
 
 
 @contextmanager

@@ -17,7 +17,15 @@ from tacit_services.journal.store.redis_store import RedisStore
 
 from tacit import errors
 from tests.helpers.servers import RedisServer, redis_server
-from tests.helpers.stores import ALL_BYTES_1_MIB, ROOMY, Connect, connector, contents, verdicts
+from tests.helpers.stores import (
+    ALL_BYTES_1_MIB,
+    ROOMY,
+    Connect,
+    connector,
+    contents,
+    lists,
+    verdicts,
+)
 
 PAYLOAD = ALL_BYTES_1_MIB * 9 + b"the rest"
 PARTS = [0, 1000, PIECE, PIECE + 1, 2 * PIECE + 7, 4 * PIECE, len(PAYLOAD) - 1]
@@ -39,13 +47,6 @@ def client(server: RedisServer) -> Iterator[Any]:
 def connect(server: RedisServer) -> Iterator[Connect]:
     with ExitStack() as stack:
         yield connector("redis", server.url, stack)
-
-
-def lists(client: Any) -> list[str]:
-    """The lists of pieces in the server, all of which it knows of."""
-    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
-    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
-    return found
 
 
 def settled(store: Store) -> None:
