@@ -30,7 +30,7 @@ from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.transfer import Download, Transfer
 
 from tacit.errors import WireError
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt
 
@@ -86,8 +86,8 @@ def good() -> list[bytes]:
     found = [wire.encode(one) for one in plain]
     found += [wire.encode(pb.Meta(update=update, **meta), tensor) for tensor in (floats, integers)]
     answer = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=3)
-    found.append(wire.down("r", "e", GlobalModel(4, floats, 1.0), SCHEMA, answer, 3))
-    found.append(wire.down("r", "e", Halt(4, "over"), SCHEMA))
+    found.append(wire_down.down("r", "e", GlobalModel(4, floats, 1.0), SCHEMA, answer, 3))
+    found.append(wire_down.down("r", "e", Halt(4, "over"), SCHEMA))
     return found
 
 
@@ -130,7 +130,7 @@ def fuzz_envelope(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     if received.tensor is not None:
         body = received.tensor.numpy().tobytes()
         assert any(body in seed for seed in seeds), "a tensor that nobody sent"
-    for reader in (wire.read_up, wire.read_down):
+    for reader in (wire_up.read_up, wire_down.read_down):
         try:
             reader(received, SCHEMA, SIZE)
         except WireError as refusal:

@@ -24,7 +24,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.release import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Push
 
 SIZES = {"3KB": (750, 60), "90KB": (22_500, 60), "45MB": (11_250_000, 3)}  # numbers, rounds
@@ -62,7 +62,7 @@ def _stages(numbers: int, rounds: int) -> dict[str, float]:
 def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
     """Milliseconds of the stages of one push, and of its commit in the other way."""
     envelopes: list[wire.InPlace] = []
-    encode = _ms(lambda: envelopes.append(wire.up_in_place("bench", seq, push, b"schema")))
+    encode = _ms(lambda: envelopes.append(wire_up.up_in_place("bench", seq, push, b"schema")))
     envelope = envelopes.pop()
 
     def commit() -> None:

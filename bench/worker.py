@@ -29,7 +29,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 
@@ -115,7 +115,9 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     hello = role.start()[0].message
     assert isinstance(hello, Hello)
     messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
-    envelopes = [wire.up("bench", seq, message, schema) for seq, message in enumerate(messages, 1)]
+    envelopes = [
+        wire_up.up("bench", seq, message, schema) for seq, message in enumerate(messages, 1)
+    ]
     window, receipts = threading.Semaphore(1), threading.Semaphore(0)
     newest = [0]
 
@@ -149,7 +151,7 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         if (
             options.get("fresh") and seq > 1
         ):  # made for the newest model: what a server keeps of staleness stays small
-            envelope = wire.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
+            envelope = wire_up.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
         for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
             connection.publish(topics.up("bench", role.edge, seq, part), payload)
     for _ in envelopes:
@@ -207,7 +209,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
         sent += 1
         message = hello if sent == 1 else Push(role.edge, 0, role.ready)
         outstanding.acquire()
-        payload = wire.part(wire.up("bench", sent, message, schema), 256 * 1024, 0)
+        payload = wire.part(wire_up.up("bench", sent, message, schema), 256 * 1024, 0)
         client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
     connection.stop()
     return {"sent": sent}

@@ -54,7 +54,7 @@ from tacit.privacy.policy import Policy, Terms
 from tacit.privacy.release import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
-from tacit.protocol import topics, wire
+from tacit.protocol import topics
 from tacit.protocol import wire_gossip as _wire_gossip
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import (

@@ -3,4 +3,5 @@
 from tacit_services.testbed.simulate import simulate
 
 from golden.adapters.rooms import *  # noqa: F403
+from tacit.protocol import wire
 from tacit.simulation.client_server import Simulator

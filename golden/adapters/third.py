@@ -10,6 +10,7 @@ from tacit_services.testbed.simulate import simulate as _simulate
 
 from golden.adapters.rooms import *  # noqa: F403
 from golden.adapters.rooms import EdgeRole, Party, RunFile, ServerRole
+from tacit.protocol import wire
 from tacit.simulation.client_server import Simulator as _Simulator
 
 

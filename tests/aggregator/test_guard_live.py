@@ -20,7 +20,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 
 from tacit.algorithms.mapa import Server
 from tacit.config import sections
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Update
 from tests.golden.harness import sha256
@@ -113,7 +113,7 @@ def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded)
 
 def received(rig: Rig, payload: bytes) -> Update:
     """The update in one part, as the driver reads it."""
-    message = wire.read_up(
+    message = wire_up.read_up(
         wire.decode(bytearray(payload[wire.PART_HEADER :])), rig.schema, rig.model.size
     )
     assert isinstance(message, Update)

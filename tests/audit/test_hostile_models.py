@@ -29,7 +29,7 @@ from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Batch, Random
-from tacit.protocol import wire
+from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Push
 from tests.helpers.nightly import nightly
 
@@ -58,7 +58,7 @@ def sent(role: Edge, params: Tensor, clip: float) -> bytes | None:
     """What the edge says to a model, as bytes; None: nothing."""
     for out in role.on_message(GlobalModel(1, params, clip)):
         if isinstance(out.message, Push):
-            return wire.up("attack", 1, out.message, SCHEMA)
+            return wire_up.up("attack", 1, out.message, SCHEMA)
     return None
 
 

@@ -27,7 +27,7 @@ from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit import config
 from tacit.algorithms import registry
 from tacit.errors import ConfigError, DataError, ServiceError, StoreLost, WireError
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello
 from tests.journal.test_store_servers import file_size_limit
@@ -200,7 +200,7 @@ class TestFold:
     MODEL = RUN.build_model()
 
     def hello(self, seq: int) -> bytes:
-        return wire.up("run", seq, self.HELLO, self.MODEL.schema_hash())
+        return wire_up.up("run", seq, self.HELLO, self.MODEL.schema_hash())
 
     def push(self, seq: int) -> bytes:
         update = pb.Update(

@@ -30,7 +30,7 @@ from tacit.config import RunFile
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tests.helpers.run_files import Layer, run_file
@@ -79,7 +79,7 @@ class Disk:
                 session.post(role.on_message(roster(run)))
             pending = outbox.oldest()
             assert pending is not None
-            message = wire.read_up(wire.decode(bytearray(pending[1])), settings.schema, 1 << 20)
+            message = wire_up.read_up(wire.decode(bytearray(pending[1])), settings.schema, 1 << 20)
             return message.vector.numpy().tobytes() if isinstance(message, Update) else None
 
     def killed(

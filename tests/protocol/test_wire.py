@@ -19,7 +19,7 @@ from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.policy import Terms
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Update
 from tests.helpers.paid import released
@@ -46,7 +46,7 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def up(message: Hello | Push | Retired, seq: int = 9) -> bytearray:
-    return bytearray(wire.up("run-1", seq, message, SCHEMA))
+    return bytearray(wire_up.up("run-1", seq, message, SCHEMA))
 
 
 def update_bytes(vector: torch.Tensor, version: int = 7) -> bytearray:
@@ -54,7 +54,7 @@ def update_bytes(vector: torch.Tensor, version: int = 7) -> bytearray:
 
 
 def read(payload: bytes | bytearray, size: int = 3) -> Hello | Update | Retired:
-    return wire.read_up(wire.decode(payload), SCHEMA, size)
+    return wire_up.read_up(wire.decode(payload), SCHEMA, size)
 
 
 # -- round trips -----------------------------------------------------------------------------------
@@ -104,8 +104,10 @@ def test_retired_arrives_as_sent(edge: str, reason: str, spent: History) -> None
 def test_a_global_model_arrives_bit_for_bit(
     vector: torch.Tensor, version: int, clip: float
 ) -> None:
-    payload = bytearray(wire.down("run-1", "edge-1", GlobalModel(version, vector, clip), SCHEMA))
-    message = wire.read_down(wire.decode(payload), SCHEMA, vector.numel())
+    payload = bytearray(
+        wire_down.down("run-1", "edge-1", GlobalModel(version, vector, clip), SCHEMA)
+    )
+    message = wire_down.read_down(wire.decode(payload), SCHEMA, vector.numel())
     assert isinstance(message, GlobalModel)
     assert (message.version, message.clip) == (version, clip)
     assert same_bits(message.params, vector)
@@ -114,8 +116,8 @@ def test_a_global_model_arrives_bit_for_bit(
 @steady
 @given(st.integers(0, 2**64 - 1), st.text(max_size=200).filter(str.isprintable))
 def test_halt_arrives_as_sent(version: int, reason: str) -> None:
-    payload = wire.down("run-1", "*", Halt(version, reason), SCHEMA)
-    assert wire.read_down(wire.decode(payload), SCHEMA, 3) == Halt(version, reason)
+    payload = wire_down.down("run-1", "*", Halt(version, reason), SCHEMA)
+    assert wire_down.read_down(wire.decode(payload), SCHEMA, 3) == Halt(version, reason)
 
 
 HOSTILE = "\x1b[2Ja\nb\x00\u202ec [/red] é" + "x" * 300
@@ -128,9 +130,9 @@ def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
     )
     retired, halt = (
         read(up(Retired("edge-1", HOSTILE, ()))),
-        wire.down("run-1", "*", Halt(1, HOSTILE), SCHEMA),
+        wire_down.down("run-1", "*", Halt(1, HOSTILE), SCHEMA),
     )
-    halted = wire.read_down(wire.decode(halt), SCHEMA, 3)
+    halted = wire_down.read_down(wire.decode(halt), SCHEMA, 3)
     assert isinstance(hello, Hello)
     assert isinstance(retired, Retired)
     assert isinstance(halted, Halt)
@@ -141,7 +143,9 @@ def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
 
 def test_a_models_terms_cannot_either() -> None:
     said = GlobalModel(1, torch.ones(3), 1.0, Terms(HOSTILE, 0.5, None))
-    model = wire.read_down(wire.decode(wire.down("run-1", "edge-1", said, SCHEMA)), SCHEMA, 3)
+    model = wire_down.read_down(
+        wire.decode(wire_down.down("run-1", "edge-1", said, SCHEMA)), SCHEMA, 3
+    )
     assert isinstance(model, GlobalModel)
     assert model.terms is not None
     assert model.terms.mechanism == (TAMED + "x" * 300)[:40]
@@ -208,7 +212,7 @@ def test_a_tensor_in_read_only_memory_does_not_share_it() -> None:
 )
 def test_nothing_but_a_released_vector_leaves_an_edge(message: Any) -> None:
     with pytest.raises(TypeError, match="leave an edge"):
-        wire.up("run-1", 1, message, SCHEMA)
+        wire_up.up("run-1", 1, message, SCHEMA)
 
 
 # -- golden bytes: a change of the format must be noticed ------------------------------------------
@@ -268,8 +272,8 @@ def test_up_messages_are_the_golden_bytes(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_down_messages_are_the_golden_bytes() -> None:
     model = GlobalModel(8, torch.tensor([0.0, -0.0, 1e-45]), 2.5)
-    assert wire.down("run-1", "edge-1", model, SCHEMA).hex() == GOLDEN["model"]
-    assert wire.down("run-1", "edge-1", Halt(8, "done"), SCHEMA).hex() == GOLDEN["halt"]
+    assert wire_down.down("run-1", "edge-1", model, SCHEMA).hex() == GOLDEN["model"]
+    assert wire_down.down("run-1", "edge-1", Halt(8, "done"), SCHEMA).hex() == GOLDEN["halt"]
 
 
 def test_control_messages_are_the_golden_bytes() -> None:
@@ -300,7 +304,7 @@ def test_a_message_of_tacit_0_1_says_what_it_said(kind: str) -> None:
 def test_a_tensor_has_one_checksum_the_one_that_its_receiver_reads() -> None:
     model = GlobalModel(8, torch.tensor([0.0, -0.0, 1e-45]), 2.5)
     for xxh3 in (False, True):
-        meta = wire.decode(wire.down("run-1", "edge-1", model, SCHEMA, xxh3=xxh3)).meta
+        meta = wire.decode(wire_down.down("run-1", "edge-1", model, SCHEMA, xxh3=xxh3)).meta
         assert (len(meta.sha256), len(meta.xxh3)) == ((0, 16) if xxh3 else (32, 0))
         found = wire.decode(wire.encode(meta, model.params, xxh3=not xxh3)).meta
         assert (len(found.sha256), len(found.xxh3)) == ((32, 0) if xxh3 else (0, 16))
@@ -437,13 +441,13 @@ def test_a_bad_model_is_refused_with_its_reason(
     reason: str, fields: dict[str, Any], size: int
 ) -> None:
     with pytest.raises(WireError) as refusal:
-        wire.read_down(wire.decode(envelope(**fields)), SCHEMA, size)
+        wire_down.read_down(wire.decode(envelope(**fields)), SCHEMA, size)
     assert refusal.value.reason == reason
 
 
 @pytest.mark.parametrize("clip", [NAN, INF, -1.0, 0.0])
 def test_the_clip_of_a_model_comes_as_it_was_said_for_the_policy_to_judge(clip: float) -> None:
-    message = wire.read_down(wire.decode(envelope(model=pb.GlobalModel(clip=clip))), SCHEMA, 3)
+    message = wire_down.read_down(wire.decode(envelope(model=pb.GlobalModel(clip=clip))), SCHEMA, 3)
     assert isinstance(message, GlobalModel)
     assert message.clip == pytest.approx(clip, nan_ok=True)
 
@@ -539,7 +543,7 @@ def understood(payload: bytes) -> torch.Tensor | None:
         received = wire.decode(payload)
     except WireError:
         return None
-    for reader in (wire.read_up, wire.read_down):
+    for reader in (wire_up.read_up, wire_down.read_down):
         try:
             reader(received, SCHEMA, 3)
         except WireError as refusal:
@@ -626,17 +630,19 @@ def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(sca
     ).to(torch.int32)
     integers[:3] = torch.tensor([-(2**31), 2**31 - 1, 0], dtype=torch.int32)
     expected = (integers.to(torch.float64) * scale).to(torch.float32)
-    assert torch.equal(wire.gradient(integers, scale).view(torch.int32), expected.view(torch.int32))
+    assert torch.equal(
+        wire_up.gradient(integers, scale).view(torch.int32), expected.view(torch.int32)
+    )
     # In the integers' own memory as well, however many blocks they are.
     many = integers.repeat(7)
-    found = wire.gradient_in_place(many, scale)
+    found = wire_up.gradient_in_place(many, scale)
     assert found.data_ptr() == many.data_ptr()
     assert torch.equal(many, expected.repeat(7).view(torch.int32))
 
 
 def test_a_long_envelope_has_memory_of_its_own_and_is_decoded_like_any() -> None:
     model = GlobalModel(3, torch.rand(700_000, generator=torch.Generator().manual_seed(1)), 1.0)
-    whole, assembler = wire.down("r", "e", model, SCHEMA), wire.Assembler(1 << 22)
+    whole, assembler = wire_down.down("r", "e", model, SCHEMA), wire.Assembler(1 << 22)
     *first, last = wire.split(whole, 100_000)
     for part in (*first[20:], *first[:20]):
         assert assembler.add(part) is None
@@ -645,7 +651,7 @@ def test_a_long_envelope_has_memory_of_its_own_and_is_decoded_like_any() -> None
     assert envelope is not None
     assert bytes(envelope) == whole
     assert not isinstance(envelope, bytearray)
-    found = wire.read_down(wire.decode(envelope), SCHEMA, 700_000)
+    found = wire_down.read_down(wire.decode(envelope), SCHEMA, 700_000)
     assert isinstance(found, GlobalModel)
     assert torch.equal(found.params, model.params)
 
@@ -653,12 +659,15 @@ def test_a_long_envelope_has_memory_of_its_own_and_is_decoded_like_any() -> None
 @pytest.mark.parametrize("scale", [1.6e29, 1e300, float("inf"), float("nan"), -1.0])
 def test_a_scale_that_no_float32_can_hold_is_refused(scale: float) -> None:
     with pytest.raises(WireError, match="scale"):
-        wire.gradient(torch.tensor([2**31 - 1, 5], dtype=torch.int32), scale)
+        wire_up.gradient(torch.tensor([2**31 - 1, 5], dtype=torch.int32), scale)
 
 
 def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    whole, there = wire.down("r", "e", model, SCHEMA), wire.down_in_place("r", "e", model, SCHEMA)
+    whole, there = (
+        wire_down.down("r", "e", model, SCHEMA),
+        wire_down.down_in_place("r", "e", model, SCHEMA),
+    )
     assert (len(there), there.whole()) == (len(whole), whole)
     for chunk in (40, 100, 1000, 10_000):
         parts = range(wire.count_parts(len(whole), chunk))
@@ -671,7 +680,7 @@ def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
 def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, xxh3: bool) -> None:
     # Given parts that begin anywhere in the head, and come in any order,
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    payload = bytearray(wire.down("r", "e", model, SCHEMA, xxh3=xxh3))
+    payload = bytearray(wire_down.down("r", "e", model, SCHEMA, xxh3=xxh3))
     for changed in (False, True):
         payload[-1] ^= changed
         assembler = wire.Assembler(len(payload))

@@ -16,7 +16,7 @@ from tacit.errors import WireError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Charged
 from tacit.privacy.trained import Shared, Trained
-from tacit.protocol import topics, wire, wire_gossip
+from tacit.protocol import topics, wire, wire_gossip, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Report, Share, Update
 
@@ -82,7 +82,7 @@ def test_a_bare_tensor_cannot_leave(message: Gossip) -> None:
 def test_a_report_arrives_as_an_update_with_its_steps() -> None:
     spent, charged = (Spend(0.25, 1.5, 3),), Charged(3, bytes(32))
     sent = Report("edge-1", 40, 3, SEALED, spent, charged)
-    update = wire.read_up(wire.decode(bytearray(wire.up("run", 9, sent, SCHEMA))), SCHEMA, 3)
+    update = wire_up.read_up(wire.decode(bytearray(wire_up.up("run", 9, sent, SCHEMA))), SCHEMA, 3)
     assert isinstance(update, Update)
     assert (update.edge, update.base_version, update.steps, update.spent) == (
         "edge-1",

@@ -12,7 +12,7 @@ from tacit.errors import WireError
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.sampling import Random
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import ServerOutput, Update
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
@@ -30,14 +30,14 @@ def door() -> EmbeddingReleaser:
 
 
 def sent(embed: Embed) -> Update:
-    read = wire.read_up(wire.decode(bytearray(wire.up("r", 3, embed, SCHEMA))), SCHEMA, 7)
+    read = wire_up.read_up(wire.decode(bytearray(wire_up.up("r", 3, embed, SCHEMA))), SCHEMA, 7)
     assert isinstance(read, Update)
     return read
 
 
 def told(message: ServerOutput) -> ServerOutput:
-    return wire.read_down(
-        wire.decode(bytearray(wire.down("r", "edge-1", message, SCHEMA))), SCHEMA, 7
+    return wire_down.read_down(
+        wire.decode(bytearray(wire_down.down("r", "edge-1", message, SCHEMA))), SCHEMA, 7
     )
 
 
@@ -71,7 +71,7 @@ def test_an_upload_without_vectors_repeats_what_was_sent_before() -> None:
 def test_a_bare_tensor_cannot_leave_a_party() -> None:
     bare = Embed("edge-1", 5, Part(3, 0, torch.tensor([1])), torch.ones(1, 2), (), Charged())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sealed"):
-        wire.up("r", 1, bare, SCHEMA)
+        wire_up.up("r", 1, bare, SCHEMA)
 
 
 @steady
@@ -122,7 +122,7 @@ def test_what_is_malformed_is_refused(
 ) -> None:
     meta.schema_hash = SCHEMA
     with pytest.raises(WireError) as error:
-        wire.read_down(wire.decode(bytearray(wire.encode(meta, tensor))), SCHEMA, 7)
+        wire_down.read_down(wire.decode(bytearray(wire.encode(meta, tensor))), SCHEMA, 7)
     assert error.value.reason == reason
 
 
@@ -131,10 +131,10 @@ def test_an_upload_with_half_a_row_number_is_refused() -> None:
         edge="edge-1", schema_hash=SCHEMA, update=pb.Update(part=pb.Part(step=1, rows=b"123"))
     )
     with pytest.raises(WireError, match="no whole numbers"):
-        wire.read_up(wire.decode(bytearray(wire.encode(meta))), SCHEMA, 7)
+        wire_up.read_up(wire.decode(bytearray(wire.encode(meta))), SCHEMA, 7)
 
 
 def test_messages_for_another_model_are_refused() -> None:
-    envelope = wire.down("r", "edge-1", Request(1, torch.tensor([1])), bytes(32))
+    envelope = wire_down.down("r", "edge-1", Request(1, torch.tensor([1])), bytes(32))
     with pytest.raises(WireError, match="another model"):
-        wire.read_down(wire.decode(bytearray(envelope)), SCHEMA, 7)
+        wire_down.read_down(wire.decode(bytearray(envelope)), SCHEMA, 7)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel
 from tests.helpers.processes import PATIENCE
@@ -92,7 +92,7 @@ def test_an_aggregator_of_0_1_is_sent_what_it_reads(tmp_path: Path, older: bool)
                 updates.append(meta)
             receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
             model = GlobalModel(len(updates), said, 1.0)
-            down = wire.down(rig.run_id, meta.edge, model, rig.schema, receipt, seq)
+            down = wire_down.down(rig.run_id, meta.edge, model, rig.schema, receipt, seq)
             payload = part(of_0_1(down) if older else down)
             server.publish(topics.down(rig.run_id, meta.edge, "model"), payload)
 

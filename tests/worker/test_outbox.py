@@ -302,7 +302,7 @@ from pathlib import Path
 import torch
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Push
 from tacit_services.transport.transfer import Transfer
 from tacit_services.worker.outbox import Outbox
@@ -314,7 +314,7 @@ update = [Push("edge-0", 0, released(torch.zeros(numbers)))]
 Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
 base = bytes_of("VmRSS") - 4 * numbers
 box = Outbox(Ledger(folder / "ledger.db", "data"), "run", b"an identity's id", folder)
-box.put(1, wire.up_in_place("run", 1, update.pop(), b"schema"))
+box.put(1, wire_up.up_in_place("run", 1, update.pop(), b"schema"))
 transfer = Transfer(box.oldest()[1], 256 * 1024)
 sent = sum(len(payload) for number in range(transfer.parts) for _, payload in transfer.more([number]))
 assert sent > 4 * numbers

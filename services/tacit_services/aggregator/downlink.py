@@ -7,7 +7,7 @@ import weakref
 
 from torch import Tensor
 
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
@@ -64,7 +64,7 @@ class Downlink:
         kind = "control" if isinstance(message, Halt) else "model"
         if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
             return
-        envelope = wire.down_in_place(
+        envelope = wire_down.down_in_place(
             self._run, edge, message, self._schema, receipt, seq, xxh3=edge in self._read_xxh3
         )
         self._transfers.pop(edge, None)
@@ -132,7 +132,7 @@ class Downlink:
 
         Edges that see a new epoch send again what has no receipt.
         """
-        said = wire.announcement(
+        said = wire_down.announcement(
             self._run,
             epoch << 20 | self._connection.connects,
             state,

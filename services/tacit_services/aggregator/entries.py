@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tacit.protocol import wire, wire_vertical
+from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, Hello, LiftQuarantine, Retired, Update
 from tacit.protocol.messages import ServerInput as Message
@@ -42,7 +42,7 @@ class Candidate:
         """
         if not isinstance(self.message, Update):
             return self.message
-        vector = wire.gradient_in_place(self.message.vector, self.scale)
+        vector = wire_up.gradient_in_place(self.message.vector, self.scale)
         return replace(self.message, vector=vector, consumable=True)
 
 
@@ -74,7 +74,7 @@ def release(run: str, edge: str) -> bytes:
 def request(run: str, message: Request) -> bytes:
     """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
     meta = pb.Meta(run=run, edge=OPERATOR)
-    wire_vertical.fill_meta(meta, message)
+    wire_down.fill_vertical(meta, message)
     return wire.encode(meta)
 
 
@@ -95,8 +95,8 @@ def understood(received: wire.Received, schema: bytes, size: int) -> Message:
         if kind == "release":
             return LiftQuarantine(received.meta.release.edge)
         if kind == "request":
-            asked = wire_vertical.read_server_message(received.meta, None)
+            asked = wire_down.read_vertical(received.meta, None)
             assert isinstance(asked, Request)
             return asked
         return Halt(received.meta.halt.version, received.meta.halt.reason)
-    return wire.read_up(received, schema, size)
+    return wire_up.read_up(received, schema, size)

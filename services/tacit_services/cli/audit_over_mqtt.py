@@ -16,7 +16,7 @@ from tacit.audit.subject import EDGE, RUN, SCHEMA
 from tacit.audit.times import WARM, Pair, turns
 from tacit.audit.worlds import MessageSource
 from tacit.errors import ServiceError
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire_down
 from tacit_services.testbed.processes import Child, start_broker, stopping
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -56,7 +56,7 @@ def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], f
     server = Connection(
         broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes)
     )
-    payload = wire.down(RUN, EDGE, box.message, SCHEMA)
+    payload = wire_down.down(RUN, EDGE, box.message, SCHEMA)
 
     def ask() -> float:
         began = time.perf_counter()

@@ -30,7 +30,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.rows import RowSums
 from tacit.privacy.sampling import Random
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel
 from tacit_services.testbed.processes import Child, start_broker, stopping
@@ -94,7 +94,7 @@ class Server:
         if len(self.seconds) >= self._pushes:
             self.done.set()
         receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
-        answer = wire.down(RUN, EDGE, self._model, MODEL.schema_hash(), receipt, seq)
+        answer = wire_down.down(RUN, EDGE, self._model, MODEL.schema_hash(), receipt, seq)
         self._asked = time.perf_counter()
         self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
 

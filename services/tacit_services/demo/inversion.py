@@ -31,7 +31,7 @@ from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_up
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.testbed.processes import Child, StartedServer, start_broker
@@ -107,7 +107,7 @@ class Eavesdropper:
         seq, payload = wire.read_numbered(seq, inbound.payload)
         envelope = self._reassembly.add(edge, seq, payload)
         if envelope is not None and seq:
-            message = wire.read_up(wire.decode(envelope), self._schema, self._size)
+            message = wire_up.read_up(wire.decode(envelope), self._schema, self._size)
             if isinstance(message, Update):
                 self._count(message)
         inbound.done()
@@ -264,7 +264,9 @@ def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Co
     for seq in range(1, pushes + 1):
         (out,) = role.on_message(asked)
         assert isinstance(out.message, Push)
-        for part, payload in enumerate(wire.split(wire.up(RUN, seq, out.message, schema), CHUNK)):
+        for part, payload in enumerate(
+            wire.split(wire_up.up(RUN, seq, out.message, schema), CHUNK)
+        ):
             connection.publish(topics.up(RUN, role.edge, seq, part), payload)
     role.releaser.ledger.close()
 

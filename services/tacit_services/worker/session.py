@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from tacit.errors import ConfigError, PrivacyError, WireError
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
@@ -119,7 +119,7 @@ class Session:
 
     def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
         terms, held = self._settings, self.outbox.receipt
-        return wire.up_in_place(
+        return wire_up.up_in_place(
             terms.run_id,
             seq,
             message,
@@ -233,7 +233,7 @@ class Session:
         else:
             if meta.HasField("answer"):
                 self._receipt(meta.answered, meta.answer)
-            message = wire.read_down(received, self._settings.schema, self._settings.size)
+            message = wire_down.read_down(received, self._settings.schema, self._settings.size)
             if isinstance(message, Halt):
                 self._role.on_message(message)
             elif (

@@ -24,7 +24,7 @@ from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, EmbeddingStore, Mode
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.simulated import SimulatedLedger
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Outgoing, Update
 from tacit.protocol.vertical import Embed, Feedback, Request, Roster
 
@@ -99,7 +99,9 @@ def heard(outgoing: list[Outgoing]) -> Update:
     """Return what the server reads from the bytes of one answer."""
     (out,) = outgoing
     assert isinstance(out.message, Embed)
-    found = wire.read_up(wire.decode(bytearray(wire.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1)
+    found = wire_up.read_up(
+        wire.decode(bytearray(wire_up.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1
+    )
     assert isinstance(found, Update)
     return found
 

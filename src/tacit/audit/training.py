@@ -19,7 +19,7 @@ from tacit.config import parse
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.privacy.accounting import Spend, certified_pushes, epsilon_pld, epsilon_rdp
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import GlobalModel, Hello, Update
 
 CANARIES, GUESSES, ROUNDS = 1000, 200, 100
@@ -80,7 +80,7 @@ def _scores(adapter: EdgeAdapter, server: Server) -> Values:
     while isinstance(out.message, GlobalModel):
         payload = adapter.ask(received(out.message, adapter.edge.model))
         assert payload is not None
-        update = wire.read_up(wire.decode(payload), SCHEMA, size)
+        update = wire_up.read_up(wire.decode(payload), SCHEMA, size)
         assert isinstance(update, Update)
         scores += alone(update.vector.to(torch.float64), CANARIES)
         (out,) = server.on_message(update)

@@ -13,7 +13,7 @@ from tacit.audit.adapters import make
 from tacit.audit.subject import CLIP, EDGE, ROWS, RUN, SCHEMA, Randomness, Subject
 from tacit.datasets import Dataset, PrivateRows
 from tacit.models import Model
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_down
 from tacit.protocol.messages import GlobalModel
 
 
@@ -75,7 +75,9 @@ def opposed_world() -> World:
 
 def received(message: GlobalModel, model: Model) -> GlobalModel:
     """The model as it comes out of the wire at the edge. Raises WireError as the wire does."""
-    read = wire.read_down(wire.decode(wire.down(RUN, EDGE, message, SCHEMA)), SCHEMA, model.size)
+    read = wire_down.read_down(
+        wire.decode(wire_down.down(RUN, EDGE, message, SCHEMA)), SCHEMA, model.size
+    )
     assert isinstance(read, GlobalModel)
     return read
 

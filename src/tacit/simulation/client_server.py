@@ -29,7 +29,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl.party import Party
 from tacit.config.definition import Definition
-from tacit.protocol import wire
+from tacit.protocol import wire_up
 from tacit.protocol.messages import (
     Deadline,
     GlobalModel,
@@ -61,10 +61,10 @@ ALL_LATE = "no answer makes an update any more: each comes after its deadline, o
 
 
 def received(message: object) -> Hello | Update | Retired:
-    """Return an edge's or a peer's message as `wire.read_up` reads it, without bytes."""
+    """Return an edge's or a peer's message as `wire_up.read_up` reads it, without bytes."""
     if isinstance(message, Push):
         released = message.released
-        vector = wire.gradient(released.vector, released.scale)
+        vector = wire_up.gradient(released.vector, released.scale)
         return Update(
             message.edge,
             message.base_version,

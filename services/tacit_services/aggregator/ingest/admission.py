@@ -15,7 +15,7 @@ import torch
 
 from tacit.errors import ServiceError, WireError
 from tacit.models.vectors import LARGEST, learnable
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
@@ -191,7 +191,7 @@ class Admission:
             self._downlink.more(edge, received.meta.want)
             return None
         self._checks.definition.check(received.meta)
-        message = wire.read_up(received, journal.schema, journal.size, real=self._real)
+        message = wire_up.read_up(received, journal.schema, journal.size, real=self._real)
         scale = received.meta.update.scale
         if not isinstance(message, Update) and seq > journal.last_seqs.get(edge, 0):
             self._checks.control_messages.keep(edge, len(envelope))
@@ -225,7 +225,7 @@ class Admission:
         """
         vector = update.vector
         if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
-            vector = wire.gradient(torch.stack(torch.aminmax(vector)), scale)
+            vector = wire_up.gradient(torch.stack(torch.aminmax(vector)), scale)
         if not learnable(vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)

@@ -16,7 +16,7 @@ from tacit.errors import BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.privacy.accounting import History
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
-from tacit.protocol import wire
+from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Hello, Push, Retired, Update
 from tacit_services.aggregator.entries import Candidate
 from tacit_services.aggregator.run_journal import RunJournal
@@ -73,7 +73,7 @@ class TrustedNoise:
             payload = self._noised(message, candidate.seq)
         else:
             said = replace(message, spent=history)
-            payload = wire.up(journal.run_id, candidate.seq, said, journal.schema)
+            payload = wire_up.up(journal.run_id, candidate.seq, said, journal.schema)
         return replace(candidate, payload=payload, message=self._read(payload))
 
     def _noised(self, update: Update, seq: int) -> bytes:
@@ -82,7 +82,7 @@ class TrustedNoise:
         except BudgetSpent as spent:
             raise WireError("budget", str(spent)) from spent
         push = Push(update.edge, update.base_version, released)
-        meta = wire.decode(wire.up(self._journal.run_id, seq, push, self._journal.schema)).meta
+        meta = wire.decode(wire_up.up(self._journal.run_id, seq, push, self._journal.schema)).meta
         # Where the edge's own ledger stands stays as it said: what notices one that was rolled
         # back.
         meta.update.charged.count, meta.update.charged.head = (
@@ -92,7 +92,7 @@ class TrustedNoise:
         return wire.encode(meta, released.vector)
 
     def _read(self, payload: bytes) -> Hello | Update | Retired:
-        return wire.read_up(
+        return wire_up.read_up(
             wire.decode(bytearray(payload)), self._journal.schema, self._journal.size
         )
 

@@ -1,0 +1,153 @@
+"""What a server says, to bytes and back. Decoding is strict."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from torch import Tensor
+
+from tacit.errors import WireError
+from tacit.privacy.policy import Terms
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.envelope import InPlace, Received, encode, encode_in_place, numbers
+from tacit.protocol.messages import EVERYONE, GlobalModel, Halt, ServerOutput
+from tacit.protocol.vertical import Feedback, Request, Roster
+from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, pack_rows, printable, read_rows
+
+_VERTICAL = ("roster", "feedback", "request")
+
+
+def down(
+    run: str,
+    edge: str,
+    message: ServerOutput,
+    schema: bytes,
+    answer: pb.Receipt | None = None,
+    answered: int = 0,
+    *,
+    xxh3: bool = False,
+) -> bytes:
+    """A server's message as an envelope; the other arguments are those of `down_in_place`."""
+    return down_in_place(run, edge, message, schema, answer, answered, xxh3=xxh3).whole()
+
+
+def down_in_place(
+    run: str,
+    edge: str,
+    message: ServerOutput,
+    schema: bytes,
+    answer: pb.Receipt | None = None,
+    answered: int = 0,
+    *,
+    xxh3: bool = False,
+) -> InPlace:
+    """A server's message as an envelope that has no copy of its tensor.
+
+    answer: the receipt of message `answered`, if it goes with it. xxh3: the edge reads this
+    checksum.
+    """
+    meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
+    if isinstance(message, GlobalModel):
+        meta.model.CopyFrom(
+            pb.GlobalModel(
+                version=message.version, clip=message.clip, terms=_pack_terms(message.terms)
+            )
+        )
+        return encode_in_place(meta, message.params, xxh3=xxh3)
+    if not isinstance(message, Halt):
+        return encode_in_place(meta, fill_vertical(meta, message), xxh3=xxh3)
+    meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
+    return encode_in_place(meta)
+
+
+def fill_vertical(meta: pb.Meta, message: Roster | Feedback | Request) -> Tensor | None:
+    """Put a vertical run's message into `meta`; returns the tensor that goes with it."""
+    match message:
+        case Roster(names, records):
+            meta.roster.CopyFrom(pb.Roster(names=names.astype("<u8").tobytes(), records=records))
+        case Request(number, rows):
+            meta.request.CopyFrom(pb.Request(number=number, rows=pack_rows(rows)))
+        case Feedback(iteration, step, gradient):
+            count = 0 if gradient is None else len(gradient)
+            meta.feedback.CopyFrom(pb.Feedback(iteration=iteration, step=step, rows=count))
+            return None if gradient is None else gradient.flatten()
+    return None
+
+
+def announcement(
+    run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
+) -> bytes:
+    """The retained announcement of a run.
+
+    It holds the model itself if that takes at most `inline_below` bytes.
+    """
+    raw = numbers(model.params)
+    said = pb.Announcement(
+        epoch=epoch,
+        state=state,
+        version=model.version,
+        model_sha256=hashlib.sha256(raw).hexdigest(),
+        model_bytes=len(raw),
+    )
+    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=said)
+    return encode(meta, model.params if len(raw) <= inline_below else None)
+
+
+def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
+    """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
+    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    if kind == "halt":
+        return Halt(meta.halt.version, printable(meta.halt.reason, MAX_REASON))
+    if kind != "model" and kind not in _VERTICAL:
+        raise WireError("kind", f"{kind} does not come from a server")
+    if meta.schema_hash != schema:
+        raise WireError("schema", "made for another model")
+    if kind != "model":
+        return read_vertical(meta, received.tensor)
+    if received.tensor is None or received.tensor.numel() != size:
+        raise WireError("shape", f"{meta.numel} elements, the model has {size}")
+    said = meta.model.terms
+    z = said.noise_multiplier if said.HasField("noise_multiplier") else None
+    terms = (
+        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+        if meta.model.HasField("terms")
+        else None
+    )
+    # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
+    return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
+
+
+def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | Request:
+    """The message of a vertical run in `meta`. Raises WireError (shape, value)."""
+    kind = meta.WhichOneof("kind")
+    if kind == "feedback":
+        said = meta.feedback
+        if (tensor is None) != (said.rows == 0) or (
+            tensor is not None and tensor.numel() % said.rows
+        ):
+            raise WireError("shape", f"{meta.numel} elements in {said.rows} rows")
+        return Feedback(
+            said.iteration, said.step, None if tensor is None else tensor.view(said.rows, -1)
+        )
+    if tensor is not None:
+        raise WireError("shape", f"{kind} carries no tensor")
+    if kind == "request":
+        return Request(meta.request.number, read_rows(meta.request.rows))
+    names = meta.roster.names
+    if len(names) % 8 or not 0 < meta.roster.records <= len(names) // 8:
+        raise WireError(
+            "value", f"roster: {meta.roster.records} records of {len(names)} bytes of names"
+        )
+    return Roster(np.frombuffer(names, dtype="<u8"), meta.roster.records)
+
+
+def _pack_terms(terms: Terms | None) -> pb.Terms | None:
+    """A server's terms as protobuf."""
+    if terms is None:
+        return None
+    return pb.Terms(
+        mechanism=terms.mechanism,
+        sampling_rate=terms.sampling_rate,
+        noise_multiplier=terms.noise_multiplier,
+    )

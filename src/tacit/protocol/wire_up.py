@@ -1,0 +1,272 @@
+"""What an edge or a party says, to bytes and back. Decoding is strict.
+
+Only a `Push` (which holds a `Released`) becomes an update on the wire; there is no way to encode a
+bare tensor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.errors import WireError
+from tacit.privacy.accounting import History, Spend
+from tacit.privacy.embeddings import ReleasedEmbedding
+from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.privacy.release import Released
+from tacit.privacy.trained import Shared
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.envelope import InPlace, Received, encode_in_place
+from tacit.protocol.messages import Hello, Push, Report, Retired, Update
+from tacit.protocol.vertical import Embed, Part
+from tacit.protocol.wire_values import (
+    MAX_MECHANISM,
+    MAX_REASON,
+    finite,
+    pack_rows,
+    printable,
+    read_rows,
+)
+
+SAFE_SCALE = 1e29  # 2^31 times this is still a float32
+_BLOCK = 1 << 16  # numbers that become real at a time: they stay in a processor's cache
+
+
+def up(
+    run: str,
+    seq: int,
+    message: Hello | Push | Report | Embed | Retired,
+    schema: bytes,
+    definition: str = "",
+    held: pb.Held | None = None,
+    *,
+    xxh3: bool = False,
+) -> bytes:
+    """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
+    return up_in_place(run, seq, message, schema, definition, held, xxh3=xxh3).whole()
+
+
+def up_in_place(
+    run: str,
+    seq: int,
+    message: Hello | Push | Report | Embed | Retired,
+    schema: bytes,
+    definition: str = "",
+    held: pb.Held | None = None,
+    *,
+    xxh3: bool = False,
+) -> InPlace:
+    """Return an edge's message as an envelope that has no copy of its tensor.
+
+    definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
+    xxh3: the aggregator reads this checksum. Raises TypeError unless the tensor is sealed: a
+    `Released` in a Push, a `Shared` in a Report, a `ReleasedEmbedding` in an Embed.
+    """
+    if not isinstance(message, Hello | Push | Report | Embed | Retired):
+        raise TypeError(f"{type(message).__name__} may not leave an edge")
+    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema, held=held)
+    tensor = _fill_up(meta, message)
+    if isinstance(message, Hello):
+        meta.hello.definition = definition
+    return encode_in_place(meta, tensor, xxh3=xxh3)
+
+
+def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:
+    """Say in `meta` what an edge says; return the tensor that goes with it. Raises TypeError."""
+    match message:
+        case Hello():
+            meta.hello.CopyFrom(_pack_hello(message))
+            return None
+        case Push(released=Released() as released):
+            update = pb.Update(
+                base_version=message.base_version,
+                clip=released.clip,
+                spent=_pack_history(released.spent),
+                charged=_pack_charged(released.charged),
+            )
+            if released.vector.dtype == torch.int32:
+                update.scale = released.scale
+            meta.update.CopyFrom(update)
+            return released.vector
+        case Report(model=Shared() as model):
+            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            meta.update.CopyFrom(
+                pb.Update(
+                    base_version=message.version, spent=paid, charged=charged, steps=message.steps
+                )
+            )
+            return model.vector
+        case Embed(released=None | ReleasedEmbedding() as embedded):
+            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            where = _pack_part(message.part)
+            meta.update.CopyFrom(
+                pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
+            )
+            return None if embedded is None else embedded.vectors.flatten()
+        case Retired():
+            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=paid, charged=charged))
+            return None
+    raise TypeError(
+        f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"
+    )
+
+
+def read_up(
+    received: Received, schema: bytes, size: int, *, real: bool = True
+) -> Hello | Update | Retired:
+    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
+
+    real: False leaves an update's integers as they came.
+    """
+    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    if meta.schema_hash != schema:
+        raise WireError("schema", "made for another model")
+    if kind == "update":
+        update, part = meta.update, _read_part(meta.update)
+        tensor = torch.zeros(0) if received.tensor is None else received.tensor
+        if part is None and tensor.numel() != size:
+            raise WireError("shape", f"{meta.numel} elements, the model has {size}")
+        vector = gradient(tensor, update.scale) if real else tensor
+        clip = finite("clip", update.clip)
+        spent, charged = _read_history(update.spent), _read_charged(update.charged)
+        return Update(
+            meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
+        )
+    if received.tensor is not None:
+        raise WireError("shape", f"{kind} carries no tensor")
+    if kind == "retired":
+        retired = meta.retired
+        reason = printable(retired.reason, MAX_REASON)
+        return Retired(
+            meta.edge, reason, _read_history(retired.spent), _read_charged(retired.charged)
+        )
+    if kind == "hello":
+        return _read_hello(meta.edge, meta.hello)
+    raise WireError("kind", f"{kind} does not come from an edge")
+
+
+def _pack_hello(message: Hello) -> pb.Hello:
+    """Hello as protobuf."""
+    return pb.Hello(
+        epsilon=message.epsilon,
+        delta=message.delta,
+        mechanism=message.mechanism,
+        noise_variance=message.noise_variance,
+        clip_min=message.clip_min,
+        clip_max=message.clip_max,
+        spent=_pack_history(message.spent),
+        charged=_pack_charged(message.charged),
+        refusals=message.refusals,
+        refusal=message.refusal,
+    )
+
+
+def _read_hello(edge: str, hello: pb.Hello) -> Hello:
+    """Hello of `edge` from protobuf. Raises WireError ("value")."""
+    numbers = {
+        name: finite(name, getattr(hello, name))
+        for name in ("delta", "noise_variance", "clip_min", "clip_max")
+    }
+    if not hello.epsilon > 0 or not 0 < hello.delta < 1:
+        raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
+    return Hello(
+        edge,
+        hello.epsilon,
+        mechanism=printable(hello.mechanism, MAX_MECHANISM),
+        spent=_read_history(hello.spent),
+        charged=_read_charged(hello.charged),
+        refusals=hello.refusals,
+        refusal=printable(hello.refusal, MAX_REASON),
+        **numbers,
+    )
+
+
+def _pack_history(rows: History) -> list[pb.Spend]:
+    """A ledger's history as protobuf."""
+    return [
+        pb.Spend(
+            sampling_rate=row.sampling_rate,
+            noise_multiplier=row.noise_multiplier,
+            count=row.count,
+            mechanism="" if row.mechanism == "gaussian" else row.mechanism,
+        )
+        for row in rows
+    ]
+
+
+def _read_history(said: Iterable[pb.Spend]) -> History:
+    """A ledger's history from protobuf.
+
+    Raises WireError ("value") for one that no ledger can have.
+    """
+    rows = tuple(
+        Spend(
+            s.sampling_rate,
+            finite("noise_multiplier", s.noise_multiplier),
+            s.count,
+            s.mechanism or "gaussian",
+        )
+        for s in said
+    )
+    known = ("gaussian", "discrete_gaussian", "knorm")
+    if len(rows) > 1000 or any(
+        not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows
+    ):
+        raise WireError("value", "spent: a history that no ledger can have")
+    return rows
+
+
+def _pack_charged(charged: Charged) -> pb.Charged | None:
+    """Return a ledger's count and chain head as protobuf; None for a new ledger."""
+    return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
+
+
+def _read_charged(charged: pb.Charged) -> Charged:
+    """Return a ledger's count and chain head. Raises WireError ("value") for a wrong length."""
+    if len(charged.head) not in (0, 32):
+        raise WireError("value", f"charged: a head of {len(charged.head)} bytes")
+    return Charged(charged.count, charged.head)
+
+
+def _pack_part(message: Part) -> pb.Part:
+    """A Part as protobuf, for an Update."""
+    return pb.Part(step=message.step, request=message.request, rows=pack_rows(message.rows))
+
+
+def _read_part(update: pb.Update) -> Part | None:
+    """The Part of an Update, or None if it has none. Raises WireError (value)."""
+    if not update.HasField("part"):
+        return None
+    return Part(update.part.step, update.part.request, read_rows(update.part.rows))
+
+
+def gradient(tensor: Tensor, scale: float) -> Tensor:
+    """Return a message's vector in real units, (d,) float32: an integer is worth `scale`.
+
+    It is computed in float64, and here only, so that all programs get the same bits.
+    """
+    if tensor.dtype == torch.float32:
+        return tensor
+    found, unit = np.empty(tensor.numel(), np.float32), np.float64(finite("scale", scale))
+    safe = abs(unit) <= SAFE_SCALE
+    with contextlib.nullcontext() if safe else np.errstate(over="ignore"):
+        # numpy works block by block, so no float64 vector is ever made.
+        np.multiply(tensor.numpy(), unit, out=found, dtype=np.float64, casting="same_kind")
+    if not safe and not bool(np.isfinite(found).all()):
+        raise WireError("value", f"scale={scale}")
+    return torch.from_numpy(found)
+
+
+def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
+    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
+    if tensor.dtype == torch.float32:
+        return tensor
+    real = tensor.view(torch.float32)
+    for some, found in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
+        found.copy_(gradient(some, scale))
+    return real
