@@ -21,6 +21,7 @@ from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.policy import Terms
 from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.envelope import READS_I16, READS_XXH3
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Update
 from tests.helpers.paid import released
 
@@ -220,7 +221,7 @@ def test_nothing_but_a_released_vector_leaves_an_edge(message: Any) -> None:
 _META = "0a0572756e2d311206656467652d31"
 _SCHEMA = "3a20" + SCHEMA.hex()
 _SPENT = "09000000000000d03f11000000000000f83f1803"
-_READS = "6001"  # the sender reads XXH3; tacit 0.1 did not say so
+_READS = "6002"  # the sender reads XXH3 and int16; tacit 0.1 did not say so
 GOLDEN = {
     "hello": f"5443543185000000{_META}1809{_SCHEMA}{_READS}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
     f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 51 * "00",
@@ -292,9 +293,8 @@ def test_control_messages_are_the_golden_bytes() -> None:
 @pytest.mark.parametrize("kind", OF_0_1)
 def test_a_message_of_tacit_0_1_says_what_it_said(kind: str) -> None:
     older, now = (wire.decode(bytes.fromhex(texts[kind])) for texts in (OF_0_1, GOLDEN))
-    assert not older.meta.reads_xxh3
-    assert now.meta.reads_xxh3
-    now.meta.ClearField("reads_xxh3")
+    assert (older.meta.reads, now.meta.reads) == (0, READS_I16)
+    now.meta.ClearField("reads")
     assert older.meta == now.meta
     assert (older.tensor is None) == (now.tensor is None)
     if older.tensor is not None and now.tensor is not None:
@@ -303,11 +303,48 @@ def test_a_message_of_tacit_0_1_says_what_it_said(kind: str) -> None:
 
 def test_a_tensor_has_one_checksum_the_one_that_its_receiver_reads() -> None:
     model = GlobalModel(8, torch.tensor([0.0, -0.0, 1e-45]), 2.5)
-    for xxh3 in (False, True):
-        meta = wire.decode(wire_down.down("run-1", "edge-1", model, SCHEMA, xxh3=xxh3)).meta
-        assert (len(meta.sha256), len(meta.xxh3)) == ((0, 16) if xxh3 else (32, 0))
-        found = wire.decode(wire.encode(meta, model.params, xxh3=not xxh3)).meta
-        assert (len(found.sha256), len(found.xxh3)) == ((32, 0) if xxh3 else (0, 16))
+    for reads, other in ((0, READS_XXH3), (READS_XXH3, 0), (READS_I16, 0), (0, READS_I16)):
+        meta = wire.decode(wire_down.down("run-1", "edge-1", model, SCHEMA, reads=reads)).meta
+        assert (len(meta.sha256), len(meta.xxh3)) == ((0, 16) if reads else (32, 0))
+        found = wire.decode(wire.encode(meta, model.params, reads=other)).meta
+        assert (len(found.sha256), len(found.xxh3)) == ((0, 16) if other else (32, 0))
+
+
+EDGES_OF_INT16 = [-(1 << 15), -1, 0, 1, (1 << 15) - 1]
+
+
+@pytest.mark.parametrize(
+    ("integers", "reads", "dtype"),
+    [
+        (EDGES_OF_INT16, READS_I16, "i16"),
+        (EDGES_OF_INT16, READS_I16 + 1, "i16"),  # of a tacit to come
+        (EDGES_OF_INT16, READS_XXH3, "i32"),
+        (EDGES_OF_INT16, 0, "i32"),
+        ([*EDGES_OF_INT16, 1 << 15], READS_I16, "i32"),
+        ([-(1 << 15) - 1, *EDGES_OF_INT16], READS_I16, "i32"),
+        ([(1 << 31) - 1, -(1 << 31)], READS_I16, "i32"),
+    ],
+)
+def test_integers_go_as_int16_where_all_fit_and_the_receiver_reads_it(
+    integers: list[int], reads: int, dtype: str
+) -> None:
+    vector, meta = torch.tensor(integers, dtype=torch.int32), pb.Meta(update=pb.Update())
+    payload = wire.encode(meta, vector, reads=reads)
+    found = wire.decode(payload)
+    assert found.tensor is not None
+    assert found.meta.dtype == dtype
+    assert len(payload) % 64 == len(integers) * (2 if dtype == "i16" else 4) % 64
+    # Then they are the same numbers, and worth the same to the bit, wherever that is computed.
+    assert found.tensor.tolist() == integers
+    for scale in (2.0**-12, 1 / 3, 1e-30):
+        right = wire_up.gradient(vector, scale)
+        assert same_bits(wire_up.gradient(found.tensor, scale), right)
+        assert same_bits(wire_up.gradient_in_place(found.tensor.clone(), scale), right)
+
+
+def test_real_numbers_stay_float32_whatever_the_receiver_reads() -> None:
+    payload = wire.encode(pb.Meta(update=pb.Update()), torch.ones(3), reads=READS_I16)
+    assert wire.decode(payload).meta.dtype == "f32"
 
 
 def test_parts_are_the_golden_bytes() -> None:
@@ -369,6 +406,10 @@ REFUSED = [
     ("meta", raw(b"\x0a\x02\xff\xff")),  # a string that is not UTF-8
     ("meta", raw(pb.Meta(run="run-1").SerializeToString())),  # no kind
     ("dtype", envelope(dtype="f64")),
+    ("dtype", envelope(dtype="i8")),
+    ("dtype", envelope(dtype="i16", numel=6, update=None, model=pb.GlobalModel())),
+    ("numel", envelope(dtype="i16")),  # of twice as many
+    ("numel", envelope(dtype="f32", numel=6)),
     ("dtype", envelope(dtype="")),
     ("numel", envelope(numel=4)),
     ("numel", envelope(numel=2**62 + 3)),  # times 4 is 12 in 64 bits
@@ -529,8 +570,13 @@ def test_a_refused_announcement_allocates_nothing() -> None:
 
 KINDS = {kind: bytes.fromhex(text) for kind, text in GOLDEN.items()}
 KINDS["update with xxh3"], KINDS["model with xxh3"] = (
-    wire.encode(received.meta, received.tensor, xxh3=True)
+    wire.encode(received.meta, received.tensor, reads=READS_XXH3)
     for received in map(wire.decode, (KINDS["update"], KINDS["model"]))
+)
+KINDS["update of int16"] = wire.encode(
+    wire.decode(KINDS["update"]).meta,
+    torch.tensor([1, -2, 1 << 14], dtype=torch.int32),
+    reads=READS_I16,
 )
 
 
@@ -560,7 +606,8 @@ def test_a_message_cut_at_any_byte_gives_no_other_tensor(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["update", "model", "announcement", "update with xxh3", "model with xxh3"]
+    "kind",
+    ["update", "model", "announcement", "update with xxh3", "model with xxh3", "update of int16"],
 )
 def test_a_flipped_bit_gives_no_other_tensor(kind: str) -> None:
     whole = KINDS[kind]
@@ -676,11 +723,11 @@ def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
 
 
 @pytest.mark.parametrize("chunk", [36, 37, 100, 10_000])
-@pytest.mark.parametrize("xxh3", [False, True])
-def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, xxh3: bool) -> None:
+@pytest.mark.parametrize("reads", [0, READS_XXH3])
+def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, reads: int) -> None:
     # Given parts that begin anywhere in the head, and come in any order,
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    payload = bytearray(wire_down.down("r", "e", model, SCHEMA, xxh3=xxh3))
+    payload = bytearray(wire_down.down("r", "e", model, SCHEMA, reads=reads))
     for changed in (False, True):
         payload[-1] ^= changed
         assembler = wire.Assembler(len(payload))

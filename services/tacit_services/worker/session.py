@@ -74,7 +74,7 @@ class Session:
         self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
-        self._server_reads_xxh3 = False
+        self._server_reads = 0  # what it understands of envelopes
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
         self._asked_at = time.monotonic()  # when a task was last asked for
@@ -126,7 +126,7 @@ class Session:
             terms.schema,
             terms.definition,
             held,
-            xxh3=self._server_reads_xxh3,
+            reads=self._server_reads,
         )
 
     def send_hello(self) -> None:
@@ -225,7 +225,7 @@ class Session:
             )
         # Retained, it may be of an aggregator that is not there any more.
         if not retained:
-            self._server_reads_xxh3 = meta.reads_xxh3
+            self._server_reads = meta.reads
         if kind == "receipt":
             self._receipt(meta.seq, meta.receipt)
         elif kind == "announcement":

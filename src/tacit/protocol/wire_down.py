@@ -26,10 +26,10 @@ def down(
     answer: pb.Receipt | None = None,
     answered: int = 0,
     *,
-    xxh3: bool = False,
+    reads: int = 0,
 ) -> bytes:
     """A server's message as an envelope; the other arguments are those of `down_in_place`."""
-    return down_in_place(run, edge, message, schema, answer, answered, xxh3=xxh3).whole()
+    return down_in_place(run, edge, message, schema, answer, answered, reads=reads).whole()
 
 
 def down_in_place(
@@ -40,12 +40,12 @@ def down_in_place(
     answer: pb.Receipt | None = None,
     answered: int = 0,
     *,
-    xxh3: bool = False,
+    reads: int = 0,
 ) -> InPlace:
     """A server's message as an envelope that has no copy of its tensor.
 
-    answer: the receipt of message `answered`, if it goes with it. xxh3: the edge reads this
-    checksum.
+    answer: the receipt of message `answered`, if it goes with it. reads: as in
+    `envelope.encode`.
     """
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
@@ -54,9 +54,9 @@ def down_in_place(
                 version=message.version, clip=message.clip, terms=_pack_terms(message.terms)
             )
         )
-        return encode_in_place(meta, message.params, xxh3=xxh3)
+        return encode_in_place(meta, message.params, reads=reads)
     if not isinstance(message, Halt):
-        return encode_in_place(meta, fill_vertical(meta, message), xxh3=xxh3)
+        return encode_in_place(meta, fill_vertical(meta, message), reads=reads)
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode_in_place(meta)
 

@@ -44,10 +44,10 @@ def up(
     definition: str = "",
     held: pb.Held | None = None,
     *,
-    xxh3: bool = False,
+    reads: int = 0,
 ) -> bytes:
     """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
-    return up_in_place(run, seq, message, schema, definition, held, xxh3=xxh3).whole()
+    return up_in_place(run, seq, message, schema, definition, held, reads=reads).whole()
 
 
 def up_in_place(
@@ -58,12 +58,12 @@ def up_in_place(
     definition: str = "",
     held: pb.Held | None = None,
     *,
-    xxh3: bool = False,
+    reads: int = 0,
 ) -> InPlace:
     """Return an edge's message as an envelope that has no copy of its tensor.
 
     definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
-    xxh3: the aggregator reads this checksum. Raises TypeError unless the tensor is sealed: a
+    reads: as in `envelope.encode`. Raises TypeError unless the tensor is sealed: a
     `Released` in a Push, a `Shared` in a Report, a `ReleasedEmbedding` in an Embed.
     """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
@@ -72,7 +72,7 @@ def up_in_place(
     tensor = _fill_up(meta, message)
     if isinstance(message, Hello):
         meta.hello.definition = definition
-    return encode_in_place(meta, tensor, xxh3=xxh3)
+    return encode_in_place(meta, tensor, reads=reads)
 
 
 def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:
@@ -88,7 +88,7 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
                 spent=_pack_history(released.spent),
                 charged=_pack_charged(released.charged),
             )
-            if released.vector.dtype == torch.int32:
+            if not released.vector.is_floating_point():
                 update.scale = released.scale
             meta.update.CopyFrom(update)
             return released.vector
@@ -263,9 +263,12 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
 
 
 def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
-    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
-    if tensor.dtype == torch.float32:
-        return tensor
+    """As `gradient`, in the memory of `tensor` where that is large enough: of float32 or int32.
+
+    That holds no integers any more.
+    """
+    if tensor.dtype != torch.int32:
+        return gradient(tensor, scale)
     real = tensor.view(torch.float32)
     for some, found in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
         found.copy_(gradient(some, scale))

@@ -186,7 +186,7 @@ class Admission:
             self._checks.control_messages.spend(edge, len(envelope))
         received = wire.decode(envelope)
         self._check_sender(received.meta, edge, seq)
-        self._downlink.note_checksum(edge, reads_xxh3=received.meta.reads_xxh3)
+        self._downlink.note_reads(edge, received.meta.reads)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
@@ -224,7 +224,7 @@ class Admission:
         Raises WireError where nothing in the message is to be believed.
         """
         vector = update.vector
-        if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
+        if not vector.is_floating_point():  # its extremes say as much as all of its numbers
             vector = wire_up.gradient(torch.stack(torch.aminmax(vector)), scale)
         if not learnable(vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")

@@ -1,4 +1,7 @@
-"""Which checksum a tensor has: what its receiver reads. Edges and aggregators of 0.1 read SHA-256."""
+"""In which form a tensor travels: what its receiver reads.
+
+Edges and aggregators of 0.1 read SHA-256 and int32.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,18 @@ from tests.helpers.servers import mosquitto, wait_for
 def of_0_1(envelope: bytes) -> bytes:
     """The same message as 0.1 would have written it: nothing says what its sender reads."""
     received = wire.decode(envelope)
-    received.meta.ClearField("reads_xxh3")
+    received.meta.ClearField("reads")
     head = received.meta.SerializeToString()
     body = b"" if received.tensor is None else received.tensor.numpy().tobytes()
     return b"TCT1" + struct.pack("<I", len(head)) + head + bytes(-(8 + len(head)) % 64) + body
 
 
-def checksums(metas: list[pb.Meta]) -> set[tuple[int, int]]:
-    """The bytes of SHA-256 and of XXH3 in messages that have a tensor."""
-    return {(len(meta.sha256), len(meta.xxh3)) for meta in metas if meta.dtype}
+def forms(metas: list[pb.Meta]) -> set[tuple[str, int, int]]:
+    """Of messages that have a tensor: what it is of, the bytes of its SHA-256 and of its XXH3."""
+    return {(meta.dtype, len(meta.sha256), len(meta.xxh3)) for meta in metas if meta.dtype}
 
 
-def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum(tmp_path: Path) -> None:
+def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum_and_int16(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         rig = Rig(run_file(updates=6), f"{broker.host}:{broker.port}", "fast")
         updates, models = list[pb.Meta](), list[pb.Meta]()
@@ -51,8 +54,8 @@ def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum(tmp_path: Path
         rig.finished()
         wait_for(lambda: len([meta for meta in updates if meta.dtype]) >= 6)
         heard.stop()
-    assert checksums(updates) == {(0, 16)}
-    assert checksums(models) == {(0, 16)}
+    assert forms(updates) == {("i16", 0, 16)}
+    assert forms(models) == {("f32", 0, 16)}
 
 
 def test_an_edge_of_0_1_is_sent_what_it_reads(tmp_path: Path) -> None:
@@ -65,10 +68,10 @@ def test_an_edge_of_0_1_is_sent_what_it_reads(tmp_path: Path) -> None:
             hello = edge.greeting()
             whole = hello.envelope()
             edge.publish(hello.seq, part(of_0_1(whole) if older else whole))
-            # its model has the digest that it reads.
+            # its model has the checksum that it reads.
             model = edge.receive("model").meta
             assert model.answer.status == STATUS.ACCEPTED
-            assert checksums([model]) == ({(32, 0)} if older else {(0, 16)})
+            assert forms([model]) == ({("f32", 32, 0)} if older else {("f32", 0, 16)})
         edge.connection.stop()
         rig.close()
 
@@ -103,4 +106,4 @@ def test_an_aggregator_of_0_1_is_sent_what_it_reads(tmp_path: Path, older: bool)
         rig.close()
         server.stop()
     assert not rig.failures
-    assert checksums(updates) == ({(32, 0)} if older else {(0, 16)})
+    assert forms(updates) == ({("i32", 32, 0)} if older else {("i16", 0, 16)})
