@@ -177,7 +177,8 @@ def _small_path(folder: Path) -> float:
     """The path over the broker with updates of 2.6 KB."""
     text = large.RUN.replace('"mlp"\nhidden = [3300, 3300]', '"logistic"')
     file = folder / "small.toml"
-    file.write_text(text.format(updates=EDGES * 1200).replace("count = 1", f"count = {EDGES}"))
+    text = text.format(updates=EDGES * 1200, multiplier=1.0)
+    file.write_text(text.replace("count = 1", f"count = {EDGES}"))
     rate, _ = _path(folder, None, "stream", name="small", file=file)
     return round(rate / _raw(folder, size=SMALL), 4)
 

@@ -26,12 +26,30 @@ from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
+
+
+class SizedOutbox(Outbox):
+    """Notes the bytes of the largest message."""
+
+    largest = 0
+
+    def put(
+        self,
+        seq: int,
+        envelope: bytes | wire.InPlace,
+        state: bytes | None = None,
+        ahead: Charge | None = None,
+    ) -> None:
+        """See Outbox.put."""
+        self.largest = max(self.largest, len(envelope))
+        super().put(seq, envelope, state, ahead)
 
 
 class ReadyMade(Edge):
@@ -81,12 +99,12 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox = Outbox(role.releaser.ledger, "bench", folder=folder)
+    role.outbox = SizedOutbox(role.releaser.ledger, "bench", folder=folder)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
     before = resident(os.getpid(), "VmRSS")
     _serve(role, options["broker"], patience=30.0)
     grown = resident(os.getpid(), "VmHWM") - before
-    return {"models": role.models, "grown": grown}
+    return {"models": role.models, "grown": grown, "update": role.outbox.largest}
 
 
 def _serve(role: ReadyMade, broker: str, patience: float) -> None:

@@ -310,43 +310,6 @@ def test_a_tensor_has_one_checksum_the_one_that_its_receiver_reads() -> None:
         assert (len(found.sha256), len(found.xxh3)) == ((0, 16) if other else (32, 0))
 
 
-EDGES_OF_INT16 = [-(1 << 15), -1, 0, 1, (1 << 15) - 1]
-
-
-@pytest.mark.parametrize(
-    ("integers", "reads", "dtype"),
-    [
-        (EDGES_OF_INT16, READS_I16, "i16"),
-        (EDGES_OF_INT16, READS_I16 + 1, "i16"),  # of a tacit to come
-        (EDGES_OF_INT16, READS_XXH3, "i32"),
-        (EDGES_OF_INT16, 0, "i32"),
-        ([*EDGES_OF_INT16, 1 << 15], READS_I16, "i32"),
-        ([-(1 << 15) - 1, *EDGES_OF_INT16], READS_I16, "i32"),
-        ([(1 << 31) - 1, -(1 << 31)], READS_I16, "i32"),
-    ],
-)
-def test_integers_go_as_int16_where_all_fit_and_the_receiver_reads_it(
-    integers: list[int], reads: int, dtype: str
-) -> None:
-    vector, meta = torch.tensor(integers, dtype=torch.int32), pb.Meta(update=pb.Update())
-    payload = wire.encode(meta, vector, reads=reads)
-    found = wire.decode(payload)
-    assert found.tensor is not None
-    assert found.meta.dtype == dtype
-    assert len(payload) % 64 == len(integers) * (2 if dtype == "i16" else 4) % 64
-    # Then they are the same numbers, and worth the same to the bit, wherever that is computed.
-    assert found.tensor.tolist() == integers
-    for scale in (2.0**-12, 1 / 3, 1e-30):
-        right = wire_up.gradient(vector, scale)
-        assert same_bits(wire_up.gradient(found.tensor, scale), right)
-        assert same_bits(wire_up.gradient_in_place(found.tensor.clone(), scale), right)
-
-
-def test_real_numbers_stay_float32_whatever_the_receiver_reads() -> None:
-    payload = wire.encode(pb.Meta(update=pb.Update()), torch.ones(3), reads=READS_I16)
-    assert wire.decode(payload).meta.dtype == "f32"
-
-
 def test_parts_are_the_golden_bytes() -> None:
     head = "54435450{}000000030000000700000000000000{}00000000000000{}"
     golden = [
@@ -408,8 +371,8 @@ REFUSED = [
     ("dtype", envelope(dtype="f64")),
     ("dtype", envelope(dtype="i8")),
     ("dtype", envelope(dtype="i16", numel=6, update=None, model=pb.GlobalModel())),
-    ("numel", envelope(dtype="i16")),  # of twice as many
-    ("numel", envelope(dtype="f32", numel=6)),
+    ("apart", envelope(apart=1)),
+    ("apart", envelope(dtype="i32", apart=1)),
     ("dtype", envelope(dtype="")),
     ("numel", envelope(numel=4)),
     ("numel", envelope(numel=2**62 + 3)),  # times 4 is 12 in 64 bits
@@ -573,10 +536,12 @@ KINDS["update with xxh3"], KINDS["model with xxh3"] = (
     wire.encode(received.meta, received.tensor, reads=READS_XXH3)
     for received in map(wire.decode, (KINDS["update"], KINDS["model"]))
 )
-KINDS["update of int16"] = wire.encode(
-    wire.decode(KINDS["update"]).meta,
-    torch.tensor([1, -2, 1 << 14], dtype=torch.int32),
-    reads=READS_I16,
+KINDS["update of int16"], KINDS["update of int16 and others"] = (
+    wire.encode(wire.decode(KINDS["update"]).meta, integers, reads=READS_I16)
+    for integers in (
+        torch.tensor([1, -2, 1 << 14], dtype=torch.int32),
+        torch.tensor([1, -2, 3, 4, 1 << 20], dtype=torch.int32),
+    )
 )
 
 

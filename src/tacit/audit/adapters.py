@@ -154,5 +154,5 @@ def vector(payload: bytes) -> Tensor:
     """(d,) float64: a message's tensor, in real units."""
     received = wire.decode(payload)
     assert received.tensor is not None
-    scale = received.meta.update.scale if not received.tensor.is_floating_point() else 1.0
+    scale = received.meta.update.scale if received.tensor.dtype == torch.int32 else 1.0
     return received.tensor.to(torch.float64) * scale

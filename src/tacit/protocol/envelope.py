@@ -14,12 +14,12 @@ from torch import Tensor
 from xxhash import xxh3_128_digest
 
 from tacit.errors import WireError
+from tacit.protocol import int16
 from tacit.protocol._pb import wire_pb2 as pb
 
 MAGIC = b"TCT1"
-_NUMPY = {"f32": "<f4", "i32": "<i4", "i16": "<i2"}
-_TORCH = {"f32": torch.float32, "i32": torch.int32, "i16": torch.int16}
-_DTYPES = {dtype: name for name, dtype in _TORCH.items()}
+_NUMPY = {"f32": "<f4", "i32": "<i4"}
+_TORCH = {"f32": torch.float32, "i32": torch.int32}
 READS_XXH3, READS_I16 = 1, 2  # what a receiver reads; 0: what tacit 0.1 does
 MAX_META = 1 << 20
 HEAD = struct.Struct("<4sI")  # magic, length of the Meta
@@ -103,9 +103,9 @@ Whole = Growing | GrowingMap
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A decoded envelope: its Meta, and its tensor, a view of the bytes.
+    """A decoded envelope: its Meta, and its tensor, a view of the bytes unless they are int16.
 
-    tensor: (numel,) float32, int32 or int16; None if the message has none.
+    tensor: (numel,) float32 or int32; None if the message has none.
     """
 
     meta: pb.Meta
@@ -118,7 +118,7 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int = 0) -> by
     tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
     reads: what the receiver has said that it reads. With READS_XXH3 the checksum is XXH3, which
     takes a tenth of the time of a SHA-256 and notices damage as surely. Against forgers neither
-    helps, as both have no key. With READS_I16 integers go as int16 where all of them fit.
+    helps, as both have no key. With READS_I16 integers go as int16 (int16.py).
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
@@ -139,9 +139,7 @@ def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int =
     body = memoryview(b"")
     meta.reads = READS_I16
     if tensor is not None:
-        narrow = reads >= READS_I16 and tensor.dtype == torch.int32 and _fits(tensor)
-        meta.dtype = "i16" if narrow else _DTYPES[tensor.dtype]
-        body = numbers(tensor, meta.dtype)
+        meta.dtype, meta.apart, body = _body(tensor, reads)
         meta.numel = tensor.numel()
         xxh3 = reads >= READS_XXH3
         meta.sha256 = b"" if xxh3 else hashlib.sha256(body).digest()
@@ -149,6 +147,14 @@ def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int =
     head = meta.SerializeToString()
     padding = -(HEAD.size + len(head)) % 64
     return InPlace(b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding))), body)
+
+
+def _body(tensor: Tensor, reads: int) -> tuple[str, int, memoryview]:
+    """What `tensor` is sent as, how many of its numbers go apart, and its bytes."""
+    if tensor.dtype != torch.int32:
+        return "f32", 0, numbers(tensor)
+    packed = int16.packed(tensor) if reads >= READS_I16 else None
+    return ("i32", 0, numbers(tensor, "i32")) if packed is None else ("i16", packed[1], packed[0])
 
 
 def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
@@ -160,11 +166,13 @@ def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
 def decode(
     payload: bytes | bytearray | memoryview | mmap.mmap, *, checked: bool = False
 ) -> Received:
-    """The envelope in `payload`, without a copy of the tensor. Raises WireError for anything else.
+    """The envelope in `payload`; a tensor of int16 is made wider, of others there is no copy.
+
+    Raises WireError for anything else.
 
     checked: these very bytes were accepted once, and a checksum says that they are the same; the
     digest of the tensor is not computed again.
-    Reasons: magic, length, meta, dtype, numel, sha256, xxh3, finite.
+    Reasons: magic, length, meta, dtype, numel, sha256, xxh3, apart, finite.
     """
     view = memoryview(payload)
     if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
@@ -192,12 +200,19 @@ def has_tensor(payload: bytes | bytearray | mmap.mmap) -> bool:
 def _tensor(meta: pb.Meta, body: memoryview, *, checked: bool) -> Tensor | None:
     if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
         return None
-    if meta.dtype not in _TORCH or (meta.dtype != "f32" and meta.WhichOneof("kind") != "update"):
+    integers = meta.dtype in ("i32", "i16") and meta.WhichOneof("kind") == "update"
+    if meta.dtype != "f32" and not integers:
         raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 or i16 in an update")
-    if meta.numel * _TORCH[meta.dtype].itemsize != len(body) or meta.numel == 0:
+    short = meta.dtype == "i16"
+    if meta.apart and not short:
+        raise WireError("apart", f"{meta.apart} numbers of {meta.dtype} are said to lie apart")
+    size = int16.size(meta.numel, meta.apart) if short else 4 * meta.numel
+    if size != len(body) or meta.numel == 0:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
     if not checked:
         _check(meta, body)
+    if short:
+        return int16.unpacked(body, meta.numel, meta.apart)
     tensor = torch.frombuffer(
         body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
     )
@@ -213,17 +228,6 @@ def _check(meta: pb.Meta, body: memoryview) -> None:
             raise WireError("xxh3", "the tensor bytes do not match their checksum")
     elif hashlib.sha256(body).digest() != meta.sha256:
         raise WireError("sha256", "the tensor bytes do not match their digest")
-
-
-def _fits(integers: Tensor) -> bool:
-    """Whether every number is an int16. The noise decides: beyond a multiplier of 1.3 some is not.
-
-    Integers are released before, so their size says nothing that they do not.
-    """
-    if not integers.numel():
-        return False
-    least, largest = torch.aminmax(integers)
-    return int(least) >= -(1 << 15) and int(largest) < 1 << 15
 
 
 def _finite(tensor: Tensor) -> bool:

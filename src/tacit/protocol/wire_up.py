@@ -88,7 +88,7 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
                 spent=_pack_history(released.spent),
                 charged=_pack_charged(released.charged),
             )
-            if not released.vector.is_floating_point():
+            if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
             return released.vector
@@ -263,12 +263,9 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
 
 
 def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
-    """As `gradient`, in the memory of `tensor` where that is large enough: of float32 or int32.
-
-    That holds no integers any more.
-    """
-    if tensor.dtype != torch.int32:
-        return gradient(tensor, scale)
+    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
+    if tensor.dtype == torch.float32:
+        return tensor
     real = tensor.view(torch.float32)
     for some, found in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
         found.copy_(gradient(some, scale))

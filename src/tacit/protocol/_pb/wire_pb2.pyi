@@ -270,7 +270,7 @@ class Announcement(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., model_sha256: _Optional[str] = ..., model_bytes: _Optional[int] = ..., url: _Optional[str] = ...) -> None: ...
 
 class Meta(_message.Message):
-    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "held", "xxh3", "reads", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request", "release")
+    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "held", "xxh3", "reads", "apart", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request", "release")
     RUN_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -283,6 +283,7 @@ class Meta(_message.Message):
     HELD_FIELD_NUMBER: _ClassVar[int]
     XXH3_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    APART_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +313,7 @@ class Meta(_message.Message):
     held: Held
     xxh3: bytes
     reads: int
+    apart: int
     hello: Hello
     update: Update
     retired: Retired
@@ -329,4 +331,4 @@ class Meta(_message.Message):
     feedback: Feedback
     request: Request
     release: Release
-    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., xxh3: _Optional[bytes] = ..., reads: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., xxh3: _Optional[bytes] = ..., reads: _Optional[int] = ..., apart: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...

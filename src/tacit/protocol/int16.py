@@ -1,0 +1,76 @@
+"""An update's integers as int16, and apart from them those that do not fit.
+
+So an update takes half the bytes: the discrete Gaussian's integers have a standard deviation of at
+most 2^14 (privacy/mechanisms.py), of which one number in twenty does not fit, and up to a noise
+multiplier of 1.3 none. Which do not is seen in what is released, and says nothing else.
+
+    numel int16 | k uint32, the places of those that do not fit, rising | their k int32
+
+All little endian; the int16 of one that does not fit is 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.errors import WireError
+
+_LEAST, _LARGEST = -(1 << 15), (1 << 15) - 1
+_BLOCK = 1 << 16  # numbers looked at together: they stay in a processor's cache
+_APART = 8  # bytes of a number that does not fit, beside its int16
+
+
+def packed(integers: Tensor) -> tuple[memoryview, int] | None:
+    """The bytes of int32 numbers (d,), and how many do not fit; None where that is not shorter."""
+    found = integers.numpy()
+    least, largest = torch.aminmax(integers) if len(found) else (0, 0)
+    if int(least) >= _LEAST and int(largest) <= _LARGEST:
+        return found.astype("<i2").view("u1").data, 0
+    body = np.empty(4 * len(found), "u1")  # of which memory is taken for what is written
+    small = body[: 2 * len(found)].view("<i2")
+    places = np.concatenate([_put(small, found, at) for at in range(0, len(found), _BLOCK)])
+    end = size(len(found), len(places))
+    if end >= len(body):
+        return None
+    small[places] = 0
+    body[2 * len(found) : end].view("<u4").reshape(2, -1)[:] = places, found[places]
+    return body[:end].data, len(places)
+
+
+def size(numel: int, apart: int) -> int:
+    """How many bytes `numel` numbers take, of which `apart` do not fit."""
+    return 2 * numel + _APART * apart
+
+
+def unpacked(body: memoryview, numel: int, apart: int) -> Tensor:
+    """The numbers, int32 (numel,), in memory of their own; body: `size` bytes.
+
+    Raises WireError ("apart") where those that do not fit are not as `packed` writes them: so the
+    same numbers have the same bytes.
+    """
+    small = np.frombuffer(body, "<i2", numel)
+    whole = small.astype(np.int32)
+    if apart:
+        places = np.frombuffer(body, "<u4", apart, 2 * numel).astype(np.int64)
+        _put_apart(whole, places, np.frombuffer(body, "<i4", apart, 2 * numel + 4 * apart))
+    return torch.from_numpy(whole)
+
+
+def _put(small: NDArray[np.int16], integers: NDArray[np.int32], at: int) -> NDArray[np.int64]:
+    """Write the block of numbers from place `at` on; return the places of those that do not fit."""
+    block = slice(at, at + _BLOCK)
+    small[block] = integers[block]  # as C does it: what does not fit becomes another number
+    return at + np.flatnonzero(small[block] != integers[block])
+
+
+def _put_apart(
+    whole: NDArray[np.int32], places: NDArray[np.int64], values: NDArray[np.int32]
+) -> None:
+    if places[-1] >= len(whole) or not bool((places[1:] > places[:-1]).all()):
+        raise WireError("apart", "the places of large numbers do not rise, or are none")
+    if whole[places].any() or bool(((values >= _LEAST) & (values <= _LARGEST)).any()):
+        raise WireError("apart", "a number is there twice, or would fit")
+    whole[places] = values
