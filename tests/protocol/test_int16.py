@@ -94,6 +94,10 @@ def test_they_are_worth_the_same_to_the_bit(integers: list[int], scale: float) -
     assert torch.equal(wire_up.gradient_in_place(found.tensor, scale), right)
 
 
+def test_of_no_numbers_none_are_shorter() -> None:
+    assert int16.packed(torch.zeros(0, dtype=torch.int32)) is None
+
+
 def test_real_numbers_stay_float32_whatever_the_receiver_reads() -> None:
     payload = wire.encode(pb.Meta(update=pb.Update()), torch.ones(3), reads=READS_I16)
     assert wire.decode(payload).meta.dtype == "f32"

@@ -20,6 +20,7 @@ from tacit.config.topology import build
 from tacit.datasets import PrivateRows
 from tacit.privacy.release import Releaser
 from tacit.protocol import wire, wire_gossip, wire_up
+from tacit.protocol.envelope import READS_I16
 from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
 
@@ -41,7 +42,7 @@ class EdgeAdapter:
         """
         for out in self.edge.on_message(message):
             if isinstance(out.message, Push):
-                return wire_up.up(RUN, 1, out.message, SCHEMA)
+                return wire_up.up(RUN, 1, out.message, SCHEMA, reads=READS_I16)
         return None
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:

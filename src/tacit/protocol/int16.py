@@ -26,12 +26,10 @@ _APART = 8  # bytes of a number that does not fit, beside its int16
 def packed(integers: Tensor) -> tuple[memoryview, int] | None:
     """The bytes of int32 numbers (d,), and how many do not fit; None where that is not shorter."""
     found = integers.numpy()
-    least, largest = torch.aminmax(integers) if len(found) else (0, 0)
-    if int(least) >= _LEAST and int(largest) <= _LARGEST:
-        return found.astype("<i2").view("u1").data, 0
     body = np.empty(4 * len(found), "u1")  # of which memory is taken for what is written
     small = body[: 2 * len(found)].view("<i2")
-    places = np.concatenate([_put(small, found, at) for at in range(0, len(found), _BLOCK)])
+    blocks = range(0, max(1, len(found)), _BLOCK)
+    places = np.concatenate([_put(small, found, at) for at in blocks])
     end = size(len(found), len(places))
     if end >= len(body):
         return None
@@ -63,7 +61,8 @@ def _put(small: NDArray[np.int16], integers: NDArray[np.int32], at: int) -> NDAr
     """Write the block of numbers from place `at` on; return the places of those that do not fit."""
     block = slice(at, at + _BLOCK)
     small[block] = integers[block]  # as C does it: what does not fit becomes another number
-    return at + np.flatnonzero(small[block] != integers[block])
+    above = integers[block].view(np.uint32) + np.uint32(-_LEAST)  # as far as that goes around
+    return at + np.flatnonzero(above > np.uint32(_LARGEST - _LEAST))
 
 
 def _put_apart(
