@@ -26,7 +26,6 @@ from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -35,27 +34,12 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 
 
-class SizedOutbox(Outbox):
-    """Notes the bytes of the largest message."""
-
-    largest = 0
-
-    def put(
-        self,
-        seq: int,
-        envelope: bytes | wire.InPlace,
-        state: bytes | None = None,
-        ahead: Charge | None = None,
-    ) -> None:
-        """See Outbox.put."""
-        self.largest = max(self.largest, len(envelope))
-        super().put(seq, envelope, state, ahead)
-
-
 class ReadyMade(Edge):
     """An edge whose update was released once, beforehand: everything but the computation."""
 
     outbox: Outbox
+    folder: Path | None = None  # of its outbox
+    largest = 0  # bytes of a message that has a file there
 
     def prepare(self) -> None:
         """Release one vector, and remember when models come."""
@@ -70,12 +54,16 @@ class ReadyMade(Edge):
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         if isinstance(message, Halt):
             return super().on_message(message)
-        now = time.perf_counter()
         if self._pushed is not None:
-            self.models.append(now - self._pushed)
-        self._pushed = now
+            self.models.append(time.perf_counter() - self._pushed)
+        self._note_largest()
+        self._pushed = time.perf_counter()
         self.releaser._charge(1.0, 1)  # what was charged ahead: the next commit has one again
         return [Outgoing("server", Push(self.edge, message.version, self.ready))]
+
+    def _note_largest(self) -> None:
+        files = [] if self.folder is None else (self.folder / "messages").glob("*")
+        self.largest = max([self.largest, *(file.stat().st_size for file in files)])
 
 
 def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
@@ -99,12 +87,12 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox = SizedOutbox(role.releaser.ledger, "bench", folder=folder)
+    role.outbox, role.folder = Outbox(role.releaser.ledger, "bench", folder=folder), folder
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
     before = resident(os.getpid(), "VmRSS")
     _serve(role, options["broker"], patience=30.0)
     grown = resident(os.getpid(), "VmHWM") - before
-    return {"models": role.models, "grown": grown, "update": role.outbox.largest}
+    return {"models": role.models, "grown": grown, "update": role.largest}
 
 
 def _serve(role: ReadyMade, broker: str, patience: float) -> None:

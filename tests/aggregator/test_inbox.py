@@ -26,7 +26,8 @@ class Door:
 
     def __init__(self) -> None:
         self.limiter = RateLimiter(None, 5, 2800, lambda: 0.0)
-        self.inbox, self.done = Inbox(self.limiter, frozenset(NAMES)), Counter[str]()
+        self.presence, self.done = list[Inbound](), Counter[str]()
+        self.inbox = Inbox(self.limiter, frozenset(NAMES), self.presence.append)
 
     def comes(self, name: str, payload: bytes = b"x", *, retained: bool = False) -> None:
         topic = topics.up_numbered("r", name)
@@ -110,8 +111,29 @@ def test_what_is_retained_is_dropped_unread_but_presence() -> None:
     door = Door()
     door.comes("edge-0", retained=True)
     assert (len(door.inbox), door.done["edge-0"]) == (0, 1)
-    door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
+    said = Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True)
+    door.inbox.put(said)
     assert len(door.inbox) == 1
+    assert (door.inbox.gather(0.0), door.presence) == ([], [said])
+    assert len(door.inbox) == 0
+
+
+def test_of_strangers_no_presence_is_kept() -> None:
+    door = Door()
+    for number in range(100):
+        topic = topics.presence("r", f"stranger-{number}")
+        for retained in (False, True):
+            door.inbox.put(Inbound(topic, b"online", lambda: door.done.update(["it"]), retained))
+    assert (len(door.inbox), door.done["it"]) == (0, 200)
+
+
+def test_presence_is_noted_before_the_messages_that_came_with_it() -> None:
+    door = Door()
+    door.comes("edge-0")
+    door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"left", lambda: None))
+    seen: list[int] = []
+    door.inbox._note_presence = lambda inbound: seen.append(len(door.inbox))
+    assert (len(door.inbox.gather(0.0)), seen) == (1, [0])
 
 
 @pytest.fixture
@@ -124,28 +146,34 @@ def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut
     # Each change is a line of log: 9,000 a second were 25 GB a day, and the others' rate a third.
     now, done = [0.0], Counter[str]()
     limiter = RateLimiter(None, 5, 2800, lambda: now[0])
-    inbox = Inbox(limiter, frozenset(NAMES))
+    noted = list[Inbound]()
+    inbox = Inbox(limiter, frozenset(NAMES), noted.append)
 
     def comes(name: str, payload: bytes, *, retained: bool = False) -> None:
         topic = topics.presence("r", name)
         inbox.put(Inbound(topic, payload, lambda: done.update([name]), retained))
 
-    heard = 0
+    def heard() -> int:
+        """How many were noted since this was last asked."""
+        assert not inbox.gather(0.0)
+        count = len(noted)
+        noted.clear()
+        return count
+
     for number in range(CHANGES_AT_ONCE + DROPS + 1):
         comes("edge-0", b"left" if number % 2 else b"online")
-        heard += len(inbox.gather(0.0))
-    assert (heard, limiter.dropped) == (CHANGES_AT_ONCE, DROPS + 1)
+    assert (heard(), limiter.dropped) == (CHANGES_AT_ONCE, DROPS + 1)
     assert limiter.shut() == {"edge-0"}
     # Others are heard, and so is what the broker has in store when it is subscribed to again,
     for name, retained in (("edge-1", False), ("edge-0", True)):
         comes(name, b"online", retained=retained)
-        assert len(inbox.gather(0.0)) == 1
+        assert heard() == 1
     # and an edge whose connection comes and goes every two seconds.
     for _ in range(1000):
         now[0] += 2.0
         for word in (b"offline", b"online"):
             comes("edge-2", word)
-            assert len(inbox.gather(0.0)) == 1
+            assert heard() == 1
 
 
 def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto) -> None:

@@ -48,7 +48,7 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):
         meta = pb.Meta(run="r", edge=name, seq=1, schema_hash=server.head.schema_hash())
         meta.hello.CopyFrom(pb.Hello(epsilon=1.0, delta=1e-5))
-        payload = wire.numbered(1, wire.part(wire.encode(meta), 1 << 18, 0))
+        payload = topics.numbered(1, wire.part(wire.encode(meta), 1 << 18, 0))
         driver.inbox.put(Inbound(topics.up_numbered("r", name), payload, lambda: None))
         driver.admission.accept(0.0)
     # then the four places are the parties'.

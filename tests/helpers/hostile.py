@@ -87,7 +87,7 @@ class Member:
         number = self.seq if seq is None else seq
         self.publish(
             topics.up_numbered(self.run_id, self.edge),
-            wire.numbered(number, payload),
+            topics.numbered(number, payload),
             retain=retain,
         )
 
@@ -296,7 +296,7 @@ class Member:
             meta.proposal.CopyFrom(pb.Proposal(life=1, seq=seq, counts=counts))
             for payload in wire.split(wire.encode(meta, self.params), self.chunk):
                 topic = topics.peer_numbered(self.run_id, to, self.edge)
-                self.publish(topic, wire.numbered(seq, payload))
+                self.publish(topic, topics.numbered(seq, payload))
         said = pb.Update(base_version=horizon, steps=horizon)
         self.tell(pb.Meta(update=said), self.params)
 

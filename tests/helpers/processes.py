@@ -246,7 +246,7 @@ class Watcher:
                 pass
             elif f"/{self._run_id}/up/" in inbound.topic:
                 edge, seq, part = topics.parse_up(inbound.topic)
-                seq, payload = wire.read_numbered(seq, inbound.payload)
+                seq, payload = topics.read_numbered(seq, inbound.payload)
                 if payload is not inbound.payload:  # of an edge, not of a test that plays one
                     part = int.from_bytes(payload[4:8], "little")
                 self.copies.setdefault((edge, seq, part), []).append(bytes(payload))

@@ -41,7 +41,7 @@ def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum_and_int16(tmp_
         def hear(inbound: Inbound) -> None:
             inbound.done()
             found = updates if "/up/" in inbound.topic else models
-            payload = wire.read_numbered(0, inbound.payload)[1]
+            payload = topics.read_numbered(0, inbound.payload)[1]
             if "/up/" in inbound.topic or "/model/" in inbound.topic:
                 whole = wire.Assembler(1 << 24).add(payload)
                 assert whole is not None
@@ -87,7 +87,7 @@ def test_an_aggregator_of_0_1_is_sent_what_it_reads(tmp_path: Path, older: bool)
             inbound.done()
             if "/up/" not in inbound.topic:
                 return
-            seq, payload = wire.read_numbered(0, inbound.payload)
+            seq, payload = topics.read_numbered(0, inbound.payload)
             whole = wire.Assembler(1 << 24).add(payload)
             assert whole is not None
             meta = wire.decode(whole).meta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.checks import checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
+from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
@@ -65,7 +67,7 @@ def assemble(
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
     names, update_bytes = frozenset(definition.names), 4 * max(model.size, role.largest)
     limiter = RateLimiter(definition.guard.rate, definition.guard.burst, update_bytes, place.clock)
-    inbox = Inbox(limiter, names)
+    inbox = Inbox(limiter, names, functools.partial(note_presence, presence, names))
     # No message of this run can be larger.
     reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
     staging = Staging(place.store, allowed=noise is None)

@@ -84,7 +84,7 @@ class Server:
     def _hear(self, inbound: Inbound) -> None:
         """On the network thread."""
         came = time.perf_counter()
-        seq, payload = wire.read_numbered(0, inbound.payload)
+        seq, payload = topics.read_numbered(0, inbound.payload)
         envelope = wire.Assembler(1 << 24).add(payload)
         inbound.done()
         if envelope is None:

@@ -103,8 +103,7 @@ class Eavesdropper:
 
     def hear(self, inbound: Inbound) -> None:
         """Take one MQTT message. Called on the network thread."""
-        edge, seq, _ = topics.parse_up(inbound.topic)
-        seq, payload = wire.read_numbered(seq, inbound.payload)
+        edge, seq, payload = topics.sender(inbound.topic, inbound.payload)
         envelope = self._reassembly.add(edge, seq, payload)
         if envelope is not None and seq:
             message = wire_up.read_up(wire.decode(envelope), self._schema, self._size)

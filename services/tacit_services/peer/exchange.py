@@ -172,7 +172,7 @@ class Exchange:
         if inbound.retained:
             raise WireError("retained", "peers retain nothing but their presence")
         _, sender, number, _ = topics.parse_peer(inbound.topic)
-        number, payload = wire.read_numbered(number, inbound.payload)
+        number, payload = topics.read_numbered(number, inbound.payload)
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
         known, assembler = self._partial.get(sender, (0, None))
@@ -214,8 +214,8 @@ class Exchange:
         self.counts["sent"] += 1
         envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)
         topic = topics.peer_numbered(self._run, out.to, self.role.edge)
-        for payload in wire.split(envelope, self._chunk - wire.NUMBER_HEADER):
-            self._connection.publish(topic, wire.numbered(self._number, payload))
+        for payload in wire.split(envelope, self._chunk - topics.NUMBER_HEADER):
+            self._connection.publish(topic, topics.numbered(self._number, payload))
         log.debug("%s to %s", type(out.message).__name__, out.to, extra={"edge": self.role.edge})
         if isinstance(out.message, Answer):
             self._changed()

@@ -155,7 +155,7 @@ class Session:
         if upload is not None and upload.envelope is envelope:
             self._send(upload.inquiry())
             return
-        upload = Transfer(envelope, self._settings.chunk, wire.number_front(seq))
+        upload = Transfer(envelope, self._settings.chunk, topics.number_front(seq))
         self._upload = upload
         self._send(upload.first() if seq >= self._begun else upload.inquiry())
 

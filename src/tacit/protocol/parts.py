@@ -18,9 +18,6 @@ PART_COST = 200  # bytes of memory that a part costs beside its own, while one b
 LARGE = 1 << 20
 HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice its size
 
-NUMBER_MAGIC = b"TCTN"
-_NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
-NUMBER_HEADER = _NUMBER.size
 Envelope = bytes | mmap.mmap | InPlace
 
 
@@ -64,30 +61,6 @@ def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
         return None
     magic, _, parts, total, _ = _PART.unpack(payload)
     return (parts, total) if magic == PART_MAGIC and total else None
-
-
-def number_front(number: int) -> bytes:
-    """What stands in front of a payload of message `number`.
-
-    So all of a sender's messages have one topic, and a broker can be made to hold its retained
-    messages to one.
-    """
-    return _NUMBER.pack(NUMBER_MAGIC, number)
-
-
-def numbered(number: int, payload: bytes) -> bytes:
-    """`payload`, with the number of its message in front."""
-    return number_front(number) + payload
-
-
-def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
-    """The number of a message, and its payload: `number`, its topic's, where it has none itself.
-
-    No byte of the payload is copied.
-    """
-    if payload[:4] != NUMBER_MAGIC or len(payload) < _NUMBER.size:
-        return number, payload
-    return int(_NUMBER.unpack_from(payload)[1]), memoryview(payload)[_NUMBER.size :]
 
 
 class Assembler:

@@ -1,11 +1,18 @@
-"""The MQTT topics of protocol v1: `tacit/v1/{run}/…`. Names are checked to hold no wildcard."""
+"""The MQTT topics of protocol v1, `tacit/v1/{run}/…`, and whose message a payload is part of.
+
+Names are checked to hold no wildcard.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
 
 from tacit.errors import ConfigError, WireError
 
+NUMBER_MAGIC = b"TCTN"
+_NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
+NUMBER_HEADER = _NUMBER.size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -128,3 +135,36 @@ def parse_up(topic: str) -> tuple[str, int, int]:
     if not all(re.fullmatch(r"[0-9]{1,15}", level) for level in levels[5:]):
         raise WireError("topic", topic[:120])
     return levels[4], int(levels[5]), int(levels[6])
+
+
+def number_front(number: int) -> bytes:
+    """What stands in front of a payload of message `number`.
+
+    So all of a sender's messages have one topic, and a broker can be made to hold its retained
+    messages to one.
+    """
+    return _NUMBER.pack(NUMBER_MAGIC, number)
+
+
+def numbered(number: int, payload: bytes) -> bytes:
+    """`payload`, with the number of its message in front."""
+    return number_front(number) + payload
+
+
+def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
+    """The number of a message, and its payload: `number`, its topic's, where it has none itself.
+
+    No byte of the payload is copied.
+    """
+    if payload[:4] != NUMBER_MAGIC or len(payload) < _NUMBER.size:
+        return number, payload
+    return int(_NUMBER.unpack_from(payload)[1]), memoryview(payload)[_NUMBER.size :]
+
+
+def sender(topic: str, payload: bytes) -> tuple[str, int, bytes | memoryview]:
+    """(edge, number of its message, part of it) of what came under an `up` topic.
+
+    Raises WireError("topic").
+    """
+    edge, number, _ = parse_up(topic)
+    return edge, *read_numbered(number, payload)

@@ -23,7 +23,6 @@ from tacit_services.aggregator.entries import OPERATOR, Batch, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import STRANGERS, Inbox
-from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
@@ -69,7 +68,7 @@ class Admission:
         names: Set[str],
         receipts: Receipts,
     ) -> None:
-        """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
+        """`presence`: what edges say of themselves. names: of the run's edges."""
         self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
@@ -131,12 +130,8 @@ class Admission:
 
         None: it was for something else and has been handled.
         """
-        if inbound.topic.split("/")[3:4] == ["presence"]:
-            note_presence(self._presence, self._names, inbound)
-            return None
         try:
-            edge, topics_number, _ = topics.parse_up(inbound.topic)
-            seq, payload = wire.read_numbered(topics_number, inbound.payload)
+            edge, seq, payload = topics.sender(inbound.topic, inbound.payload)
             if edge == OPERATOR or seq > MAX_SEQ:
                 raise WireError("topic", f"message {seq} of {edge}")
         except WireError as error:

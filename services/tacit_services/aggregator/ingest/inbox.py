@@ -1,5 +1,7 @@
 """The queues of messages that have arrived and wait to be read: one for each edge, in turn.
 
+What is said of edges' presence is no message of theirs: it is noted before the next are taken.
+
 So an edge that sends more than others delays only itself. A queue has room for more than an honest
 edge ever has under way. Messages beyond that are acknowledged to the broker and dropped, unread; an
 edge that continues is shut out (rate_limit.py).
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
@@ -27,16 +29,19 @@ FEW = 16  # room in that queue: its messages are answered, so that an honest sen
 class Inbox:
     """The queues, filled by the network's thread and emptied by the driver's."""
 
-    def __init__(self, limiter: RateLimiter, names: Set[str]) -> None:
-        """names: the names of the run's edges."""
-        self._limiter, self._names = limiter, names
+    def __init__(
+        self, limiter: RateLimiter, names: Set[str], note_presence: Callable[[Inbound], None]
+    ) -> None:
+        """names: the names of the run's edges. note_presence: notes one, in the driver's thread."""
+        self._limiter, self._names, self._note_presence = limiter, names, note_presence
+        self._presence: list[Inbound] = []
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
         self._total = self._count = 0
         self._filled = threading.Condition()
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._presence)
 
     def put(self, inbound: Inbound) -> None:
         """Queue a message, or acknowledge it to the broker and drop it.
@@ -56,8 +61,8 @@ class Inbox:
         if kind == "up" and len(levels) == 6 and not self._limiter.admits(edge, size):
             inbound.done()
             return
-        if kind == "presence" and not inbound.retained and not self._limiter.admits_presence(edge):
-            inbound.done()
+        if kind == "presence":
+            self._put_presence(edge, inbound)
             return
         with self._filled:
             waits, room = edge in self._queues, self._has_room(edge, size)
@@ -69,10 +74,26 @@ class Inbox:
             inbound.done()
 
     def gather(self, seconds: float) -> list[Inbound]:
-        """Wait up to `seconds` for a message; return up to BATCH, one of each edge in turn."""
+        """Wait up to `seconds` for a message; return up to BATCH, one of each edge in turn.
+
+        The list is empty where all that came was about presence.
+        """
         with self._filled:
-            self._filled.wait_for(lambda: self._count > 0, seconds)
-            return [self._take() for _ in range(min(BATCH, self._count))]
+            self._filled.wait_for(lambda: len(self) > 0, seconds)
+            taken = [self._take() for _ in range(min(BATCH, self._count))]
+            said, self._presence = self._presence, []
+        for inbound in said:
+            self._note_presence(inbound)
+        return taken
+
+    def _put_presence(self, edge: str, inbound: Inbound) -> None:
+        admitted = inbound.retained or self._limiter.admits_presence(edge)
+        if edge == STRANGERS or not admitted:
+            inbound.done()
+            return
+        with self._filled:
+            self._presence.append(inbound)
+            self._filled.notify()
 
     def _has_room(self, edge: str, size: int) -> bool:
         if edge not in self._queues:
