@@ -45,6 +45,8 @@ from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.mechanisms import knorm, paper_noise
 from tacit.privacy.release import PRIVATE
 from tacit.privacy.sampling import Random
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.nightly import nightly
 
 PUSHES = 1600
@@ -263,16 +265,25 @@ def test_an_empty_batch_looks_like_any_other(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-9])
-@pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
+@pytest.mark.parametrize("subject", [*HONEST, *ALGORITHMS], ids=lambda subject: subject.name)
 def test_everything_but_the_vector_is_the_same_with_and_without_the_record(
     subject: Subject, rate: float
 ) -> None:
     with_it, without = (
         quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False)
     )
-    assert [checks._public(with_it()) for _ in range(20)] == [
-        checks._public(without()) for _ in range(20)
-    ]
+    found = [checks._public(with_it()) for _ in range(20)]
+    assert found == [checks._public(without()) for _ in range(20)]
+    assert all(alone for alone, _ in found)
+
+
+def test_a_form_that_its_numbers_do_not_make_is_noticed() -> None:
+    integers, meta = torch.tensor([1, 2, 3], dtype=torch.int32), pb.Meta(update=pb.Update())
+    forms = {reads: wire.encode(meta, integers, reads=reads) for reads in range(3)}
+    assert [checks._public(forms[reads])[0] for reads in range(3)] == [True, False, True]
+    head = pb.Charged(head=bytes(31))
+    longer = wire.encode(pb.Meta(update=pb.Update(charged=head)), integers, reads=2)
+    assert checks._public(longer) != checks._public(forms[2])
 
 
 # -- C: who was in the batch -----------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_128_digest
 
 from tacit.errors import WireError
 from tacit.privacy.mechanisms import discrete_gaussian, noise_units
@@ -130,12 +132,58 @@ def test_another_way_to_write_them_is_refused(
     assert refusal.value.reason == "apart"
 
 
+def raw(body: bytes, **fields: Any) -> bytes:
+    """An update envelope with these fields."""
+    said = {"dtype": "i16", "xxh3": xxh3_128_digest(body)} | fields
+    head = pb.Meta(update=pb.Update(), **said).SerializeToString()
+    front = b"TCT1" + struct.pack("<I", len(head)) + head
+    return front + bytes(-len(front) % 64) + body
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (bytes_of([0, 0, 0, 0], [0], [1 << 20]), {"numel": 4, "apart": 1}),  # as int32 no longer
+        (bytes_of([0], [0], [1 << 20]), {"numel": 1, "apart": 1}),
+        (struct.pack("<3i", 1, 2, 3), {"numel": 3, "apart": 1, "dtype": "i32"}),
+        (struct.pack("<3f", 1, 2, 3), {"numel": 3, "apart": 1, "dtype": "f32"}),
+        (b"", {"apart": 1, "dtype": "", "xxh3": b""}),
+    ],
+)
+def test_what_lies_apart_where_nothing_should_is_refused(
+    body: bytes, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(WireError) as refusal:
+        wire.decode(raw(bytes(body), **fields))
+    assert refusal.value.reason == "apart"
+
+
+def test_more_numbers_than_are_of_use_are_not_made_wider() -> None:
+    payload = raw(bytes(20), numel=10)
+    assert wire.decode(payload, most=10).meta.numel == 10
+    with pytest.raises(WireError) as refusal:
+        wire.decode(payload, most=9)
+    assert refusal.value.reason == "shape"
+
+
+def test_the_form_is_the_golden_bytes() -> None:
+    vector = torch.tensor([1, -2, 1 << 20, 3, 4, -(1 << 15) - 1, *range(5, 20)], dtype=torch.int32)
+    meta = pb.Meta(run="run-1", edge="edge-1", update=pb.Update(clip=1.0, scale=0.5))
+    assert wire.encode(meta, vector, reads=READS_I16).hex() == (
+        "54435431410000000a0572756e2d311206656467652d31220369313628155a105e014c4b67e5ba4778a9"
+        "165801a4ad57600268028a011211000000000000f03f29000000000000e03f0000000000000000000000"
+        "000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+        "00000100feff0000030004000000050006000700080009000a000b000c000d000e000f00100011001200"
+        "1300020000000500000000001000ff7fffff"
+    )
+
+
 @pytest.mark.parametrize("apart", [1, 2, 1 << 32, (1 << 64) - 1])
-@pytest.mark.parametrize("numel", [3, 1 << 40, (1 << 64) - 1])
+@pytest.mark.parametrize("numel", [30, 1 << 40, (1 << 64) - 1])
 def test_a_size_that_is_not_there_is_refused_before_memory_is_taken(apart: int, numel: int) -> None:
     meta = pb.Meta(update=pb.Update(), dtype="i16", numel=numel, apart=apart)
     head = meta.SerializeToString()
     front = b"TCT1" + struct.pack("<I", len(head)) + head
     with pytest.raises(WireError) as refusal:
         wire.decode(front + bytes(-len(front) % 64) + bytes(8))
-    assert refusal.value.reason == "numel"
+    assert refusal.value.reason in ("numel", "apart")

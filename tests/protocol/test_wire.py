@@ -572,7 +572,15 @@ def test_a_message_cut_at_any_byte_gives_no_other_tensor(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["update", "model", "announcement", "update with xxh3", "model with xxh3", "update of int16"],
+    [
+        "update",
+        "model",
+        "announcement",
+        "update with xxh3",
+        "model with xxh3",
+        "update of int16",
+        "update of int16 and others",
+    ],
 )
 def test_a_flipped_bit_gives_no_other_tensor(kind: str) -> None:
     whole = KINDS[kind]

@@ -164,15 +164,19 @@ def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
 
 
 def decode(
-    payload: bytes | bytearray | memoryview | mmap.mmap, *, checked: bool = False
+    payload: bytes | bytearray | memoryview | mmap.mmap,
+    *,
+    checked: bool = False,
+    most: int | None = None,
 ) -> Received:
     """The envelope in `payload`; a tensor of int16 is made wider, of others there is no copy.
 
     Raises WireError for anything else.
 
     checked: these very bytes were accepted once, and a checksum says that they are the same; the
-    digest of the tensor is not computed again.
-    Reasons: magic, length, meta, dtype, numel, sha256, xxh3, apart, finite.
+    digest of the tensor is not computed again. most: how many numbers may be made
+    wider.
+    Reasons: magic, length, meta, dtype, numel, shape, sha256, xxh3, apart, finite.
     """
     view = memoryview(payload)
     if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
@@ -187,7 +191,7 @@ def decode(
         raise WireError("meta", str(error)) from error
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
-    return Received(meta, _tensor(meta, view[start:], checked=checked))
+    return Received(meta, _tensor(meta, view[start:], checked=checked, most=most))
 
 
 def has_tensor(payload: bytes | bytearray | mmap.mmap) -> bool:
@@ -197,18 +201,20 @@ def has_tensor(payload: bytes | bytearray | mmap.mmap) -> bool:
     return len(payload) > tensor_at(payload)
 
 
-def _tensor(meta: pb.Meta, body: memoryview, *, checked: bool) -> Tensor | None:
+def _tensor(meta: pb.Meta, body: memoryview, *, checked: bool, most: int | None) -> Tensor | None:
+    if meta.apart and not (meta.dtype == "i16" and int16.shorter(meta.numel, meta.apart)):
+        raise WireError("apart", f"{meta.apart} numbers of {meta.numel} {meta.dtype[:20]!r}")
     if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
         return None
     integers = meta.dtype in ("i32", "i16") and meta.WhichOneof("kind") == "update"
     if meta.dtype != "f32" and not integers:
         raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 or i16 in an update")
     short = meta.dtype == "i16"
-    if meta.apart and not short:
-        raise WireError("apart", f"{meta.apart} numbers of {meta.dtype} are said to lie apart")
     size = int16.size(meta.numel, meta.apart) if short else 4 * meta.numel
     if size != len(body) or meta.numel == 0:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
+    if short and most is not None and meta.numel > most:
+        raise WireError("shape", f"{meta.numel} elements, {most} are of use")
     if not checked:
         _check(meta, body)
     if short:

@@ -24,15 +24,15 @@ _APART = 8  # bytes of a number that does not fit, beside its int16
 
 
 def packed(integers: Tensor) -> tuple[memoryview, int] | None:
-    """The bytes of int32 numbers (d,), and how many do not fit; None where that is not shorter."""
-    found = integers.numpy()
+    """The bytes of int32 numbers, and how many do not fit; None where that is not shorter."""
+    found = integers.reshape(-1).numpy()
     body = np.empty(4 * len(found), "u1")  # of which memory is taken for what is written
     small = body[: 2 * len(found)].view("<i2")
     blocks = range(0, max(1, len(found)), _BLOCK)
     places = np.concatenate([_put(small, found, at) for at in blocks])
-    end = size(len(found), len(places))
-    if end >= len(body):
+    if not shorter(len(found), len(places)):
         return None
+    end = size(len(found), len(places))
     small[places] = 0
     body[2 * len(found) : end].view("<u4").reshape(2, -1)[:] = places, found[places]
     return body[:end].data, len(places)
@@ -41,6 +41,11 @@ def packed(integers: Tensor) -> tuple[memoryview, int] | None:
 def size(numel: int, apart: int) -> int:
     """How many bytes `numel` numbers take, of which `apart` do not fit."""
     return 2 * numel + _APART * apart
+
+
+def shorter(numel: int, apart: int) -> bool:
+    """Whether that is fewer bytes than int32 takes: else it is not written so."""
+    return size(numel, apart) < 4 * numel
 
 
 def unpacked(body: memoryview, numel: int, apart: int) -> Tensor:

@@ -179,7 +179,7 @@ class Admission:
             return None
         if not wire.has_tensor(envelope):
             self._checks.control_messages.spend(edge, len(envelope))
-        received = wire.decode(envelope)
+        received = wire.decode(envelope, most=max(journal.size, self._role.largest))
         self._check_sender(received.meta, edge, seq)
         self._downlink.note_reads(edge, received.meta.reads)
         if received.meta.HasField("want"):

@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Set
 from dataclasses import replace
 
+from tacit_services.aggregator.ingest.presence import WORD
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
 from tacit_services.transport.transfer import WINDOW
@@ -34,7 +35,7 @@ class Inbox:
     ) -> None:
         """names: the names of the run's edges. note_presence: notes one, in the driver's thread."""
         self._limiter, self._names, self._note_presence = limiter, names, note_presence
-        self._presence: list[Inbound] = []
+        self._presence: dict[str, Inbound] = {}  # the newest of each edge
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
         self._total = self._count = 0
@@ -81,19 +82,20 @@ class Inbox:
         with self._filled:
             self._filled.wait_for(lambda: len(self) > 0, seconds)
             taken = [self._take() for _ in range(min(BATCH, self._count))]
-            said, self._presence = self._presence, []
-        for inbound in said:
+            said, self._presence = self._presence, {}
+        for inbound in said.values():
             self._note_presence(inbound)
         return taken
 
     def _put_presence(self, edge: str, inbound: Inbound) -> None:
+        """Keep the newest word of an edge; the broker need not wait for that, nor keep it."""
         admitted = inbound.retained or self._limiter.admits_presence(edge)
-        if edge == STRANGERS or not admitted:
-            inbound.done()
-            return
-        with self._filled:
-            self._presence.append(inbound)
-            self._filled.notify()
+        if edge != STRANGERS and admitted:
+            word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_done)
+            with self._filled:
+                self._presence[edge] = word
+                self._filled.notify()
+        inbound.done()
 
     def _has_room(self, edge: str, size: int) -> bool:
         if edge not in self._queues:

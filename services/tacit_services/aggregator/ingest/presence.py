@@ -9,6 +9,7 @@ from tacit.protocol import wire
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.presence")
+WORD = 20  # bytes of what is said that are looked at
 
 
 def note(known: dict[str, str], names: Set[str], inbound: Inbound) -> None:
@@ -20,7 +21,7 @@ def note(known: dict[str, str], names: Set[str], inbound: Inbound) -> None:
     if edge in names:
         before, known[edge] = (
             known.get(edge),
-            wire.printable(inbound.payload[:20].decode("ascii", "replace"), 20),
+            wire.printable(inbound.payload[:WORD].decode("ascii", "replace"), WORD),
         )
         if known[edge] != before:
             log.info("%s is %s", edge, known[edge], extra={"edge": edge})
