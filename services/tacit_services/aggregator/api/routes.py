@@ -59,7 +59,7 @@ def create_app(
     app.add_middleware(Pace, free=operator.never_waits)  # the first of all
     view = View(observer, model)
 
-    def recovered() -> None:
+    async def recovered() -> None:
         if (
             observer.driver.epoch == 0
         ):  # version 0 now would be a lie about a run that goes on from a snapshot
