@@ -152,7 +152,7 @@ def locked(made: Venv, lock: str) -> None:
 def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.2.0.dist-info"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     services = ROOT / "services"
     pages = services / "tacit_services/aggregator/page"
@@ -181,7 +181,7 @@ def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
         shown = edge.run("tacit", command, "--help")
         assert (shown.returncode, shown.stderr) == (0, ""), shown
 
-    assert edge.run("tacit", "--version").stdout == "tacit 0.1.0\n"
+    assert edge.run("tacit", "--version").stdout == "tacit 0.2.0\n"
     assert "TACIT_RUN_FILE" in edge.refused("edge")  # it has been imported, and wants its settings
     loaded = edge.run(
         "python", "-c", "import tacit_client, tacit_services.peer.main, tacit_services.party.main"

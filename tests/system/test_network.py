@@ -98,7 +98,7 @@ def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
         far.when(lambda net: net.down > 30 * MB, lambda: far.blackout(2.0, cut=True))
         far.when(lambda net: net.up > 15 * MB, lambda: far.blackout(2.0))
         far.when(lambda net: net.up > 30 * MB, lambda: far.blackout(2.0, cut=True))
-        rig.edge(0, tmp_path, patience=5.0, broker=far.address, make=partial(ready, rig))
+        rig.edge(0, tmp_path, patience=20.0, broker=far.address, make=partial(ready, rig))
         # then the model reaches it and its update the model,
         rig.finished(240.0)
         check(rig)
