@@ -70,6 +70,13 @@ def test_a_message_comes_back_as_it_was_sent(message: Gossip) -> None:
     assert plain(read) == plain(message)
 
 
+def test_the_same_counts_are_the_same_bytes_in_every_process() -> None:
+    counts = {f"edge-{number}": number for number in range(10, 30)}
+    sent = wire_gossip.encode_peer_message("run", Proposal("a", 1, 1, SEALED, counts), SCHEMA)
+    places = [sent.index(name.encode()) for name in counts]
+    assert places == sorted(places)  # each process has an order of its own for a map
+
+
 @pytest.mark.parametrize(
     "message",
     [Proposal("a", 1, 1, VECTOR, {}), Answer("a", 1, 1, VECTOR, {}), Share("a", 1, VECTOR)],

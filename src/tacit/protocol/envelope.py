@@ -144,7 +144,7 @@ def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int =
         xxh3 = reads >= READS_XXH3
         meta.sha256 = b"" if xxh3 else hashlib.sha256(body).digest()
         meta.xxh3 = xxh3_128_digest(body) if xxh3 else b""
-    head = meta.SerializeToString()
+    head = meta.SerializeToString(deterministic=True)  # a map's order is else the process's own
     padding = -(HEAD.size + len(head)) % 64
     return InPlace(b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding))), body)
 
