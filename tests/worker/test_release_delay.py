@@ -79,9 +79,17 @@ def test_a_late_push_that_is_long_ago_counts_no_more() -> None:
     assert after("1" + "0" * 32 + "111") == 20
 
 
-@pytest.mark.parametrize(("quiet", "milliseconds"), [(31, 30), (32, 27), (64, 24.3), (640, 20)])
-def test_the_delay_goes_back_while_nothing_is_late(quiet: int, milliseconds: float) -> None:
+@pytest.mark.parametrize(
+    ("quiet", "milliseconds"), [(31, 30), (32, 27), (64, 21.87), (96, 20), (640, 20)]
+)
+def test_the_delay_goes_back_ever_quicker_while_nothing_is_late(
+    quiet: int, milliseconds: float
+) -> None:
     assert after("1111" + "0" * quiet) == milliseconds
+
+
+def test_a_delay_that_has_grown_goes_back_slowly_at_first() -> None:
+    assert after("1111" + "0" * 64 + "1111" + "0" * 32) == round(21.87 * 1.5 * 0.9, 6)
 
 
 def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:

@@ -37,7 +37,7 @@ TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
-_BACK = 0.9  # what D becomes of itself after _LATEST pushes of which none was late
+_BACK = 0.9  # what D becomes of itself after _LATEST pushes of which none was late; then its square
 _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
@@ -50,7 +50,7 @@ class ReleaseDelay:
         """measure: gives D of one step in seconds, once; a task of several has so many times it."""
         self.late, self._measure, self._clock = 0, measure, clock
         self._seconds: float | None = None
-        self._measured = 0.0
+        self._measured, self._back = 0.0, _BACK
         self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
@@ -87,12 +87,12 @@ class ReleaseDelay:
         self.late += quarters > 0
         self._latest.append(quarters > 0)
         if quarters and sum(self._latest) > _MOST_LATE:
-            self._change(self.seconds * (1 + quarters / _LATE))
+            self._change(self.seconds * (1 + quarters / _LATE), back=_BACK)
         elif len(self._latest) == _LATEST and not any(self._latest):
-            self._change(max(self._measured, _BACK * self.seconds))
+            self._change(max(self._measured, self._back * self.seconds), back=self._back**2)
 
-    def _change(self, seconds: float) -> None:
-        self._seconds = seconds
+    def _change(self, seconds: float, *, back: float) -> None:
+        self._seconds, self._back = seconds, back
         self._latest.clear()
 
 
