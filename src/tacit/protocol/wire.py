@@ -30,13 +30,11 @@ from tacit.protocol.parts import (
     read_question,
     split,
 )
-from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, printable
+from tacit.protocol.wire_values import MAX_REASON, printable
 
 __all__ = [
     "HELD_BESIDE",
     "MAGIC",
-    "MAX_MECHANISM",
-    "MAX_MESSAGE",
     "MAX_META",
     "MAX_REASON",
     "PART_COST",
@@ -57,5 +55,3 @@ __all__ = [
     "read_question",
     "split",
 ]
-
-MAX_MESSAGE = 1 << 32
