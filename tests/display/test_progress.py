@@ -49,10 +49,11 @@ def test_a_bar_is_for_terminals_alone(
 def test_a_step_is_said_once_one_waits_for_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit_services.display.progress.FIRST", 0.2)
     slow = SlowSteps()
+    monkeypatch.setattr("tacit_services.display.progress.FIRST", 60.0)
     with slow.step("quick"):
         pass
+    monkeypatch.setattr("tacit_services.display.progress.FIRST", 0.2)
     with slow.step("slow"):
         time.sleep(0.6)
     said = capsys.readouterr()

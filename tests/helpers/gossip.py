@@ -103,6 +103,14 @@ class Disks:
     def steps(self, number: int) -> int:
         return self.counts(number).get(f"edge-{number}", 0)
 
+    def all_answered(self) -> int:
+        """Exchanges of all peers."""
+        return sum(self.answered(number) for number in range(self.count))
+
+    def all_steps(self) -> int:
+        """Steps of all peers."""
+        return sum(self.steps(number) for number in range(self.count))
+
     def counts(self, number: int) -> dict[str, int]:
         """Steps of everybody, as far as this peer knows."""
         counts: dict[str, int] = self._read(number)[1]["counts"]

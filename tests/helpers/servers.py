@@ -6,13 +6,14 @@ and fails it where the environment has CI set.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
@@ -24,6 +25,10 @@ from tacit_services.enrollment import acl
 HOST = "127.0.0.1"
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
 S = TypeVar("S", bound="Server")
+# Ports of each pytest worker; the last are for processes that are none.
+_PORTS = 2_000
+_FIRST_PORT = 12_000 + _PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw9")[2:]) % 10)
+_ASKED = itertools.count(61 * os.getpid())
 
 
 def need(binary: str) -> str:
@@ -38,10 +43,15 @@ def need(binary: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A loopback TCP port that nothing listens on at this moment.
+
+    Of a range of this pytest worker alone, below those that the kernel gives: so nobody takes it
+    before its server is up, or while that is down.
+    """
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, _FIRST_PORT + next(_ASKED) % _PORTS))
+            return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

@@ -341,7 +341,7 @@ def test_redis_that_hangs_is_lost_and_a_late_append_is_there_once_or_not_at_all(
     own_server: RedisServer,
 ) -> None:
     with ExitStack() as stack:
-        store = RedisStore(own_server.url, "run", ROOMY, reply_s=0.5)
+        store = RedisStore(own_server.url, "run", ROOMY, reply_s=3.0)
         stack.callback(store.close)
         store.open("f")
         os.kill(own_server.pid, signal.SIGSTOP)

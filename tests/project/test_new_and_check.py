@@ -148,6 +148,11 @@ def test_columns_and_values_of_any_name_are_what_they_are_in_the_file(sample: Pa
     assert set(found["columns"]["end\x7f"]["values"]) == {one.strip() for one in values}
 
 
+def lines_of(said: str) -> list[str]:
+    """The lines of `said`, but those that a slow machine adds: what it is doing ("reading …")."""
+    return [line for line in said.splitlines() if not line.endswith("…")]
+
+
 def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[str, str]) -> str:
     """What `tacit check` says of a new run with `changes`."""
     folder = sample.parent / "clinic"
@@ -219,8 +224,7 @@ def test_a_run_that_cannot_work_is_refused_in_one_line(
 ) -> None:
     refused = checked(sample, capsys, change)
     assert said in refused
-    # A slow machine says as well what it is doing ("reading the rows of edge 1 of 5 …").
-    assert len([line for line in refused.splitlines() if not line.endswith("…")]) == 1
+    assert len(lines_of(refused)) == 1
     assert refused[0] in "235"
 
 
@@ -264,7 +268,7 @@ def test_a_table_without_a_row_or_with_two_columns_of_one_name_is_refused_in_one
         assert tacit("check", "clinic/run.toml") in (2, 3)
         found = capsys.readouterr().err
         assert said in found
-        assert len(found.splitlines()) == 1
+        assert len(lines_of(found)) == 1
 
 
 def test_a_folder_for_a_run_file_is_answered_with_the_file_in_it(

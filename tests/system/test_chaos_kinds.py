@@ -86,9 +86,9 @@ def test_peers_conserve_the_mean_whoever_is_killed(tmp_path: Path, kills: int) -
         first, spread = disks.total(), disks.spread()
         observer, peers = made.aggregator(), [peer(made, number) for number in range(COUNT)]
         victims = Victims(4, observer=[observer], broker=[broker], peer=peers)
-        victims.rage("peer", lambda: exchanges(disks), 8, kills)
-        last = exchanges(disks)
-        wait_for(lambda: exchanges(disks) > last + 20, gossip.PATIENCE)
+        victims.rage("peer", lambda: disks.all_answered(), 8, kills)
+        last = disks.all_answered()
+        wait_for(lambda: disks.all_answered() > last + 20, gossip.PATIENCE)
         for service in made.services:
             assert service.signal(signal.SIGTERM) == 0, service.log
         assert float((disks.total() - first).abs().max()) < 1e-9
@@ -104,9 +104,9 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
         peers = [peer(made, number) for number in range(COUNT)]
         wait_for(lambda: all(disks.begun(number) for number in range(COUNT)), gossip.PATIENCE)
         victims = Victims(5, observer=[observer], broker=[broker], peer=peers)
-        victims.rage("peer", lambda: taken(disks), 40, kills)
-        last = taken(disks)
-        wait_for(lambda: taken(disks) > last + 40, gossip.PATIENCE)
+        victims.rage("peer", lambda: disks.all_steps(), 40, kills)
+        last = disks.all_steps()
+        wait_for(lambda: disks.all_steps() > last + 40, gossip.PATIENCE)
         with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
             # One that is still starting, or away, hears of the end too late to be heard of what it
             # has spent.
@@ -132,13 +132,3 @@ def reported(client: Client) -> dict[str, int]:
 
     wait_for(answers, gossip.PATIENCE)
     return {edge.id: edge.pushes for edge in found}
-
-
-def exchanges(disks: Disks) -> int:
-    """How many the peers have had, by their disks."""
-    return sum(disks.answered(number) for number in range(COUNT))
-
-
-def taken(disks: Disks) -> int:
-    """Steps that the peers have taken, by their disks."""
-    return sum(disks.steps(number) for number in range(COUNT))

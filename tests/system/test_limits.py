@@ -6,6 +6,7 @@ import secrets
 import signal
 from pathlib import Path
 
+import psutil
 from tacit_services.transport.mqtt import Connection
 
 from tests.helpers.hostile import MEGABYTE
@@ -66,8 +67,10 @@ def test_what_a_brokers_full_queue_drops_comes_again(tmp_path: Path) -> None:
             assert aggregator.process is not None
             watcher = Watcher(address, "queue")
             watcher.connection.start(PATIENCE)
-            before = run.accepted()
             aggregator.process.send_signal(signal.SIGSTOP)
+            standing = psutil.Process(aggregator.process.pid)
+            wait_for(lambda: standing.status() == psutil.STATUS_STOPPED)
+            before = run.accepted()
             # while its edges say everything several times over,
             wait_for(lambda: sum(map(len, list(watcher.copies.values()))) > 16, PATIENCE)
             watcher.connection.stop()

@@ -118,7 +118,7 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
     with tacit_run(str(path), "--out", str(out), "--journal", str(journal), **home) as process:
         wait_for(lambda: applied(out) >= 100 or process.poll() is not None, PATIENCE)
         assert process.poll() is None, process.communicate()
-        aggregator = next(c for c in family(process) if "aggregator" in " ".join(c.cmdline()))
+        (aggregator,) = (c for c in family(process) if c.name().startswith("tacit agg"))
         aggregator.send_signal(signal.SIGKILL)
         _, said = process.communicate(timeout=5 * PATIENCE)
     assert process.returncode == 0, said
