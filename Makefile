@@ -98,7 +98,8 @@ map: setup ## draw the map of docs/architecture.md anew, from the imports
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
-	$(PYTEST) -m exhaustive -n $(JOBS)
+	$(PYTEST) -m "exhaustive and not alone" -n $(JOBS)
+	$(PYTEST) -m "exhaustive and alone"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"

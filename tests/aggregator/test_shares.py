@@ -125,6 +125,7 @@ def test_a_run_that_has_begun_goes_on_at_once_with_one_edge_of_three(tmp_path: P
 
 
 @pytest.mark.exhaustive
+@pytest.mark.alone
 @pytest.mark.parametrize("load", [0, 4])
 def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(
     tmp_path: Path, load: int

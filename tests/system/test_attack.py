@@ -100,7 +100,10 @@ def rate(client: Client, seconds: float, look: Callable[[], None] = lambda: None
 
 @pytest.mark.parametrize(
     "seconds",
-    [pytest.param(30.0, marks=pytest.mark.slow), pytest.param(300.0, marks=pytest.mark.exhaustive)],
+    [
+        pytest.param(30.0, marks=pytest.mark.slow),
+        pytest.param(300.0, marks=[pytest.mark.exhaustive, pytest.mark.alone]),
+    ],
 )
 def test_the_others_train_on_and_memory_stays_in_its_bounds(tmp_path: Path, seconds: float) -> None:
     authority = CertificateAuthority.create(tmp_path / "pki")

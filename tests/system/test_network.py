@@ -84,6 +84,7 @@ def check(rig: Rig) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.alone
 def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
     broker: Mosquitto, tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ class Length:
 
 LENGTHS = [
     pytest.param(Length(3, 5.0), id="short", marks=pytest.mark.slow),
-    pytest.param(Length(5, 60.0), id="long", marks=pytest.mark.exhaustive),
+    pytest.param(Length(5, 60.0), id="long", marks=[pytest.mark.exhaustive, pytest.mark.alone]),
 ]
 
 
