@@ -17,6 +17,7 @@ from tacit.privacy.sampling import Random
 from tacit.protocol import int16, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.envelope import READS_I16, READS_XXH3
+from tests.protocol import test_wire
 
 LEAST, LARGEST = -(1 << 15), (1 << 15) - 1
 FIT = [LEAST, -1, 0, 1, LARGEST]
@@ -135,9 +136,7 @@ def test_another_way_to_write_them_is_refused(
 def raw(body: bytes, **fields: Any) -> bytes:
     """An update envelope with these fields."""
     said = {"dtype": "i16", "xxh3": xxh3_128_digest(body)} | fields
-    head = pb.Meta(update=pb.Update(), **said).SerializeToString()
-    front = b"TCT1" + struct.pack("<I", len(head)) + head
-    return front + bytes(-len(front) % 64) + body
+    return test_wire.raw(pb.Meta(update=pb.Update(), **said).SerializeToString(), body)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +180,6 @@ def test_the_form_is_the_golden_bytes() -> None:
 @pytest.mark.parametrize("apart", [1, 2, 1 << 32, (1 << 64) - 1])
 @pytest.mark.parametrize("numel", [30, 1 << 40, (1 << 64) - 1])
 def test_a_size_that_is_not_there_is_refused_before_memory_is_taken(apart: int, numel: int) -> None:
-    meta = pb.Meta(update=pb.Update(), dtype="i16", numel=numel, apart=apart)
-    head = meta.SerializeToString()
-    front = b"TCT1" + struct.pack("<I", len(head)) + head
     with pytest.raises(WireError) as refusal:
-        wire.decode(front + bytes(-len(front) % 64) + bytes(8))
+        wire.decode(raw(bytes(8), numel=numel, apart=apart))
     assert refusal.value.reason in ("numel", "apart")

@@ -86,7 +86,7 @@ def test_peers_conserve_the_mean_whoever_is_killed(tmp_path: Path, kills: int) -
         first, spread = disks.total(), disks.spread()
         observer, peers = made.aggregator(), [peer(made, number) for number in range(COUNT)]
         victims = Victims(4, observer=[observer], broker=[broker], peer=peers)
-        victims.rage("peer", lambda: disks.all_answered(), 8, kills)
+        victims.rage("peer", disks.all_answered, 8, kills)
         last = disks.all_answered()
         wait_for(lambda: disks.all_answered() > last + 20, gossip.PATIENCE)
         for service in made.services:
@@ -104,7 +104,7 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
         peers = [peer(made, number) for number in range(COUNT)]
         wait_for(lambda: all(disks.begun(number) for number in range(COUNT)), gossip.PATIENCE)
         victims = Victims(5, observer=[observer], broker=[broker], peer=peers)
-        victims.rage("peer", lambda: disks.all_steps(), 40, kills)
+        victims.rage("peer", disks.all_steps, 40, kills)
         last = disks.all_steps()
         wait_for(lambda: disks.all_steps() > last + 40, gossip.PATIENCE)
         with rest_client.client(f"http://{http}", rest_client.token(token)) as client:

@@ -5,8 +5,9 @@ half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import torch
@@ -29,7 +30,12 @@ SECTIONS = {
     "dp-pasgd": "tau = 2\ndeadline_s = 2.0",
     "fedasync": "steps_min = 2\nconcurrency = 2\ndeadline_s = 2.0",
 }
-Deploy = Callable[..., Deployment]
+
+
+class Deploy(Protocol):
+    """Makes the deployment of one algorithm; `more`: further keys of its section."""
+
+    def __call__(self, name: str, updates: int, snapshot: int, **more: float) -> Deployment: ...
 
 
 @pytest.fixture
@@ -72,8 +78,8 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
 def test_half_a_version_survives_kill_9_of_the_aggregator(
     deploy: Deploy, name: str, snapshot: int
 ) -> None:
-    # Given an aggregator with all but one of the updates that its first version needs,
-    # The round waits for all three: a slow machine's would end with the two that are there.
+    # Given an aggregator with all but one of the updates that its first version needs, which it
+    # waits for: with two seconds a slow machine's round would end with the two that are there,
     run = deploy(name, 1, snapshot, **({} if name == "fedbuff" else {"deadline_s": 600.0}))
     aggregator = run.aggregator()
     callers = [Caller(run.broker, run.run_id, f"edge-{number}") for number in range(3)]

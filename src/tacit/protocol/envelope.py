@@ -174,8 +174,7 @@ def decode(
     Raises WireError for anything else.
 
     checked: these very bytes were accepted once, and a checksum says that they are the same; the
-    digest of the tensor is not computed again. most: how many numbers may be made
-    wider.
+    digest of the tensor is not computed again. most: how many numbers may be made wider.
     Reasons: magic, length, meta, dtype, numel, shape, sha256, xxh3, apart, finite.
     """
     view = memoryview(payload)
