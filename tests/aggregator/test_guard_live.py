@@ -258,6 +258,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
         Operator(TOKEN),
         RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
     )
+    rig.idle = lambda: operator.enter(rig.driver)
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,

@@ -54,6 +54,7 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
     rig.driver.presence["edge-0"] = "online"
     operator = Operator(TOKEN)
     observer = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    rig.idle = lambda: operator.enter(rig.driver)
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,

@@ -216,12 +216,12 @@ def test_the_operator_ends_the_run_with_the_token_alone(
     shown.page.fill("#token", "wrong")
     shown.page.click("#halt")
     shown.page.wait_for_selector("#said:has-text('Refused')")
-    assert rig.operator.wanted() is None
+    assert not rig.role.halted
     shown.page.fill("#token", TOKEN)
     shown.page.fill("#reason", "enough")
     shown.page.click("#halt")
     shown.page.wait_for_selector("#said:has-text('Done')")
-    assert rig.operator.wanted() == "enough"
+    assert rig.role.halt_reason == "enough"
     kept = shown.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
     assert kept == [0, 0, ""]
 

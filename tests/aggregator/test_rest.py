@@ -123,8 +123,9 @@ class TestHalt:
         first = web.post("/v1/halt", headers=BEARER, json={"reason": "enough"})
         again = web.post("/v1/halt", headers=BEARER)
         assert (first.status_code, again.status_code) == (202, 202)
-        assert first.json() == again.json() == {"state": "waiting", "reason": "enough"}
-        assert rig.operator.wanted() == "enough"
+        assert first.json() == {"state": "waiting", "reason": "enough"}
+        assert again.json() == {"state": "halted", "reason": "enough"}
+        assert rig.role.halt_reason == "enough"
 
     def test_needs_no_body(self, rig: Rig, web: httpx.Client) -> None:
         assert web.post("/v1/halt", headers=BEARER).json()["reason"] == "operator"
@@ -136,7 +137,7 @@ class TestHalt:
         refused = web.post("/v1/halt", headers=header)
         problem(refused, 401)
         assert refused.headers["www-authenticate"] == "Bearer"
-        assert rig.operator.wanted() is None
+        assert not rig.role.halted
 
     @pytest.mark.parametrize("path", ["/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"])
     @pytest.mark.parametrize("body", [b"{not json", b'{"unknown": 1}', b"[]"])
@@ -154,13 +155,13 @@ class TestHalt:
             assert "TACIT_TOKEN_FILE" in problem(
                 httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False), 403
             )
-        assert rig.operator.wanted() is None
+        assert not rig.role.halted
 
     @pytest.mark.parametrize("reason", ["", "x" * 201, "two\nlines", 7, None])
     def test_a_reason_is_one_short_line(self, rig: Rig, web: httpx.Client, reason: object) -> None:
         problem(web.post("/v1/halt", headers=BEARER, json={"reason": reason}), 422)
         problem(web.post("/v1/halt", headers=BEARER, json={"unknown": 1}), 422)
-        assert rig.operator.wanted() is None
+        assert not rig.role.halted
 
 
 class TestEvents:

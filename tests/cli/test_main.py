@@ -128,7 +128,7 @@ class TestOperator:
         token.write_text(TOKEN + "\n")
         assert tacit("halt", "--url", url, "--token-file", str(token), "--reason", "enough") == 0
         assert "enough" in capsys.readouterr().out
-        assert rig.operator.wanted() == "enough"
+        assert rig.role.halt_reason == "enough"
 
     def test_halt_without_a_token(
         self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
@@ -136,7 +136,7 @@ class TestOperator:
         assert tacit("halt", "--url", url) == 1
         assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
-        assert rig.operator.wanted() is None
+        assert not rig.role.halted
 
     @pytest.mark.parametrize("rig", ["[guard]\nquarantine_after = 1\n"], indirect=True)
     def test_release_from_quarantine(

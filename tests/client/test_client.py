@@ -120,7 +120,7 @@ def test_ready(rig: Rig, client: Client) -> None:
 def test_halt_says_what_was_taken(rig: Rig, client: Client) -> None:
     assert client.halt("enough").reason == "enough"
     assert client.halt().reason == "enough"
-    assert rig.operator.wanted() == "enough"
+    assert rig.role.halt_reason == "enough"
 
 
 def test_events_end_with_the_server(rig: Rig, client: Client) -> None:

@@ -5,8 +5,9 @@ its driver is fed by hand, its REST interface is a real uvicorn.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,9 +142,29 @@ def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:
     )
 
 
-def served(rig: Rig) -> AbstractContextManager[str]:
+@contextmanager
+def controlled(rig: Rig) -> Iterator[None]:
+    """Let a driver's thread enter what the operator asks for, and do nothing else."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.005):
+            rig.operator.enter(rig.driver)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def served(rig: Rig) -> Iterator[str]:
     """The rig's REST interface; yields its URL."""
-    return serving(rig.app, rig.operator)
+    with controlled(rig), serving(rig.app, rig.operator) as url:
+        yield url
 
 
 @contextmanager
@@ -174,10 +195,11 @@ class Stage:
     def showing(self, rig: Rig) -> Iterator[str]:
         """Serve this rig's REST interface; yields the URL."""
         self._app = rig.app
-        try:
-            yield self.url
-        finally:
-            rig.operator.close()
+        with controlled(rig):
+            try:
+                yield self.url
+            finally:
+                rig.operator.close()
 
 
 @contextmanager

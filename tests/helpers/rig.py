@@ -92,7 +92,9 @@ class Rig:
         self.failures: list[BaseException] = []
         self._building = threading.Lock()
         self.epsilon: dict[int, float] = {}  # ε of an edge, where it is not the run file's
-        self.ended: Callable[[], None] = lambda: None  # in the driver's thread
+        # In the driver's thread.
+        self.idle: Callable[[], None] = lambda: None
+        self.ended: Callable[[], None] = lambda: None
 
     def new_driver(self, store: Store) -> ServerDriver:
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
@@ -123,7 +125,7 @@ class Rig:
         connection = self.connection = self.connect()
 
         def work() -> None:
-            self.driver.run(self.stop, lambda: None)
+            self.driver.run(self.stop, lambda: self.idle())
             if self.driver.role.halted:
                 self.driver.farewell(self.stop)
             connection.stop()

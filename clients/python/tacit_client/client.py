@@ -167,7 +167,12 @@ class Client:
         return data
 
     def halt(self, reason: str | None = None) -> Halted:
-        """End the run; needs the token. It may be called again."""
+        """End the run; needs the token. It may be called again.
+
+        The halt is in the run's journal when this returns, so no crash undoes it. Raises ApiError
+        503 where the store does not answer: the halt is entered later, unless the aggregator ends
+        before.
+        """
         with self._reached():
             response = self._http.post(
                 "/v1/halt", json={} if reason is None else {"reason": reason}
@@ -190,7 +195,7 @@ class Client:
     def release(self, edge: str) -> None:
         """End an edge's quarantine; needs the token.
 
-        Raises ApiError 404 if it is not in quarantine.
+        Raises ApiError 404 if it is not in quarantine, or the run is over; 503 as `halt` does.
         """
         with self._reached():
             self._checked(self._http.post(f"/v1/edges/{_segment(edge)}/release"))

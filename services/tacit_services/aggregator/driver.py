@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 
 from tacit.errors import Fenced, ServiceError
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, LiftQuarantine, Outgoing, Timer
@@ -133,7 +133,6 @@ class ServerDriver:
         self.admission.accept()
         self.admission.serve_waiting()
         self._keep_time()
-        self._release()
         self._say_accused()
         for edge in self.reassembly.expire():
             self._staging.forget(edge)
@@ -153,22 +152,8 @@ class ServerDriver:
         elif now >= self._timer[1]:
             self._timer = None
             deadline = Deadline(timer.number)
-            for out in (
-                self.journal.enter(entries.deadline(self.run_id, timer.number), deadline) or ()
-            ):
-                if out.to != EVERYONE:
-                    self._downlink.reply(out)
-
-    def _release(self) -> None:
-        """Enter in the journal what an operator has released; where it is full, later."""
-        for edge in self.guard.releases():
-            entry = entries.release(self.run_id, edge)
-            outgoing = self.journal.enter(entry, LiftQuarantine(edge))
-            if outgoing is None:
-                self.guard.release(edge)
-            for out in outgoing or ():
-                if out.to != EVERYONE:
-                    self._downlink.reply(out)
+            entry = entries.deadline(self.run_id, timer.number)
+            self._reply(self.journal.enter(entry, deadline) or ())
 
     def _say_accused(self) -> None:
         """Log whom the updates' sums accuse, once."""
@@ -225,13 +210,33 @@ class ServerDriver:
 
     # -- control -----------------------------------------------------------------------------------
 
-    def halt(self, reason: str) -> None:
+    def halt(self, reason: str) -> bool:
         """End the run: a journal entry like any other, so that a replay ends at the same place.
 
-        Driver thread only.
+        False: the journal is full for now. Driver thread only. Raises ServiceError.
         """
-        version = self.role.version
-        self.journal.enter(entries.halt(self.run_id, version, reason), Halt(version, reason))
+        if not self.role.halted:
+            version = self.role.version
+            self.journal.enter(entries.halt(self.run_id, version, reason), Halt(version, reason))
+        return self.role.halted
+
+    def release(self, edge: str) -> bool:
+        """End the quarantine of `edge`; where the updates' sums accuse it, by a journal entry.
+
+        False: the journal is full for now. Driver thread only. Raises ServiceError.
+        """
+        if edge in self.role.accused and not self.role.halted:
+            outgoing = self.journal.enter(entries.release(self.run_id, edge), LiftQuarantine(edge))
+            if outgoing is None:
+                return False
+            self._reply(outgoing)
+        self.guard.release(edge)
+        return True
+
+    def _reply(self, outgoing: Iterable[Outgoing]) -> None:
+        for out in outgoing:
+            if out.to != EVERYONE:
+                self._downlink.reply(out)
 
     def ask(self, request: Request) -> bool:
         """Ask a vertical run's parties for embeddings, after the end.

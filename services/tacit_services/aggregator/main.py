@@ -161,12 +161,14 @@ def _train(
             driver.announce()
         evaluator.offer(driver.role)
         observer.tick()
-        reason = operator.wanted() or desertion.reason()
-        if reason is not None:
+        operator.enter(driver)
+        if (reason := desertion.reason()) is not None:
             driver.halt(reason)
 
     try:
         driver.run(stop, idle)
+        if driver.role.halted:  # what is asked for of a run that is over is done
+            operator.enter(driver)
         observer.end()
         log.info(
             "run %s at version %d: %s",

@@ -213,7 +213,7 @@ class HaltRequest(BaseModel):
 
 
 class Halted(_Document):
-    """The halt is taken; the run ends after the updates that are already accepted."""
+    """The halt is in the journal: the run is over. `state` is the one before it."""
 
     state: str
     reason: str

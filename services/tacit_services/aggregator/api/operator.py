@@ -12,37 +12,72 @@ from fastapi.security.utils import get_authorization_scheme_param
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from tacit.errors import ServiceError
+from tacit_services.aggregator.driver import ServerDriver
+
 BEARER = HTTPBearer(auto_error=False, description="the operator's token")
 READ_BEARER = HTTPBearer(
     scheme_name="Read", auto_error=False, description="the token for reading, or the operator's"
 )
 HEALTH = ("/healthz", "/readyz")  # paths; whoever restarts processes asks there
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
+STORE_SECONDS = 5.0  # that a write waits for the store; a client waits twice as long
+_HALT = ""  # the request to end the run; any other is named after the edge that it releases
 
 
 class Operator:
-    """The operator's requests, handed from HTTP threads to the driver thread."""
+    """The operator's requests, handed from HTTP threads to the driver thread.
 
-    def __init__(self, token: str | None) -> None:
-        """`token`: None refuses every write."""
-        self._token = token
-        self._wanted: str | None = None
-        self._lock = threading.Lock()
+    A request is open until the journal has what it changes, and only then answered: what was
+    answered survives a crash.
+    """
+
+    def __init__(self, token: str | None, seconds: float = STORE_SECONDS) -> None:
+        """`token`: None refuses every write. `seconds`: that a request waits for the journal."""
+        self._token, self._seconds = token, seconds
+        self._open: dict[str, str] = {}  # what is to be entered, and a halt's reason
+        self._changed = threading.Condition()
         self.closed = threading.Event()
 
-    def wanted(self) -> str | None:
-        """The reason of a requested halt, or None. Read by the driver thread."""
-        return self._wanted
+    def halt(self, reason: str) -> None:
+        """End the run. Of several reasons that wait the first counts.
 
-    def request_halt(self, reason: str) -> str:
-        """Ask for the run's end; the first reason stays, and is returned."""
-        with self._lock:
-            self._wanted = self._wanted or reason or "operator"
-            return self._wanted
+        Raises ServiceError where the journal does not have it in time: it is entered later, unless
+        the aggregator ends before.
+        """
+        self._entered(_HALT, reason)
+
+    def release(self, edge: str) -> None:
+        """End the quarantine of `edge`. Raises ServiceError as `halt` does."""
+        self._entered(edge, "")
+
+    def _entered(self, name: str, reason: str) -> None:
+        with self._changed:
+            self._open.setdefault(name, reason)
+            self._changed.wait_for(
+                lambda: name not in self._open or self.closed.is_set(), self._seconds
+            )
+            if name in self._open:
+                raise ServiceError(
+                    "not stored yet, as the store does not answer: it is entered when the store is "
+                    "back, unless the aggregator ends before; ask again"
+                )
+
+    def enter(self, driver: ServerDriver) -> None:
+        """Enter in the journal what was asked for. Driver thread; raises what the driver does."""
+        with self._changed:
+            asked = dict(self._open)
+        for name, reason in asked.items():
+            if driver.halt(reason) if name == _HALT else driver.release(name):
+                with self._changed:
+                    del self._open[name]
+                    self._changed.notify_all()
 
     def close(self) -> None:
-        """The server is about to stop: end the event streams, which uvicorn would wait for."""
-        self.closed.set()
+        """The server is about to stop: end what uvicorn would wait for, as event streams."""
+        with self._changed:
+            self.closed.set()
+            self._changed.notify_all()
 
     def check(self, given: HTTPAuthorizationCredentials | None) -> None:
         """Raises HTTPException unless `given` is the token."""

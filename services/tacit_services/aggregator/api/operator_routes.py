@@ -18,6 +18,11 @@ def _operators(operator: Operator) -> APIRouter:
     return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
 
 
+def _later(error: ServiceError, seconds: int) -> Response:
+    """The answer to a request that may be made again."""
+    return problem(503, str(error), {"Retry-After": str(seconds)})
+
+
 def control_routes(view: View, operator: Operator) -> APIRouter:
     """Return the routes that change a run: its end, and the end of a quarantine."""
     router = _operators(operator)
@@ -30,8 +35,14 @@ def control_routes(view: View, operator: Operator) -> APIRouter:
         responses=documented(401, 403, 411, 413, 422),
     )
     def halt(request: documents.HaltRequest | None = None) -> Response:
-        reason = operator.request_halt((request or documents.HaltRequest()).reason)
-        return document({"state": view.driver.state, "reason": reason}, 202)
+        state = view.driver.state
+        if not view.driver.role.halted:
+            try:
+                operator.halt((request or documents.HaltRequest()).reason)
+            except ServiceError as error:
+                if not view.driver.role.halted:  # the journal may have it although the store failed
+                    return _later(error, 1)
+        return document({"state": state, "reason": view.driver.role.halt_reason}, 202)
 
     @router.post(
         "/edges/{edge}/release",
@@ -40,8 +51,14 @@ def control_routes(view: View, operator: Operator) -> APIRouter:
         responses=documented(401, 403, 404, 411, 413, 422),
     )
     def release(edge: str) -> Response:
-        if not view.driver.guard.release(edge):
+        if view.driver.role.halted:
+            return problem(404, "the run is over, and with it every quarantine")
+        if edge not in view.driver.quarantined:
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
+        try:
+            operator.release(edge)
+        except ServiceError as error:
+            return _later(error, 1)
         return document({"id": edge, "released": True})
 
     return router
@@ -73,7 +90,7 @@ def prediction_routes(view: View, operator: Operator, inference: Inference | Non
         except PrivacyError as error:
             return problem(410, str(error))
         except ServiceError as error:
-            return problem(503, str(error), {"Retry-After": "10"})
+            return _later(error, 10)
         rows = [
             {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
             for one, p in found.items()

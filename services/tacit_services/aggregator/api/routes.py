@@ -1,8 +1,8 @@
 """The aggregator's REST interface. Writes need the operator's token; reads are open, or need one.
 
 Handlers are plain functions in the thread pool: they wait for the driver's lock for moments only,
-and the accounting they may cause is cached. The driver thread never waits for HTTP; it polls
-`Operator.wanted`.
+and the accounting they may cause is cached. A write waits until the driver thread has entered it in
+the journal (`Operator.enter`). That thread never waits for HTTP.
 """
 
 from __future__ import annotations

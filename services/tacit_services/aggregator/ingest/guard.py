@@ -8,7 +8,6 @@ of their updates are in the journal, and stay in quarantine until it has an oper
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +27,7 @@ _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 
 
 class Guard:
-    """Judges messages in the driver's thread; any thread may call `quarantined` and `release`."""
+    """Judges messages in the driver's thread; any thread may call `quarantined` and `why`."""
 
     def __init__(
         self,
@@ -44,8 +43,6 @@ class Guard:
         ] = {}  # and the highest number that was let through
         self._refused: Counter[str] = Counter()
         self._quarantined: dict[str, str] = {}  # and why
-        self._releases: list[str] = []  # for the journal
-        self._lock = threading.Lock()
 
     @property
     def quarantined(self) -> frozenset[str]:
@@ -100,34 +97,20 @@ class Guard:
         limit = self._section.quarantine_after
         if limit is None or reason in _NO_FAULT or edge not in self._role.edges:
             return
-        with self._lock:
-            self._refused[edge] += 1
-            if self._refused[edge] >= limit and edge not in self._quarantined:
-                why = f"{limit} refusals (the last: {reason})"
-                self._quarantined = self._quarantined | {edge: why}
-                log.warning("%s is in quarantine: %s", edge, why)
+        self._refused[edge] += 1
+        if self._refused[edge] >= limit and edge not in self._quarantined:
+            why = f"{limit} refusals (the last: {reason})"
+            self._quarantined = self._quarantined | {edge: why}  # another thread may read it
+            log.warning("%s is in quarantine: %s", edge, why)
 
-    def release(self, edge: str) -> bool:
-        """End an edge's quarantine and forget its refusals; False if it was not in quarantine.
+    def release(self, edge: str) -> None:
+        """End this edge's quarantine, and forget its refusals.
 
-        Where its updates' sums accuse it, the quarantine ends when the driver has entered the
-        release in the journal.
+        An accusation by its updates' sums is the role's to lift.
         """
-        with self._lock:
-            held = edge in self.quarantined
-            self._quarantined = {name: w for name, w in self._quarantined.items() if name != edge}
-            del self._refused[edge]
-            if edge in self._role.accused and edge not in self._releases:
-                self._releases.append(edge)
-        if held:
-            log.info("%s is released from quarantine", edge)
-        return held
-
-    def releases(self) -> list[str]:
-        """Return the edges whose release is to be entered in the journal; each is returned once."""
-        with self._lock:
-            asked, self._releases = self._releases, []
-        return asked
+        self._quarantined = {name: w for name, w in self._quarantined.items() if name != edge}
+        del self._refused[edge]
+        log.info("%s is released from quarantine", edge)
 
     def throttle(self, edge: str, seq: int) -> None:
         """Raise RetryLater for a message above the rate; a resend does not count."""
