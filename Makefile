@@ -46,13 +46,13 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 
 .venv/ready: pyproject.toml $(TORCH) requirements-dev.lock
 	@$(SYSTEM_PACKAGES)
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -P -m venv .venv
 	@echo "installing $$(cat $(TORCH)), and the lock beside it"
 	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
 	$(TORCH_PIP) --no-deps -r $(TORCH); torch=$$?; wait $$lock && exit $$torch
 	$(TORCH_PIP) -r $(TORCH)
 	$(PIP) --no-deps -e .
-	$(BIN)/python -m tacit.kernels
+	$(BIN)/python -P -m tacit.kernels
 	@touch $@
 
 define SYSTEM_PACKAGES
@@ -136,7 +136,7 @@ $(PEERS)/flower: NEEDS := flwr[simulation]
 $(PEERS)/mapa: NEEDS := paho-mqtt<2 matplotlib mpmath
 $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	rm -rf $@
-	$(PYTHON) -m venv $@
+	$(PYTHON) -P -m venv $@
 	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $@/bin/pip install -q -r $(TORCH)
 	$@/bin/pip install -q $(foreach need,$(NEEDS),"$(need)")
 	@touch $@
@@ -157,10 +157,10 @@ figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minute
 PB = src/tacit/protocol/_pb
 proto: setup ## generate src/tacit/protocol/_pb from protos/
 	@mkdir -p $(PB)
-	$(BIN)/python -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
+	$(BIN)/python -P -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
 
 lock: ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
-	@test -x $(UV) || { $(PYTHON) -m venv out/lock && out/lock/bin/pip install -q uv==0.13.8; }
+	@test -x $(UV) || { $(PYTHON) -P -m venv out/lock && out/lock/bin/pip install -q uv==0.13.8; }
 	$(LOCK) $(UPGRADE) --all-extras -o requirements.lock
 	$(LOCK) -c requirements.lock --extra edge -o requirements-edge.lock
 	$(LOCK) -c requirements.lock --extra aggregator -o requirements-aggregator.lock

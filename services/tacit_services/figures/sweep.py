@@ -22,6 +22,7 @@ from tacit.datasets.source import published_only
 from tacit.errors import ConfigError, ServiceError
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.report import composed
+from tacit_services import python_child
 from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.figures import stored_results
 from tacit_services.figures.stored_results import RequestedRun, Result
@@ -155,7 +156,8 @@ def sweep(
         ordered = sorted(
             todo.items(), key=lambda item: (item[1].run.source.name, -item[1].run.run.updates)
         )
-        futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
+        with python_child.inherited():  # a process is started as its work is handed in
+            futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0
         for future in as_completed(futures):
             results = future.result()

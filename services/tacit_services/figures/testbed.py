@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any
 from tacit.config import RunFile
 from tacit.config.sections import Network
 from tacit.errors import ConfigError, ServiceError
+from tacit_services import python_child
 from tacit_services.figures import figure_file, stored_results
 from tacit_services.figures.figure_file import Figure, PlottedRun
 from tacit_services.figures.stored_results import Result
@@ -80,17 +80,9 @@ def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
 
     Raises ServiceError with the last line that it printed.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "tacit_services.cli.main",
-        "run",
-        str(file),
-        "--out",
-        str(out),
-        "--json",
-        *options,
-    ]
+    command = python_child.command(
+        "tacit_services.cli.main", "run", str(file), "--out", str(out), "--json", *options
+    )
     ended = subprocess.run(
         command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 
-from tacit_services import launch
+from tacit_services import launch, python_child
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
 # push, and then has to fault them in again. And it makes eight heaps for each core, one for each
@@ -55,15 +55,8 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 def prepare() -> None:
     """Let the forkserver begin its imports, while this process does something else."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
-    before = {name: os.environ.get(name) for name in _AT_EXEC}
-    os.environ.update(_AT_EXEC)
-    with _silenced():
+    with _silenced(), python_child.inherited(_AT_EXEC):
         forkserver.ensure_running()
-    for name, value in before.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
 
 
 class ForkedService:
@@ -78,7 +71,8 @@ class ForkedService:
         prepare()
         log.touch()  # so that the log can be read at once
         self._process = _CONTEXT.Process(target=_serve, args=(arguments, environment, str(log)))
-        with _without_main_module():
+        # A forkserver, or its resource tracker, that has died is started again here.
+        with _without_main_module(), python_child.inherited(_AT_EXEC):
             self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacit.errors import ServiceError
-from tacit_services import signals
+from tacit_services import python_child, signals
 from tacit_services.testbed.preload import ForkedService, die_with_parent
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
@@ -127,12 +126,9 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
     port = free_port()
     binary = _which("mosquitto")
     if binary is None:
-        command = [
-            sys.executable,
-            "-m",
-            "tacit_services.testbed.fallback_broker",
-            f"127.0.0.1:{port}",
-        ]
+        command = python_child.command(
+            "tacit_services.testbed.fallback_broker", f"127.0.0.1:{port}"
+        )
         kind = "amqtt (no mosquitto on PATH)"
     else:
         conf = state / "mosquitto.conf"

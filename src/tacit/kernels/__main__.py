@@ -51,7 +51,8 @@ def fill() -> None:
 
 def fill_every_level() -> int:
     """`fill` in a process for each level, as numba has one target in a process; the exit code."""
-    command = [sys.executable, "-m", "tacit.kernels"]
+    # -P: nothing is imported from the current folder.
+    command = [sys.executable, "-P", "-m", "tacit.kernels"]
     codes = [
         os.spawnve(  # noqa: S606 (our own)
             os.P_WAIT, sys.executable, command, os.environ | {"NUMBA_CPU_NAME": level}

@@ -32,6 +32,11 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 LEVELS = {"x86-64-v4": (_V4, "-prefer-256-bit"), "x86-64-v3": (_V3, "")}
 _HERE = Path(__file__).parent
 
+# numba reads settings from a file of the current folder, too. With `disable_jit: 1` in it, other
+# loops than these would run. From here on it reads the environment only.
+config._config_fname = os.devnull
+config.reload_config()
+
 
 def _level() -> str:
     """Return the level that code is compiled for; "": LLVM looks for itself.

@@ -20,9 +20,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# Where installed packages are, and tacit, wherever it is.
+# Where installed packages are, and tacit, wherever it is. An environment may use another's
+# (`python -m venv --system-site-packages`) or the user's own: they are on the path by such a name.
 PACKAGES = [
     *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
+    *(place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")),
     str(Path(__file__).resolve().parents[2]),
 ]
 _PYTHON = [str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib")]
