@@ -20,9 +20,11 @@ WORKERS = -n $(JOBS) --dist worksteal
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
-TORCH_PIP := $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP)
-# torch has a file of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
+# torch has files of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
 TORCH := requirements-torch.txt
+TORCH_PYPI := requirements-torch-pypi.lock
+INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
+  docker/install-torch
 LINTED := src services clients tests bench golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
@@ -37,20 +39,19 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
 
-.venv/ready: pyproject.toml $(TORCH) requirements-dev.lock
+.venv/ready: pyproject.toml $(TORCH) $(TORCH_PYPI) requirements-dev.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -P -m venv .venv
-	@echo "installing $$(cat $(TORCH)), and the lock beside it"
+	@echo "installing $$(sed 's/ .*//; q' $(TORCH)), and the lock beside it"
 	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
-	$(TORCH_PIP) --no-deps -r $(TORCH); torch=$$?; wait $$lock && exit $$torch
-	$(TORCH_PIP) -r $(TORCH)
+	$(INSTALL_TORCH) $(BIN)/pip -q; torch=$$?; wait $$lock && exit $$torch
 	$(PIP) --no-deps -e .
 	$(BIN)/python -P -m tacit.kernels
 	@touch $@
@@ -137,8 +138,8 @@ $(PEERS)/mapa: NEEDS := paho-mqtt<2 matplotlib mpmath
 $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	rm -rf $@
 	$(PYTHON) -P -m venv $@
-	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $@/bin/pip install -q -r $(TORCH)
-	$@/bin/pip install -q $(foreach need,$(NEEDS),"$(need)")
+	$(INSTALL_TORCH) $@/bin/pip -q
+	$@/bin/pip install -q torch $(foreach need,$(NEEDS),"$(need)")
 	@touch $@
 
 house: setup ## measure how easy the tree is to read, beside earlier commits; writes the table of docs/house.md
@@ -159,12 +160,46 @@ proto: setup ## generate src/tacit/protocol/_pb from protos/
 	@mkdir -p $(PB)
 	$(BIN)/python -P -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
 
-lock: ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
-	@test -x $(UV) || { $(PYTHON) -P -m venv out/lock && out/lock/bin/pip install -q uv==0.13.8; }
+$(UV):
+	$(PYTHON) -P -m venv out/lock
+	out/lock/bin/pip install -q uv==0.13.8
+
+lock: $(UV) ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
 	$(LOCK) $(UPGRADE) --all-extras -o requirements.lock
 	$(LOCK) -c requirements.lock --extra edge -o requirements-edge.lock
 	$(LOCK) -c requirements.lock --extra aggregator -o requirements-aggregator.lock
 	$(LOCK) $(UPGRADE) -c requirements.lock --all-extras --group dev -o requirements-dev.lock
+	sed 's/ .*//; q' $(TORCH) | $(UV) pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
+	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u) -c requirements.lock \
+	  --custom-compile-command "make lock" -o $(TORCH_PYPI)
+	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) pip compile - --quiet --universal --python-version 3.11 \
+	  --generate-hashes --custom-compile-command "make lock" -o requirements-build.lock
+
+torch-hashes: $(UV) ## anew the hashes of requirements-torch.txt, from TORCH_INDEX: an index of CPU builds
+	@test -n "$(TORCH_INDEX)" || { echo "TORCH_INDEX: none given"; exit 1; }
+	sed 's/ .*//; q' $(TORCH) | $(UV) pip compile - --quiet --no-deps --generate-hashes --no-header --no-annotate \
+	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 --index-url "$(TORCH_INDEX)" \
+	  | sed 's/+cpu//' >out/lock/torch.txt
+	mv out/lock/torch.txt $(TORCH)
+
+# The images that containers begin with, each by its tag and digest: where a registry can be asked.
+digests: ## ask the registry for the digests of the base images, and write them into docker/Dockerfile and compose.yaml
+	for image in $$(grep -ho '[a-z-]*:[0-9][a-z0-9.-]*@sha256:' docker/Dockerfile compose.yaml | sed 's/@.*//' | sort -u); do \
+	  digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
+	  sed -i "s|$$image@sha256:[0-9a-f]*|$$image@$$digest|" docker/Dockerfile compose.yaml; \
+	done
+
+SBOM := out/sbom
+sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[run], too): CycloneDX in out/sbom
+	@test -x $(SBOM)/tool/bin/cyclonedx-py || { $(PYTHON) -P -m venv $(SBOM)/tool && \
+	  $(SBOM)/tool/bin/pip install -q cyclonedx-bom==7.5.0; }
+	for part in edge aggregator tools; do \
+	  lock=requirements-$$part.lock; test "$$part" != tools || lock=requirements.lock; \
+	  cat $(TORCH) "$$lock" >$(SBOM)/$$part.txt; \
+	  PYTHONWARNINGS=ignore $(SBOM)/tool/bin/cyclonedx-py requirements $(SBOM)/$$part.txt \
+	    --pyproject pyproject.toml --output-reproducible --of JSON -o $(SBOM)/$$part.json || exit 1; \
+	  rm $(SBOM)/$$part.txt; \
+	done
 
 up: ## start broker, store, aggregator and 5 edges in containers
 	docker compose up --build --detach

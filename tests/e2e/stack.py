@@ -17,6 +17,12 @@ from tacit_client import ApiError, Client, Edge, Status, Unreachable
 from tests.helpers.servers import need
 
 ROOT = Path(__file__).parent.parent.parent
+# By their tags: a machine without a registry has made its own under these names.
+IMAGES = {
+    "TACIT_PYTHON_IMAGE": "python:3.11-slim-bookworm",
+    "TACIT_MOSQUITTO_IMAGE": "eclipse-mosquitto:2.0",
+    "TACIT_REDIS_IMAGE": "redis:7.2",
+}
 
 
 class Stack:
@@ -47,11 +53,11 @@ class Stack:
             for name, value in os.environ.items()
             if not name.startswith(("TACIT_", "COMPOSE_"))
         }
-        self._environment = mine | {
-            "COMPOSE_PROJECT_NAME": project,
-            "TACIT_HTTP_PORT": str(port),
-            **(more or {}),
-        }
+        self._environment = (
+            mine
+            | IMAGES
+            | {"COMPOSE_PROJECT_NAME": project, "TACIT_HTTP_PORT": str(port), **(more or {})}
+        )
         self.of(ROOT, files)
         if data is not None:
             self._environment["TACIT_DATA"] = str(data.resolve())

@@ -119,7 +119,8 @@ def venv(folder: Path, wheel: Path) -> Venv:
 def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
     """tacit[edge] alone, as the edge's image has it."""
     made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
-    made.pip("install", "--quiet", "--no-compile", "-r", str(ROOT / "requirements-torch.txt"))
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(made.folder / "bin/python")]
+    subprocess.run([ROOT / "docker/install-torch", *pip], check=True, timeout=PATIENCE)
     locked(made, "requirements-edge.lock")
     return made
 
