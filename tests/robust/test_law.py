@@ -16,6 +16,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
+from tacit.robust import law
 from tacit.robust.law import Law, Sums
 
 T = math.log(1e6)
@@ -97,3 +98,13 @@ def test_a_smaller_clip_on_the_way_changes_nothing() -> None:
     for number, update in enumerate(honest(100)):
         sums.add(update if number < 50 else update / 2, LAW if number < 50 else half)
         assert sums.broken(T) == ""
+
+
+def test_an_accusation_never_reads_as_if_the_law_were_kept() -> None:
+    # Given 43 updates that lack so little of their noise that two digits of it are 1,
+    sums = Sums(SIZE)
+    for update in honest(43):
+        sums.add(update, LAW)
+    least = sums._least(law._level(43, T))
+    sums.energy = sums.whole.squared / 43 + 0.996**2 * least
+    assert sums.broken(T) == "its 43 updates have 0.996 of the noise that they owe"

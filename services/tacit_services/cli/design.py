@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tacit.errors import ConfigError
+from tacit.rounding import beside
 from tacit_services.cli.privacy_budget import save
 from tacit_services.extras import need
 
@@ -194,8 +195,8 @@ def _notes(problem: Problem, found: Plan) -> list[str]:
     if found.planner == "paper":
         K, tau = relaxed(problem)
         notes.append(
-            f"note: the paper's root of (23): these K steps cost ε = {found.epsilon:.3g}, "
-            f"not {problem.epsilon:g}. "
+            "note: the paper's root of (23): these K steps cost ε = "
+            f"{beside(found.epsilon, problem.epsilon)}, not {problem.epsilon:g}. "
             f"Its relaxed optimum (24) is K = {K:.1f}, τ = {tau:.1f}"
         )
     elif found.predicted_loss >= problem.gap:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
+from tacit.rounding import up
 from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
@@ -109,7 +110,7 @@ def predict(
         return
     for one in found.predictions:
         typer.echo(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
-    spent = "∞ (not private)" if found.epsilon is None else f"{found.epsilon:.4g}"
+    spent = "∞ (not private)" if found.epsilon is None else up(found.epsilon)
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
     )

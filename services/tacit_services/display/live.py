@@ -22,6 +22,7 @@ from rich.text import Text
 
 from tacit.config.definition import Definition
 from tacit.models import Constant
+from tacit.rounding import up_to
 from tacit_services.aggregator.reporting.picture import on_test
 from tacit_services.display.progress import clock
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
@@ -123,8 +124,8 @@ def facts(status: Status) -> str:
 
 
 def epsilon(value: float | None) -> str:
-    """An ε to be read, to three decimals; None is no guarantee."""
-    return NO_GUARANTEE if value is None else f"{value:.3f}"
+    """An ε to be read, to three decimals, no less than it is; None is no guarantee."""
+    return NO_GUARANTEE if value is None else up_to(value, 3)
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.rounding import down, up
+
 if TYPE_CHECKING:
     from tacit_client import Edge, ModelInfo, Status
 
@@ -64,8 +66,8 @@ def schedule(status: Status) -> list[str]:
 
 
 def epsilon(value: float | None) -> str:
-    """An ε to be read, to four digits; None is no guarantee."""
-    return NO_GUARANTEE if value is None else f"{value:.4g}"
+    """An ε to be read, to four digits, no less than it is; None is no guarantee."""
+    return NO_GUARANTEE if value is None else up(value)
 
 
 def at_most(run: Status, shown: str) -> str:
@@ -180,7 +182,7 @@ def _paid(edge: Edge) -> dict[str, str]:
         "ε (RDP)": epsilon(edge.epsilon_rdp),
         "δ": f"{edge.delta:g}",
         "budget": _number(budget),
-        "left": "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}",
+        "left": "-" if spent is None or budget is None else down(max(0.0, budget - spent)),
         "refused": f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
     }
 

@@ -26,6 +26,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel
+from tacit.rounding import up, up_to
 from tacit_services.display.progress import SlowSteps
 from tacit_services.testbed import own_budget
 
@@ -132,7 +133,7 @@ def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
     yield (
         f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
-        f"{run.workers} risks {epsilon_pld((spent,), plan.delta):.3g}, which no edge can "
+        f"{run.workers} risks {up(epsilon_pld((spent,), plan.delta), 3)}, which no edge can "
         "enforce; a smaller privacy.epsilon helps"
     )
 
@@ -148,7 +149,10 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, s
         f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
     )
     for one in ledgers:
-        yield f"ledger of {one.edge}", f"ε = {one.spent:.3f} spent, {one.releases} releases left"
+        yield (
+            f"ledger of {one.edge}",
+            f"ε = {up_to(one.spent, 3)} spent, {one.releases} releases left",
+        )
 
 
 def _cost(

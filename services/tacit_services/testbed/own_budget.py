@@ -11,6 +11,7 @@ from typing import Any
 from tacit.config.definition import Definition
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import epsilon_pld
+from tacit.rounding import up_to
 from tacit_services.identity import own_ledgers
 
 
@@ -67,7 +68,7 @@ def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | 
         return None
     first = ledgers[0]
     return (
-        f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
+        f"ledgers {home / 'ledgers'}: ε = {up_to(first.spent, 3)} of {first.budget:g} is spent; "
         f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
         "spend: this data is trained out at this budget. Another run needs other data, or a larger "
         "privacy.epsilon, which whoever owns the data decides"
@@ -86,7 +87,7 @@ def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) ->
     if any(one.spent for one in ledgers):
         most = max(ledgers, key=lambda one: one.spent)
         yield (
-            f"ε = {most.spent:.3f} of {most.budget:g} was spent before at {most.edge}; "
+            f"ε = {up_to(most.spent, 3)} of {most.budget:g} was spent before at {most.edge}; "
             f"{most.releases} releases are left to it"
         )
     known = [one.releases for one in ledgers if one.releases is not None]

@@ -10,6 +10,7 @@ from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.privacy import gdp
 from tacit.privacy.release import Plan
+from tacit.rounding import beside
 
 _DROWNED = 10.0  # warn below this ratio of all updates' signal to their noise
 _SHORT_PATH = 1.0  # warn below this length of all steps together
@@ -58,8 +59,9 @@ def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
     signal = run.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
-            f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
-            f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
+            "the noise drowns what is learnt: batch·√updates / (z·√parameters) is "
+            f"{beside(signal, _DROWNED, 2)}, below {_DROWNED:g}; a smaller model, a larger batch, "
+            "more rows or a larger ε help"
         )
     rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
     if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:

@@ -13,6 +13,7 @@ from typing import Any
 from tacit.config import RunFile
 from tacit.exported import construction
 from tacit.models import Model
+from tacit.rounding import up
 
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
 
@@ -58,7 +59,7 @@ _PRIVATE = """\
 |---|---|
 | guarantee | {guarantee} |
 | whose privacy | {whose} |
-| ε | {epsilon:.3g}, at the edge that spent most |
+| ε | {spent}, at the edge that spent most |
 | δ | {delta:g} |
 | who is trusted | {trusted} |
 
@@ -125,7 +126,7 @@ def _privacy(privacy: dict[str, Any]) -> str:
         if unit in ("row", "record")
         else f"all rows of one {unit} together"
     )
-    return _PRIVATE.format(**words, odds=_odds(privacy["epsilon"]))
+    return _PRIVATE.format(**words, spent=up(privacy["epsilon"], 3), odds=_odds(privacy["epsilon"]))
 
 
 def _odds(epsilon: float) -> str:

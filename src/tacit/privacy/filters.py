@@ -15,6 +15,7 @@ import math
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import ORDERS, History, Spend, rdp_vector
 from tacit.privacy.sampling import TAIL
+from tacit.rounding import up
 
 _ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (sampling.TAIL each)
 
@@ -88,7 +89,7 @@ class RenyiFilter:
         """
         if not self.accepts(spend):
             raise BudgetSpent(
-                f"order {self.order}: {self.spent:.4g} of {self.budget:.4g} spent, the next "
+                f"order {self.order}: {up(self.spent)} of {up(self.budget)} spent, the next "
                 f"release is more"
             )
         self._add(spend)

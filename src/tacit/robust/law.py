@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.rounding import beside
+
 # Tests that share a false alarm: one update, all of them, a block, their energy, too little noise.
 _TESTS = 5
 
@@ -146,14 +148,15 @@ class Sums:
         for name, walk in (("all its updates", whole), ("its latest updates", self.block)):
             length, bound = math.sqrt(walk.squared), walk.longest(level)
             if walk.count and not length <= bound:
-                return f"the sum of {name} ({walk.count}) is {length / bound:.3g} times too long"
+                factor = beside(length / bound, 1)
+                return f"the sum of {name} ({walk.count}) is {factor} times too long"
         energy, bound = math.sqrt(self.energy), self._most_energy(level)
         if not energy <= bound:
-            return f"its {whole.count} updates are {energy / bound:.3g} times too long"
+            return f"its {whole.count} updates are {beside(energy / bound, 1)} times too long"
         spread, least = self.energy - whole.squared / max(1, whole.count), self._least(level)
         if spread < least:
-            part = math.sqrt(max(0.0, spread) / least)
-            return f"its {whole.count} updates have {part:.2g} of the noise that they owe"
+            part = beside(math.sqrt(max(0.0, spread) / least), 1, 2)
+            return f"its {whole.count} updates have {part} of the noise that they owe"
         return ""
 
     def _most_energy(self, t: float) -> float:

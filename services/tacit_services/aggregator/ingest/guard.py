@@ -17,6 +17,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config import sections
 from tacit.errors import WireError
 from tacit.privacy.release_plan import Plan
+from tacit.rounding import beside
 from tacit_services.aggregator.ingest.norm_bound import norm_bound
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.bucket import Bucket
@@ -73,7 +74,7 @@ class Guard:
         """
         bound = self.bound(edge, base_version, size)
         if not norm <= bound:
-            raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
+            raise WireError("norm", f"{beside(norm, bound, 4)} is above {beside(bound, norm, 4)}")
 
     def bound(self, edge: str, base_version: int, size: int) -> float:
         """Return the largest Euclidean norm that this update may have.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.rounding import up_to
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -115,7 +117,11 @@ def _line(axis: Any, series: Series, key: str, colour: str, label: str, **more: 
 def _title(status: dict[str, Any]) -> str:
     privacy = status["privacy"]
     epsilon = privacy["epsilon"]
-    claim = f"ε = {epsilon:.2f}, δ = {privacy['delta']:g}" if epsilon is not None else "not private"
+    claim = (
+        f"ε = {up_to(epsilon, 2)}, δ = {privacy['delta']:g}"
+        if epsilon is not None
+        else "not private"
+    )
     shown = on_test(status["test_accuracy"], status["test_loss"])
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
     return f"{what} · {status['edges']} edges · {shown} · {claim}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tacit.errors import ConfigError
+from tacit.rounding import beside
 
 MOST: Final = 1e30  # the largest number allowed, so that no product overflows
 LEAST_DELTA: Final = 1e-300  # below, 1/δ is no floating-point number
@@ -79,14 +80,15 @@ class Problem:
             rate <= ONE,
             "lr",
             self.lr,
-            f"times smoothness={self.smoothness:g} is {rate:g}, above 1: (21e)",
+            f"times smoothness={self.smoothness:g} is {beside(rate, 1, 6)}, above 1: (21e)",
         )
         rate = self.lr * self.strong_convexity
         need(
             rate < 1,
             "lr",
             self.lr,
-            f"times strong_convexity={self.strong_convexity:g} is {rate:g}; below 1 needed",
+            f"times strong_convexity={self.strong_convexity:g} is {beside(rate, 1, 6)}; "
+            "below 1 needed",
         )
         need(
             self.strong_convexity <= self.smoothness,

@@ -12,11 +12,11 @@ function times(odds) {
 }
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
-// ε with the sign that says that it is a bound, as long as the run goes on.
+// ε, no less than it is, with the sign that says that it is a bound, as long as the run goes on.
 export function epsilon(value, bound) {
   if (value === null) return "no guarantee";
   if (value === 0) return "0";
-  return `${bound ? "≤ " : ""}${value.toFixed(3)}`;
+  return `${bound ? "≤ " : ""}${(Math.ceil(value * 1000 * (1 - 1e-9)) / 1000).toFixed(3)}`;
 }
 
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };

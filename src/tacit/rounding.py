@@ -1,0 +1,52 @@
+"""Numbers in words, rounded to the side on which the words stay true.
+
+What is spent is never less than is said, what is left never more, and what breaks a bound never
+reads as if it kept it.
+"""
+
+from __future__ import annotations
+
+import math
+
+# A part of it: two ways to add up the same releases differ by less, and 4 is not to read as 4.001.
+_SAME = 1e-9
+
+
+def up(value: float, digits: int = 4) -> str:
+    """Return `value` in `digits` digits, no less than it is (but for a part in 10⁹)."""
+    return _to(value, _places(value, digits), digits)
+
+
+def down(value: float, digits: int = 4) -> str:
+    """Return `value` in `digits` digits, no more than it is (but for a part in 10⁹)."""
+    return _to(-value, _places(value, digits), digits).removeprefix("-")
+
+
+def up_to(value: float, places: int) -> str:
+    """Return `value` with `places` decimals, no less than it is (but for a part in 10⁹)."""
+    return f"{_ceiling(value, places):.{places}f}"
+
+
+def beside(value: float, bound: float, digits: int = 3) -> str:
+    """Return `value` in `digits` digits, or as many more as it takes to tell it from `bound`."""
+    for more in range(digits, 17):
+        said = f"{value:.{more}g}"
+        if value == bound or float(said) != float(f"{bound:.{more}g}"):
+            return said
+    return repr(value)
+
+
+def _places(value: float, digits: int) -> int:
+    finite = math.isfinite(value) and value != 0
+    return digits - 1 - math.floor(math.log10(abs(value))) if finite else 0
+
+
+def _to(value: float, places: int, digits: int) -> str:
+    return f"{_ceiling(value, places):.{digits}g}"
+
+
+def _ceiling(value: float, places: int) -> float:
+    if not math.isfinite(value):
+        return value
+    unit = 10.0**places
+    return math.ceil(value * unit - abs(value) * unit * _SAME) / unit
