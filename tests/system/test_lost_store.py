@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,10 +69,10 @@ def cut(redis: RedisServer, folder: Path, size: int) -> None:
     redis.start()
 
 
-def recovered(run: Deployment) -> int:
+def recovered(run: Deployment, *more: str) -> int:
     """The exit code of `tacit recover`."""
     with pytest.raises(SystemExit) as ended:
-        main.main(["recover", "--from", str(journal(run)), "--store", run.url])
+        main.main(["recover", "--from", str(journal(run)), "--store", run.url, *more])
     return int(ended.value.code or 0)
 
 
@@ -159,6 +160,54 @@ def test_a_store_that_has_gone_on_otherwise_is_not_mixed(
     kept.rename(journal(run))
     assert recovered(run) == 2
     assert "something has gone on with the run since" in capsys.readouterr().err
+    # It is given up by the run's name, and by no other.
+    had = fold(journal(run)).records
+    assert recovered(run, "--empty", "another") == 2
+    assert run.accepted() > 0
+    assert recovered(run, "--empty", "lost") == 0
+    said = capsys.readouterr().out
+    assert "messages of the store were of another history, and are gone" in said
+    assert f"{had} messages put back, the store has {had}" in said
+    assert fold(journal(run)).records == had  # the file is as it was
+
+
+@pytest.mark.parametrize("part", ["seq", "meta"])
+def test_a_store_with_a_lost_part_is_emptied_and_put_back_and_the_run_goes_on(
+    run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str], part: str
+) -> None:
+    aggregator, _ = begun(run, kept=True)
+    assert recovered(run, "--empty", "lost") == 4  # while an aggregator writes the file
+    assert "another aggregator is writing it" in capsys.readouterr().err
+    aggregator.kill()
+    client.Redis.from_url(redis.url).delete(f"tacit:{{lost}}:{part}")
+    aggregator.start()
+    assert stopped(aggregator) in (6, LOST), aggregator.log
+    had = fold(journal(run)).records
+    if part == "seq":
+        assert "--empty lost" in aggregator.log  # what to do stands there
+        assert recovered(run) == LOST  # there is no other way
+    assert recovered(run, "--empty", "lost") == 0
+    assert run.accepted() >= had
+    aggregator.start()
+    run.wait_accepted(had + 20)
+
+
+def test_a_sqlite_store_is_emptied_and_put_back(
+    tmp_path: Path, broker: Mosquitto, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = toml(MAPA, run={"updates": 100, "snapshot_every": 30}, edges={"count": 2})
+    address, store = f"{broker.host}:{broker.port}", f"sqlite:///{tmp_path}/store.db"
+    with deployment(tmp_path, text, address, store, "lost") as run:
+        aggregator, _ = begun(run, kept=True)
+        aggregator.kill()
+        with sqlite3.connect(tmp_path / "store.db") as db:
+            db.execute("DELETE FROM journal WHERE position = (SELECT MAX(position) FROM journal)")
+        aggregator.start()
+        assert stopped(aggregator) == 6, aggregator.log
+        assert recovered(run, "--empty", "lost") == 0
+        assert "messages put back" in capsys.readouterr().out
+        aggregator.start()
+        assert run.ended()["applied"] == 100
 
 
 def test_a_server_that_evicts_is_refused_at_the_start(run: Deployment, redis: RedisServer) -> None:

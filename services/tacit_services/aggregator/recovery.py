@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -11,8 +13,8 @@ from tacit.protocol.messages import Hello, Retired, Update
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR
 from tacit_services.aggregator.run_journal import RunJournal
-from tacit_services.journal.journal_file import FileRecord
-from tacit_services.journal.store import Anchor, StoredEntry
+from tacit_services.journal.journal_file import FileRecord, Header, Writer
+from tacit_services.journal.store import Anchor, Snapshot, Store, StoredEntry
 
 _BATCH = 64
 
@@ -42,6 +44,32 @@ def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) ->
         history.check_numbers()
     journal.save()
     return back
+
+
+def empty(store: Store, writer: Writer, definition: Definition[Any], header: Header) -> int:
+    """Empty the store of the run that the journal file is of; all can be put back afterwards.
+
+    writer: of that file, not open yet; it stays open, so no aggregator can use the file meanwhile.
+    Messages that the store alone has are written to the file first; returns how many the store
+    held that are no part of the file's history, and are gone now. Raises ServiceError where an
+    aggregator has the file open, ConfigError where what the store has forgotten is not in it.
+    """
+    if header.base.cursor:
+        raise ConfigError(
+            f"journal: begins after message {header.base.cursor}, so an emptied store could not be "
+            "put back; nothing was emptied"
+        )
+    snapshot = store.snapshot() or Snapshot(0, b"")
+    writer.open(Header(header.run, header.parameters, snapshot))
+    held = list(store.replay(snapshot.cursor, _BATCH))
+    try:
+        writer.append((entry.position, entry.payload) for entry in held)
+        others = 0
+    except ConfigError:  # it is another history: nothing of it was written
+        others = len(held)
+    writer.sync(writer.last)
+    store.empty(definition.fingerprint, definition.older)
+    return others
 
 
 class _History:
@@ -93,7 +121,8 @@ class _History:
     def _another(self, position: int) -> ConfigError:
         return ConfigError(
             f"store: its message {position} of run {self._journal.run_id!r} is not the journal's: "
-            "something has gone on with the run since; empty the store of this run first"
+            "something has gone on with the run since; what it has accepted is in no model that "
+            f"goes on from here. To give it up: tacit recover --empty {self._journal.run_id}"
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tacit.errors import ConfigError
 from tacit_services.cli.replay import LABELS, SALT, Code, Data, Labels, Salt, opened
 from tacit_services.extras import need
 
@@ -18,6 +20,14 @@ def recover(
     store: Annotated[
         str, typer.Option(envvar="TACIT_STORE", help="the store: redis://… or sqlite:///…")
     ],
+    empty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="the run's name: first forget all that the store has of it, where a part is lost "
+            "or another history has gone on; the journal file is kept",
+        ),
+    ] = None,
     data: Data = None,
     labels: Labels = LABELS,
     salt: Salt = SALT,
@@ -25,12 +35,19 @@ def recover(
 ) -> None:
     """Put back into a store what it has lost of a run. Stop the run's aggregator first."""
     need("aggregator")
-    from tacit_services.aggregator.recovery import put_back
+    from tacit_services.aggregator import recovery
     from tacit_services.aggregator.run_journal import RunJournal
+    from tacit_services.journal.journal_file import Reader, Writer, open_journal
     from tacit_services.journal.store import open_store
 
-    with opened(file, data, labels, salt, code) as (reader, definition, model, role):
+    writer, others = Writer(file), 0
+    with (
+        closing(writer),
+        opened(file, data, labels, salt, code) as (reader, definition, model, role),
+    ):
         run = reader.header.run
+        if empty not in (None, run):
+            raise ConfigError(f"--empty {empty}: the journal file is of run {run!r}")
         kept = open_store(store, run)
         journal = RunJournal(
             run,
@@ -43,9 +60,15 @@ def recover(
             snapshot_every=reader.header.parameters.run.snapshot_every,
         )
         try:
-            back = put_back(journal, reader, reader.header.base.cursor)
+            if empty is not None:
+                others = recovery.empty(kept, writer, definition, reader.header)
+            with open_journal(file) as now:  # as it is with what the store alone had
+                records = Reader(now, str(file), code)
+                back = recovery.put_back(journal, records, reader.header.base.cursor)
         finally:
             kept.close()
+    if others:
+        typer.echo(f"{others} messages of the store were of another history, and are gone")
     typer.echo(
         f"run {run}: {back} messages put back, the store has {journal.cursor}, version "
         f"{role.version}; start the aggregator"

@@ -120,6 +120,10 @@ class StoreWithJournalFile:
         """See base.Store.last_seqs."""
         return self._inner.last_seqs()
 
+    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+        """See base.Store.empty. The file keeps what it has."""
+        self._inner.empty(fingerprint, older)
+
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
         return self._inner.anchors()

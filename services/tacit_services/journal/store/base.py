@@ -208,6 +208,14 @@ class Store(Protocol):
     def last_seqs(self) -> dict[str, int]:
         """The last accepted seq of every edge that was ever accepted in this run."""
 
+    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+        """Forget the run's journal, snapshot and last numbers, whatever state they are in.
+
+        Its parameters, its count of duplicates and the anchors stay, and the epoch goes on: every
+        writer of before is fenced. Raises `errors.ConfigError` as `open` does; then nothing is
+        changed.
+        """
+
     def anchors(self) -> dict[str, Anchor]:
         """The furthest anchor of every lineage, over all runs that were ever in this place."""
 

@@ -53,13 +53,16 @@ class MemoryStore:
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
-        held = fingerprint if self._data.fingerprint is None else self._data.fingerprint
-        if held not in (fingerprint, *older):
-            raise rules.other_parameters(self._run, held, fingerprint)
-        self._data.fingerprint = held
+        self._data.fingerprint = self._held(fingerprint, older)
         self._data.epoch += 1
         self._epoch = self._data.epoch
         return self._epoch
+
+    def _held(self, fingerprint: str, older: Sequence[str]) -> str:
+        held = fingerprint if self._data.fingerprint is None else self._data.fingerprint
+        if held not in (fingerprint, *older):
+            raise rules.other_parameters(self._run, held, fingerprint)
+        return held
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -120,6 +123,15 @@ class MemoryStore:
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         return dict(self._data.last_seqs)
+
+    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+        """See base.Store.empty."""
+        self._held(fingerprint, older)
+        data = self._data
+        with data.writing:
+            data.epoch += 1
+            data.position, data.bytes, data.snapshot = 0, 0, None
+            data.journal, data.last_seqs = [], {}
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""

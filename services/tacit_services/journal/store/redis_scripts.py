@@ -28,6 +28,21 @@ redis.call('ZREMRANGEBYSCORE', KEYS[5], 'inf', 'inf')
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
+# KEYS meta journal snapshot seq large; ARGV fingerprint and older ones.
+# Answers the fingerprint held: where it is none of these, nothing has been written. What stays of
+# `meta` are the parameters, the epoch, one on, and the count of duplicates.
+EMPTY = """
+local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[1]
+local same = false
+for each = 1, #ARGV do same = same or held == ARGV[each] end
+if not same then return held end
+for _, list in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do redis.call('UNLINK', list) end
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+redis.call('HDEL', KEYS[1], 'position', 'appended', 'dropped')
+redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+return held
+"""
+
 # KEYS meta large, and the list of pieces to begin; ARGV epoch. `large` has the position of every
 # list's entry, inf before it has one. Answers 0 if fenced.
 STAGE = """

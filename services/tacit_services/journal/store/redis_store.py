@@ -280,6 +280,15 @@ class RedisStore:
         with self._unaltered("seq"):
             return {edge.decode(): int(seq) for edge, seq in held.items()}
 
+    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+        """See base.Store.empty."""
+        keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
+        said = (fingerprint, *older)
+        held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, *said).decode()
+        if held not in said:
+            raise rules.other_parameters(self._run, held, fingerprint)
+        self._known = 0
+
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
         found, held = {}, self._call("HGETALL", _ANCHORS)

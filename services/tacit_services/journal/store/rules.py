@@ -87,7 +87,7 @@ def lost(store: str, run: str) -> errors.StoreLost:
     return errors.StoreLost(
         f"{store}: run {run!r} has lost a part of what the store had of it (a server that evicts "
         "keys, or somebody's hand). Empty the store of the run and put all back (tacit recover "
-        "--from JOURNAL), or begin anew under another TACIT_RUN_ID"
+        f"--from JOURNAL --empty {run}), or begin anew under another TACIT_RUN_ID"
     )
 
 

@@ -213,6 +213,17 @@ class SqliteStore:
                 db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall()
             )
 
+    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+        """See base.Store.empty."""
+        with self._transaction() as db:
+            row = db.execute("SELECT fingerprint FROM run WHERE run = ?", (self._run,)).fetchone()
+            if row is not None and row[0] not in (fingerprint, *older):
+                raise rules.other_parameters(self._run, row[0], fingerprint)
+            for table in ("journal", "snapshot", "edge"):
+                db.execute(f"DELETE FROM {table} WHERE run = ?", (self._run,))  # noqa: S608 (ours)
+            nothing = "epoch = epoch + 1, position = 0, entries = 0, bytes = 0"
+            db.execute(f"UPDATE run SET {nothing} WHERE run = ?", (self._run,))  # noqa: S608
+
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
         with self._connection() as db:
