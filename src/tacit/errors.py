@@ -5,7 +5,8 @@
     ├── DataError        3  a data file is missing, altered or unreadable
     │   └── OwnersError  3  own rows do not fit; says which only to their owner
     ├── ServiceError     4  broker, store or port: unreachable, in use, lost
-    │   └── Fenced       4  a newer aggregator has taken over this run
+    │   ├── Fenced       4  a newer aggregator has taken over this run
+    │   └── BrokerRefuses 4 the broker does not take what we send
     ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
     │   └── BudgetSpent  5  the next push would pass the edge's budget
     ├── WireError        6  bytes that are not a message; has a short `reason` for counters
@@ -55,6 +56,10 @@ class ServiceError(TacitError):
 
 class Fenced(ServiceError):  # noqa: N818  (a verdict, as in the journal's contract)
     """A newer aggregator owns this run, so this one must stop without writing."""
+
+
+class BrokerRefuses(ServiceError):  # noqa: N818  (a verdict, too)
+    """The broker drops the connection at one of our messages, however often it is sent."""
 
 
 class PrivacyError(TacitError):

@@ -115,9 +115,6 @@ def test_the_picture_shows_every_condition_under_200_kb(demo: Path) -> None:
 
 def test_without_mosquitto_the_fallback_broker_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_which", lambda name: None)
-    monkeypatch.setattr(
-        "tacit_services.transport.mqtt.UNANSWERED", 0.3
-    )  # it would be the same after 3 s
     monkeypatch.setattr(inversion, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
     done = inversion.run(inversion.load(None), (1,), 1, 0, lambda line: None)
     assert done.broker.startswith("amqtt")

@@ -7,6 +7,7 @@ and fails it where the environment has CI set.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import socket
@@ -21,6 +22,7 @@ from typing import TypeVar
 import pytest
 from tacit_services.cli.pki import ACL, RULES
 from tacit_services.enrollment import acl
+from tacit_services.transport.mqtt import MAX_PACKET
 
 HOST = "127.0.0.1"
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
@@ -170,9 +172,11 @@ def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
     port = free_port()
     lines = [
         f"listener {port} {HOST}",
+        "max_qos 1",
+        "max_topic_alias 0",
         "allow_anonymous true",
         "set_tcp_nodelay true",
-        "max_packet_size 1048576",
+        f"max_packet_size {MAX_PACKET}",
         "max_queued_messages 50000",
         "max_inflight_messages 16",
         "persistence true",
@@ -220,6 +224,31 @@ def secure_mosquitto(
     yield from _running(
         Mosquitto([need("mosquitto"), "-c", str(config)], port, directory / "mosquitto.log")
     )
+
+
+@contextmanager
+def ruled_mosquitto(directory: Path, granted: str) -> Iterator[Mosquitto]:
+    """A mosquitto with the plugin for dynamic security, which grants everybody one subscription."""
+    rules = {
+        "defaultACLAccess": dict.fromkeys(("publishClientSend", "publishClientReceive"), True)
+        | {"subscribe": False, "unsubscribe": True},
+        "clients": [],
+        "groups": [{"groupname": "all", "roles": [{"rolename": "all"}]}],
+        "anonymousGroup": "all",
+        "roles": [
+            {
+                "rolename": "all",
+                "acls": [{"acltype": "subscribeLiteral", "topic": granted, "allow": True}],
+            }
+        ],
+    }
+    file = directory / "rules.json"
+    file.write_text(json.dumps(rules))
+    file.chmod(0o600)
+    plugin = "/usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so"
+    named = plugin if Path(plugin).exists() else "mosquitto_dynamic_security.so"
+    with mosquitto(directory, f"plugin {named}", f"plugin_opt_config_file {file}") as running:
+        yield running
 
 
 def _running(server: S) -> Iterator[S]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import queue
+import re
 import socket
 import sys
 import threading
@@ -13,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
-from tacit_services.transport import mqtt
-from tacit_services.transport.mqtt import Connection, Inbound, Will
+from tacit_services.transport.flight import AT_ONCE, DROPS, Flight
+from tacit_services.transport.mqtt import MAX_PACKET, Connection, Inbound, Will
 
-from tacit.errors import ConfigError, ServiceError
+from tacit.errors import BrokerRefuses, ServiceError
+from tests.helpers.packets import Packets
 from tests.helpers.servers import (
     HOST,
     PATIENCE,
@@ -26,6 +29,7 @@ from tests.helpers.servers import (
     free_port,
     mosquitto,
     need,
+    ruled_mosquitto,
     wait_for,
 )
 
@@ -43,13 +47,11 @@ def address(server: Server) -> str:
 class Client:
     """A connection with an inbox that acknowledges what it takes out."""
 
-    def __init__(
-        self, broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0
-    ) -> None:
+    def __init__(self, broker: str, name: str, *topics: str, will: Will | None = None) -> None:
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.ups = 0
         self.connection = Connection(
-            broker, name, topics, self.inbox.put, on_up=self._up, will=will, chunk=chunk
+            broker, name, topics, self.inbox.put, on_up=self._up, will=will
         )
 
     def _up(self) -> None:
@@ -63,14 +65,9 @@ class Client:
 
 @contextmanager
 def client(
-    broker: str,
-    name: str,
-    *topics: str,
-    will: Will | None = None,
-    chunk: int = 0,
-    seconds: float = PATIENCE,
+    broker: str, name: str, *topics: str, will: Will | None = None, seconds: float = PATIENCE
 ) -> Iterator[Client]:
-    made = Client(broker, name, *topics, will=will, chunk=chunk)
+    made = Client(broker, name, *topics, will=will)
     try:
         made.connection.start(seconds)
         yield made
@@ -206,58 +203,153 @@ def small_broker(folder: Path, limit: int) -> Iterator[Mosquitto]:
         server.kill()
 
 
-def test_a_broker_that_takes_less_than_a_chunk_is_refused_at_the_start(tmp_path: Path) -> None:
-    with small_broker(tmp_path, 20_000) as small:
-        pattern = r"takes packets of at most 20000 bytes; TACIT_CHUNK=262144 must be 19488 or less"
-        with (
-            pytest.raises(ServiceError, match=pattern),
-            client(address(small), "big", chunk=262144),
-        ):
-            pass
-        with client(address(small), "fitting", "t", chunk=19488) as one:
-            echo(one, "t", bytes(19488))
-            # A larger payload is not even tried: paho would send it again after each disconnection,
-            # for ever.
-            with pytest.raises(
-                ConfigError, match=r"the broker's limit is 20000; lower TACIT_CHUNK"
-            ):
-                one.connection.publish("t", bytes(20_000))
-            echo(one, "t", b"still here")
-            assert one.connection.connects == 1
-
-
-def test_a_broker_that_dies_before_it_answers_is_asked_for_mqtt_5_again(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_message_that_ends_every_connection_is_given_up_with_its_size(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mqtt, "UNANSWERED", 0.3)
+    with small_broker(tmp_path, 20_000) as small, client(address(small), "big", "t") as one:
+        echo(one, "t", bytes(19_000))
+        one.connection.check()
+        # Given small messages around one that is too large,
+        for payload in (b"before", bytes(30_000), b"after"):
+            one.connection.publish("t", payload)
+        # when it has been tried a few times, it is named, with what there is to set.
+        said = r"drops the connection at a message of 30000 bytes; .*262656.*smaller TACIT_CHUNK"
+
+        def refused() -> bool:
+            try:
+                one.connection.check()
+            except BrokerRefuses as error:
+                return re.search(said, str(error)) is not None
+            return False
+
+        wait_for(refused)
+        assert one.connection.connects <= DROPS + 1
+        with pytest.raises(BrokerRefuses):
+            one.connection.listen(["t"])
+    assert caplog.text.count("connection lost") == DROPS
+
+
+def test_a_broker_that_dies_again_and_again_refuses_nothing(tmp_path: Path) -> None:
+    # Given a message that is in flight at each of many deaths,
+    with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as one:
+        for number in range(DROPS + 2):
+            mortal.kill()
+            wait_for(lambda: not one.connection.up)
+            one.connection.publish("t", b"%d" % number)
+            mortal.start()
+            wait_for(lambda: one.connection.up)
+        echo(one, "t/last", b"still here")
+        one.connection.check()
+
+
+def test_a_network_that_drops_us_now_and_then_is_no_refusal() -> None:
+    flight = Flight()
+
+    def sent(size: int) -> paho.MQTTMessageInfo:
+        info = paho.MQTTMessageInfo(size)
+        flight.add(info, size)
+        return info
+
+    # Given two messages in flight, of which now one and now the other arrives,
+    pair = sent(1000), sent(100)
+    for _ in range(DROPS):
+        assert flight.dropped(0.1) is None
+        pair[0]._set_as_published()
+        pair = pair[1], sent(1000)
+        pair[0]._set_as_published()
+        pair = pair[1], sent(100)
+    # and connections that last a while, or are not made at all,
+    for _ in range(DROPS):
+        assert flight.dropped(AT_ONCE + 1.0) is None
+    for _ in range(DROPS):
+        assert flight.dropped(0.1) is None
+        flight.unreachable()
+    # then nothing is given up; only what ends many connections in a row, at once.
+    sizes = [flight.dropped(0.1) for _ in range(DROPS)]
+    assert sizes == [None] * (DROPS - 1) + [1000]
+
+
+def first_packet(listener: socket.socket) -> bytes:
+    taken, _ = listener.accept()
+    with taken:
+        return taken.recv(1000)
+
+
+def test_the_level_is_that_of_mqtt_3_1_1_also_after_a_death() -> None:
     with socket.create_server((HOST, 0)) as dying:
         one, stop = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event()
-        levels = list[int]()
         starting = threading.Thread(target=one.connection.start, args=(PATIENCE, stop))
         starting.start()
-        first = time.monotonic()
-        while len(levels) < 3 or time.monotonic() < first + 4 * mqtt.UNANSWERED:
-            taken, _ = dying.accept()
-            with taken:  # closed long before that could be called silence
-                said = taken.recv(1000)
-            levels.append(said[said.index(b"MQTT") + 4])
+        said = [first_packet(dying) for _ in range(3)]
         stop.set()
         starting.join(PATIENCE)
         one.connection.stop()
-    assert set(levels) == {5}
+    # A CONNECT: protocol name, level, flags (a clean session).
+    assert {packet[packet.index(b"MQTT") + 4] for packet in said} == {4}
+    assert {packet[packet.index(b"MQTT") + 5] for packet in said} == {2}
 
 
-def test_a_3_1_1_broker_is_met_at_its_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_nothing_else_of_the_product_speaks_mqtt() -> None:
+    root = Path(__file__).parent.parent.parent
+    speaking = [
+        path.relative_to(root).as_posix()
+        for folder in ("src", "services", "clients")
+        for path in (root / folder).rglob("*.py")
+        if re.search(r"^\s*(import|from) paho", path.read_text(), re.MULTILINE)
+    ]
+    room = "services/tacit_services/transport/"
+    assert sorted(speaking) == [f"{room}flight.py", f"{room}mqtt.py"]
+    source = (root / room / "mqtt.py").read_text()
+    assert "MQTTv5" not in source
+    assert source.count("paho.Client(") == 1
+
+
+def test_user_properties_cost_no_more_than_as_many_bytes_of_payload(broker: Mosquitto) -> None:
+    # Given a message of as many properties as a broker takes, and one as long without,
+    pairs = b"&\x00\x01a\x00\x01b" * 37_000
+    assert len(pairs) < MAX_PACKET - 100
+    costs = list[float]()
+    with client(address(broker), "hears", "t/hostile") as one, Packets(broker.port, "v5") as member:
+        echo(one, "t/hostile", b"first")
+        for properties, payload in ((b"", bytes(len(pairs))), (pairs, b"x")):
+            before = time.process_time()
+            for _ in range(3):
+                member.publish("t/hostile", payload, properties=properties)
+                assert one.take().payload == payload
+            costs.append(time.process_time() - before)
+    # then it is received at about the same cost: to unpack them took two thousand times as long.
+    assert costs[1] < 20 * costs[0] + 0.5
+
+
+@pytest.mark.parametrize("named", [["t/mine"], ["t/mine", "t/other", "t/third"]])
+def test_a_refused_subscription_is_said_once_and_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: list[str]
 ) -> None:
-    monkeypatch.setattr(mqtt, "UNANSWERED", 0.3)  # it would be the same after 3 s
+    # Given a broker whose rules grant nothing but one topic,
+    with ruled_mosquitto(tmp_path, "t/granted") as ruled:
+        with client(address(ruled), "ruled", "t/granted") as fine:
+            wait_for(lambda: fine.connection.hears)
+            assert fine.connection.refused == frozenset()
+        with client(address(ruled), "ruled", "t/granted", *named) as one:
+            wait_for(lambda: one.connection.refused == frozenset(named))
+            assert one.connection.up
+            assert not one.connection.hears
+            more = f" and {len(named) - 1} more" if named[1:] else ""
+            assert f"refuses the subscription to t/mine{more}: its rules" in caplog.text
+            # when it asks for it no more, then nothing is refused to it.
+            one.connection.listen(["t/granted"])
+            assert one.connection.hears
+    assert caplog.text.count("refuses the subscription") == 1
+
+
+def test_the_fallback_broker_serves_as_well(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"{HOST}:{port}"]
     amqtt = Server(command, port, tmp_path / "amqtt.log")
     try:
         amqtt.start()
         will = Will("t/presence", b"offline")
-        with client(address(amqtt), "old-school", "t/#", will=will, chunk=1 << 18) as one:
+        with client(address(amqtt), "old-school", "t/#", will=will) as one:
             for n in range(20):
                 echo(one, f"t/{n}", bytes([n]) * 50_000)
             one.connection.publish("t/kept", b"kept", retain=True)

@@ -79,13 +79,25 @@ def started(
         yield Site(broker, authority)
 
 
+class Newer(Connection):
+    """One of MQTT 5: there the broker says of each message and subscription what it thinks of it."""
+
+    def _plain(self) -> paho.Client:
+        return paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=self._id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            manual_ack=True,
+        )
+
+
 class Client:
     """A connection with an inbox, and the broker's verdict on each publication."""
 
     def __init__(self, site: Site, name: str, *topics: str) -> None:
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.connection = Connection(
+        self.connection = Newer(
             site.address, f"x-{name}", topics, self.inbox.put, tls=site.tls(name)
         )
         self.connection._client.on_publish = lambda _c, _u, _m, reason, _p: self.verdicts.put(

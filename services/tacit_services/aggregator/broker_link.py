@@ -22,16 +22,10 @@ class BrokerLink:
     """The link; it must be opened before use. Any thread may read `up` and `reconnects`."""
 
     def __init__(
-        self,
-        broker: str,
-        client_id: str,
-        connect_timeout: float,
-        *,
-        chunk: int = 0,
-        tls: Tls | None = None,
+        self, broker: str, client_id: str, connect_timeout: float, *, tls: Tls | None = None
     ) -> None:
-        """connect_timeout: seconds that `open` may take. chunk, tls: as Connection takes them."""
-        self._broker, self._id, self._chunk, self._tls = broker, client_id, chunk, tls
+        """connect_timeout: seconds that `open` may take. tls: as Connection takes it."""
+        self._broker, self._id, self._tls = broker, client_id, tls
         self._connect_timeout = connect_timeout
         self._connection: Connection | None = None
         self._came_up = threading.Event()
@@ -50,13 +44,7 @@ class BrokerLink:
         self._came_up.clear()
         self._earlier_reconnects = self.reconnects
         self._connection = Connection(
-            self._broker,
-            self._id,
-            subscriptions,
-            hear,
-            on_up=self._came_up.set,
-            chunk=self._chunk,
-            tls=self._tls,
+            self._broker, self._id, subscriptions, hear, on_up=self._came_up.set, tls=self._tls
         )
         self._connection.start(self._connect_timeout, stop)
         return self._connection
@@ -77,6 +65,11 @@ class BrokerLink:
     def up(self) -> bool:
         """Connected now."""
         return self._connection is not None and self._connection.up
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """The subscriptions that the broker has refused."""
+        return frozenset() if self._connection is None else self._connection.refused
 
     @property
     def connection(self) -> Connection:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Set
 
-from tacit.errors import Fenced, ServiceError
+from tacit.errors import BrokerRefuses, Fenced, ServiceError
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, LiftQuarantine, Outgoing, Timer
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
@@ -122,7 +122,7 @@ class ServerDriver:
             try:
                 self.turn()
                 idle()
-            except Fenced:
+            except (Fenced, BrokerRefuses):
                 raise
             except ServiceError as error:
                 self._wait_for_store(error, stop)

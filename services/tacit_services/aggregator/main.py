@@ -68,9 +68,7 @@ def main(settings: AggregatorSettings) -> None:
     role = registry.server(definition, model, people)
     store, key = _store(settings, run), _receipts_key(settings.receipts)
     name, chunk = settings.run_id, settings.chunk
-    line = BrokerLink(
-        settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
-    )
+    line = BrokerLink(settings.broker, f"{name}-aggregator", settings.connect_timeout, tls=tls)
     place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
     driver = assemble(definition, role, model, place)
     observer = RunStatus(

@@ -310,7 +310,7 @@ def _broker(folder: Path) -> Iterator[StartedServer]:
 def _connected(
     broker: str, name: str, subscriptions: list[str], on_message: Callable[[Inbound], None]
 ) -> Iterator[Connection]:
-    connection = Connection(broker, f"{RUN}-{name}", subscriptions, on_message, chunk=CHUNK)
+    connection = Connection(broker, f"{RUN}-{name}", subscriptions, on_message)
     connection.start(20.0)
     try:
         yield connection

@@ -16,6 +16,7 @@ from pathlib import Path
 from tacit.errors import ServiceError
 from tacit_services import python_child, signals
 from tacit_services.testbed.preload import ForkedService, die_with_parent
+from tacit_services.transport.mqtt import MAX_PACKET
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
 START_SECONDS = 60.0
@@ -134,9 +135,11 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
         conf = state / "mosquitto.conf"
         lines = [
             f"listener {port} 127.0.0.1",
+            "max_qos 1",
+            "max_topic_alias 0",
             "allow_anonymous true",
             "set_tcp_nodelay true",
-            "max_packet_size 1048576",
+            f"max_packet_size {MAX_PACKET}",
             "max_inflight_messages 16",
             "max_queued_messages 50000",
             "persistence false",

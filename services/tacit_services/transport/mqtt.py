@@ -5,8 +5,11 @@
   once is the business of receipts (docs/failures.md).
 - Subscriptions are made in on_connect, so that they are there again after every reconnection.
 - Pauses between attempts are random over their whole length (full jitter).
-- A payload is never larger than the broker allows.
-- The protocol is MQTT 5, or 3.1.1 with a broker that knows nothing newer.
+- The protocol is MQTT 3.1.1, which every broker speaks. MQTT 5 lets a sender put properties into a
+  message, which the broker must hand on and paho unpacks in quadratic time, before anything of
+  tacit sees the message. For a client of 3.1.1 the broker leaves them out.
+- 3.1.1 does not say what a broker takes. A message that ends every connection is given up
+  (flight.py), and a subscription that is refused is named.
 """
 
 from __future__ import annotations
@@ -22,33 +25,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tacit.errors import ConfigError, ServiceError
+from tacit.errors import BrokerRefuses, ServiceError
 from tacit_services.transport.address import split_host_port
+from tacit_services.transport.flight import WINDOW, Flight
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.mqtt")
 KEEPALIVE = 30
 OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
+MAX_PACKET = (1 << 18) + OVERHEAD  # what a broker must take, for the TACIT_CHUNK that is usual
 TOPICS = 500  # in one SUBSCRIBE or UNSUBSCRIBE packet
-WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
-# Seconds until a broker that does not answer a CONNECT of MQTT 5 is tried with 3.1.1.
-UNANSWERED = 3.0
-UNSUPPORTED_PROTOCOL = 132
 NO_ANSWER = "no answer"
-V5 = MQTTProtocolVersion.MQTTv5
 _CALLBACKS = (
     "on_socket_open",
-    "on_socket_close",
     "on_connect",
     "on_connect_fail",
     "on_disconnect",
     "on_message",
+    "on_subscribe",
     "on_log",
 )
 
@@ -102,92 +100,85 @@ class Connection:
         *,
         on_up: Callable[[], None] = lambda: None,
         will: Will | None = None,
-        chunk: int = 0,
         tls: Tls | None = None,
     ) -> None:
         """Prepare a connection to `broker` (HOST:PORT); `start` makes it.
 
-        `chunk` is the largest payload that will be published, in bytes: `start` refuses a broker
-        that takes less. With `tls` the broker must prove to be the host that `broker` names, and is
-        shown our certificate; None is a plain connection. Raises ConfigError for files of `tls`
-        that cannot be used.
+        With `tls` the broker must prove to be the host that `broker` names, and is shown our
+        certificate; None is a plain connection. Raises ConfigError for files of `tls` that cannot
+        be used.
         """
         self._host, self._port = split_host_port(broker)
-        self._chunk = chunk
         self._tls = None if tls is None else tls.context()
         self._id, self.listening, self._will = client_id, frozenset(subscriptions), will
         self._on_message, self._on_up = on_message, on_up
         self._up = threading.Event()
         self._failure = NO_ANSWER
         self._tries = 0
-        self._opened = 0.0  # since when there is a TCP connection
-        self.max_packet: int | None = None
+        self._accepted_at = 0.0  # when the broker accepted the connection
         self.connects = 0
         self._newest: paho.MQTTMessageInfo | None = None
-        self._client = self._make(V5)
+        self._flight, self._too_large = Flight(), ""
+        self._asked: dict[int | None, list[str]] = {}  # subscriptions without an answer, by packet
+        self._asking = threading.Lock()
+        self.refused: frozenset[str] = frozenset()  # subscriptions
+        self._client = self._made()
 
     def start(self, timeout: float, stop: threading.Event | None = None) -> None:
         """Connect, and wait until the broker has accepted or `stop` is set.
 
-        Raises ServiceError after `timeout` seconds, or when the broker takes smaller packets than
-        we send.
+        Raises ServiceError after `timeout` seconds.
         """
-        self._begin()
+        self._client.connect_async(self._host, self._port, keepalive=KEEPALIVE)
+        self._backoff()
+        self._client.loop_start()
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
-            now, opened = time.monotonic(), self._opened
-            if (
-                self._tls is None
-                and opened
-                and now > opened + UNANSWERED
-                and self._client.protocol == V5
-            ):
-                # amqtt takes our CONNECT for a longer one, and waits for the rest of it.
-                self._step_down()
-            if now > deadline:
+            if time.monotonic() > deadline:
                 self.stop()
                 raise ServiceError(
                     f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)"
                 )
-        if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
-            self.stop()
-            raise ServiceError(
-                f"broker {self._host}:{self._port}: "
-                f"takes packets of at most {self.max_packet} bytes; "
-                f"TACIT_CHUNK={self._chunk} must be {self.max_packet - OVERHEAD} or less"
-            )
+
+    def check(self) -> None:
+        """Raise BrokerRefuses where the broker drops the connection at one of our messages."""
+        if self._too_large:
+            raise BrokerRefuses(self._too_large)
 
     @property
     def up(self) -> bool:
         """Whether there is a connection now."""
         return self._up.is_set()
 
+    @property
+    def hears(self) -> bool:
+        """Whether there is a connection now, and the broker refuses no subscription of it."""
+        return self._up.is_set() and not self.refused
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one message of QoS 1 to the network thread; while disconnected it is queued.
 
-        Raises ValueError for a topic with a wildcard, ConfigError for more bytes than the broker
-        takes.
+        Raises ValueError for a topic with a wildcard.
         """
         if "+" in topic or "#" in topic:
             raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
-        # Not sent: paho would send it again after every disconnection that it causes, for ever.
-        if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
-            limit = self.max_packet
-            raise ConfigError(
-                f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK"
-            )
-        # The return code is not looked at: it is NO_CONN while disconnected, although the message
-        # is queued. Receipts tell whether it came.
-        self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
+        self._newest = sent = self._client.publish(topic, payload, qos=1, retain=retain)
+        # While disconnected it is NO_CONN, although the message is queued. Receipts tell whether it
+        # came.
+        sent.rc = MQTTErrorCode.MQTT_ERR_SUCCESS
+        self._flight.add(sent, len(payload))
 
     def listen(self, subscriptions: Sequence[str]) -> None:
         """Replace the subscriptions by these; does nothing where they are the same.
 
         New topics are subscribed before old ones are given up, so nothing is missed in between.
+        Raises BrokerRefuses, as `check` does.
         """
+        self.check()
         fresh = [topic for topic in subscriptions if topic not in self.listening]
         gone = list(self.listening.difference(subscriptions))
         self.listening = frozenset(subscriptions)
+        self.refused &= self.listening
         if self._up.is_set():
             self._subscribe(fresh)
             for first in range(0, len(gone), TOPICS):
@@ -212,21 +203,23 @@ class Connection:
         for callback in _CALLBACKS:
             setattr(self._client, callback, None)
 
-    def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
-        clean = None if protocol == V5 else True
-        client = paho.Client(
+    def _plain(self) -> paho.Client:
+        return paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=self._id,
-            protocol=protocol,
-            clean_session=clean,
+            protocol=MQTTProtocolVersion.MQTTv311,
+            clean_session=True,
             manual_ack=True,
         )
+
+    def _made(self) -> paho.Client:
+        client = self._plain()
         client.on_socket_open = self._socket_open
-        client.on_socket_close = self._socket_closed
         client.on_connect = self._connected
         client.on_connect_fail = self._not_connected
         client.on_disconnect = self._disconnected
         client.on_message = self._received
+        client.on_subscribe = self._answered
         client.max_inflight_messages_set(WINDOW)
         if self._tls is not None:
             client.tls_set_context(self._tls)
@@ -236,58 +229,51 @@ class Connection:
         return client
 
     def _socket_open(self, _client: Any, _user: Any, sock: Any) -> None:
-        self._opened = time.monotonic()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "SO_SNDBUF"):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
-    def _socket_closed(self, *_: Any) -> None:
-        # A broker that dies has not been silent: the next connection is tried with MQTT 5 again.
-        self._opened = 0.0
-
-    def _begin(self) -> None:
-        arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == V5 else {}
-        if arguments:
-            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            properties.ReceiveMaximum = WINDOW
-            arguments["properties"] = properties
-        self._client.connect_async(self._host, self._port, keepalive=KEEPALIVE, **arguments)
-        self._backoff()
-        self._client.loop_start()
-
     def _connected(
-        self,
-        client: paho.Client,
-        _user: Any,
-        _flags: Any,
-        reason: ReasonCode,
-        properties: Properties | None,
+        self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any
     ) -> None:
         if reason.is_failure:
             self._failure = f"refused: {reason}"
-            if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == V5:
-                # In a thread: a client's loop cannot be stopped from inside.
-                threading.Thread(target=self._step_down, daemon=True).start()
             return
-        self.max_packet = getattr(properties, "MaximumPacketSize", None)
+        self._accepted_at = time.monotonic()
         self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
+        with self._asking:
+            self._asked.clear()
+        self.refused = frozenset()
         self._subscribe(sorted(self.listening))
         self._up.set()
         self._on_up()
 
     def _subscribe(self, wanted: list[str]) -> None:
         for first in range(0, len(wanted), TOPICS):
-            self._client.subscribe([(topic, 1) for topic in wanted[first : first + TOPICS]])
+            named = wanted[first : first + TOPICS]
+            with self._asking:  # the answer may be quicker than the number of the packet
+                _, packet = self._client.subscribe([(topic, 1) for topic in named])
+                self._asked[packet] = named
 
-    def _step_down(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-        log.info("the broker knows MQTT 3.1.1 only")
-        self._client = self._make(MQTTProtocolVersion.MQTTv311)
-        self._begin()
+    def _answered(
+        self, _client: Any, _user: Any, packet: int, reasons: list[ReasonCode], _properties: Any
+    ) -> None:
+        with self._asking:
+            named = self._asked.pop(packet, [])
+        verdicts = zip(named, reasons, strict=False)  # a broker that gives fewer grants the rest
+        refused = [topic for topic, reason in verdicts if reason.is_failure]
+        if not refused:
+            return
+        self.refused |= frozenset(refused) & self.listening
+        log.warning(
+            "the broker refuses the subscription to %s: its rules are of another run or name "
+            "(tacit pki init --run makes them; then restart it)",
+            refused[0] + (f" and {len(refused) - 1} more" if refused[1:] else ""),
+        )
 
     def _not_connected(self, *_: Any) -> None:
         # paho calls this where it handles the exception.
+        self._flight.unreachable()
         self._complain(str(sys.exc_info()[1] or "no connection"))
         self._backoff()
 
@@ -304,9 +290,17 @@ class Connection:
     def _disconnected(
         self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any
     ) -> None:
+        was_up = self._up.is_set()
         self._up.clear()
-        if reason.is_failure:
+        if reason.is_failure and not self._too_large:
             log.warning("broker connection lost (%s); reconnecting", reason)
+            size = self._flight.dropped(time.monotonic() - self._accepted_at) if was_up else None
+            if size is not None:
+                self._too_large = (
+                    f"broker {self._host}:{self._port}: drops the connection at a message of "
+                    f"{size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
+                )
+        self._tries = max(self._tries, self._flight.drops)
         self._backoff()
 
     def _backoff(self) -> None:

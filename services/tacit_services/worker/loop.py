@@ -91,12 +91,13 @@ class WorkerLoop:
     ) -> str:
         """Work until the end, and return why it ended. present: publishes the worker's standing.
 
-        Raises PrivacyError.
+        Raises PrivacyError, and BrokerRefuses.
         """
         role, policy = self.role, self._policy
         session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
+                connection.check()
                 self._hear(session)
                 policy.work(session, stop)
             if role.halted and session.standing is not Standing.RETIRED:

@@ -61,12 +61,11 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         loop.receive,
         on_up=up,
         will=Will(topic, b"offline"),
-        chunk=broker.chunk,
         tls=broker.tls,
     )
     connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
-    resources.heartbeat.watch(lambda: connection.up)
+    resources.heartbeat.watch(lambda: connection.hears)
     ledger, before = loop.role.releaser.ledger, loop.role.releaser.ledger.charged().count
     try:
         log.info("%s ends: %s", edge, loop.run(connection, stop, present))

@@ -24,7 +24,7 @@ class Parts(_Document):
     store: str = Field(
         description="up, recovering (not reached yet, or the run is being read back) or lost"
     )
-    broker: str = Field(description="up or down")
+    broker: str = Field(description="up, down, or refuses (a subscription)")
 
 
 class Ready(_Document):

@@ -52,7 +52,8 @@ def metrics_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
 def _parts(observer: RunStatus[ServerDriver]) -> dict[str, str]:
     driver = observer.driver
     store = "recovering" if driver.epoch == 0 else "up" if driver.store_up else "lost"
-    return {"store": store, "broker": "up" if observer.broker_up() else "down"}
+    broker = "refuses" if observer.broker_refuses() else "up" if observer.broker_up() else "down"
+    return {"store": store, "broker": broker}
 
 
 def _missing(observer: RunStatus[ServerDriver]) -> str | None:
@@ -63,4 +64,6 @@ def _missing(observer: RunStatus[ServerDriver]) -> str | None:
         return None
     if not driver.store_up:
         return "store (lost; edges are told to wait)"
+    if observer.broker_refuses():
+        return "broker (refuses a subscription; its rules are of another run)"
     return None if observer.broker_up() else "broker (not connected)"

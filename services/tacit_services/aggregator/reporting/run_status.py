@@ -64,6 +64,10 @@ class Link(Protocol):
         """Connected now."""
 
     @property
+    def refused(self) -> frozenset[str]:
+        """The subscriptions that the broker has refused."""
+
+    @property
     def reconnects(self) -> int:
         """How often the connection has come up again."""
 
@@ -118,6 +122,10 @@ class RunStatus(Generic[_D]):
     def broker_up(self) -> bool:
         """Whether the broker can be reached now."""
         return self._broker is not None and self._broker.up
+
+    def broker_refuses(self) -> bool:
+        """Whether the broker has refused a subscription, so that edges are not heard."""
+        return self._broker is not None and bool(self._broker.refused)
 
     def reconnects(self) -> int:
         """Connections to the broker after the first."""
