@@ -15,8 +15,8 @@ import httpx
 import pytest
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.ingest.rate_limit import FRUITLESS_AT_ONCE
 from tacit_services.aggregator.reporting.run_status import RunStatus
+from tacit_services.transport.rate_limit import FRUITLESS_AT_ONCE
 
 from tacit.algorithms.mapa import Server
 from tacit.config import sections

@@ -88,7 +88,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
 ) -> None:
     # One that comes in a batch with the last would be journalled beside it, and not be in the
     # model.
-    monkeypatch.setattr("tacit_services.aggregator.ingest.inbox.BATCH", 1)
+    monkeypatch.setattr("tacit_services.transport.inbox.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=60, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)

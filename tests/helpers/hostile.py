@@ -35,7 +35,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 
 CHUNK = 1 << 18
 CONNECT = 90.0  # seconds until the broker must have answered
-MEGABYTE = (1 << 20) - 4096  # what a broker of compose.yaml takes in one payload
+LARGEST = CHUNK  # what a broker of compose.yaml takes in one payload
 MOST_WAITING = 64  # of its own messages that a member leaves to its connection
 HUGE = 1.7e308  # finite; infinite, if one more is added
 Poison = Callable[[Tensor, random.Random], Tensor]
@@ -170,7 +170,7 @@ class Member:
             self.hello()
 
     def retain(self, count: int = 40) -> None:
-        """A megabyte, to be kept by the broker, on many topics, some of them its own."""
+        """As much as a broker takes, to be kept by it, on many topics, some of them its own."""
         for number in range(count):
             for topic in (
                 topics.up(self.run_id, self.edge, number, self.random.randrange(10**6)),
@@ -179,7 +179,7 @@ class Member:
                 f"tacit/v1/{secrets.token_hex(8)}/up/{self.edge}/0/0",
                 f"{secrets.token_hex(8)}/x",
             ):
-                self.publish(topic, bytes(MEGABYTE), retain=True)
+                self.publish(topic, bytes(LARGEST), retain=True)
 
     def begin_and_leave(self, count: int = 200) -> None:
         """Messages that are announced as large as may be, of which one part comes, or a question."""
@@ -353,6 +353,7 @@ def main() -> None:
     run = config.load(Path(said.run_file))
     member = Member(run, said.broker, said.run_id, said.edge, tls=tls, seed=said.seed)
     member.connection.start(CONNECT)
+    print("begins", flush=True)  # noqa: T201  (who waits for it reads that)
     stop, behaviours = threading.Event(), said.only or BEHAVIOURS
     if math.isfinite(said.seconds):
         threading.Timer(said.seconds, stop.set).start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ from tacit import config
 from tacit.protocol import topics
 from tests.helpers.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.helpers.hostile import Member
+from tests.helpers.hostile_packets import PacketMember
 from tests.helpers.network import network
 from tests.helpers.nightly import nightly
 from tests.helpers.servers import HOST, free_port, wait_for
+from tests.system.test_attack import rss
+from tests.system.test_attack_packets import BROKER_BOUND
 
 
 class Echo:
@@ -130,6 +134,43 @@ def test_a_peer_that_claims_the_end_ends_no_run(tmp_path: Path) -> None:
         assert disks.counts(0)[liar.edge] < 10**5
         liar.connection.stop()
         assert not made.out.joinpath("summary.json").exists()
+
+
+@pytest.mark.slow
+def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path) -> None:
+    # Given three peers that train, of which each hears a fourth,
+    with run(tmp_path, **STILL) as (made, broker):
+        disks, stop = Disks(made), threading.Event()
+        for number in range(COUNT - 1):
+            peer(made, number)
+        wait_for(lambda: all(disks.begun(n) and disks.steps(n) > 5 for n in range(3)), PATIENCE)
+        hostile = PacketMember(broker.port, made.run_id, f"edge-{COUNT - 1}", to="edge-0")
+        with hostile.connected() as member:
+            member.publish(hostile.presence, b"online", retain=True)
+
+        def rate() -> float:
+            began, before = time.monotonic(), disks.all_steps()
+            wait_for(lambda: disks.all_steps() > before + 60, PATIENCE)
+            return (disks.all_steps() - before) / (time.monotonic() - began)
+
+        def attack() -> None:
+            while not stop.is_set():
+                for name in ("many_properties", "large_properties", "empty", "never_released"):
+                    hostile.act(name)
+
+        # when it sends one of them properties, empty messages, presence and what it never releases,
+        usual, thread = rate(), threading.Thread(target=attack)
+        thread.start()
+        attacked = rate()
+        stop.set()
+        thread.join(PATIENCE)
+        # then they train on, and whoever floods is not even delivered.
+        assert attacked > usual / 4
+        assert "floods: shut out" in "".join(
+            log.read_text() for log in made.folder.glob("peer-0-*.log")
+        )
+        assert rss(broker.pid) < BROKER_BOUND
+        made.check_services()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 from tacit_services.transport.mqtt import Connection
 
-from tests.helpers.hostile import MEGABYTE
+from tests.helpers.hostile import LARGEST
 from tests.helpers.processes import PATIENCE, Deployment, Watcher, check, deployment, journalled
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
@@ -43,8 +43,8 @@ def test_a_broker_at_its_memory_limit_is_killed_and_nothing_is_lost(tmp_path: Pa
             started(run)
             filler = Connection(address, "filler", [], lambda inbound: None)
             filler.start(PATIENCE)
-            for _ in range(120):
-                filler.publish(f"full/{secrets.token_hex(8)}", bytes(MEGABYTE), retain=True)
+            for _ in range(480):
+                filler.publish(f"full/{secrets.token_hex(8)}", bytes(LARGEST), retain=True)
             wait_for(lambda: rss(broker) > 36 * 1024 * 1024, PATIENCE)
             # when it is full, it has kept its limit,
             assert rss(broker) < 60 * 1024 * 1024

@@ -20,6 +20,7 @@ from tacit_services.transport.flight import AT_ONCE, DROPS, Flight
 from tacit_services.transport.mqtt import MAX_PACKET, Connection, Inbound, Will
 
 from tacit.errors import BrokerRefuses, ServiceError
+from tacit.protocol import topics
 from tests.helpers.packets import Packets
 from tests.helpers.servers import (
     HOST,
@@ -103,6 +104,15 @@ def test_messages_come_in_order_with_their_bytes(broker: Mosquitto) -> None:
         received = [one.take() for _ in payloads]
     assert [inbound.payload for inbound in received] == payloads
     assert [inbound.topic for inbound in received] == [f"t/order/{n}" for n in range(100)]
+
+
+def test_a_whole_chunk_passes_on_the_longest_topic_and_no_more(broker: Mosquitto) -> None:
+    longest = topics.peer_numbered("r" * 64, "e" * 64, "f" * 64)
+    with client(address(broker), "whole", longest) as one:
+        echo(one, longest, bytes(1 << 18))
+        with Packets(broker.port, "larger") as other:
+            other.publish(longest, bytes((1 << 18) + 512))
+            assert other.closed()
 
 
 def test_small_packets_are_not_delayed(broker: Mosquitto) -> None:

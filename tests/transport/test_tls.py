@@ -321,6 +321,10 @@ class TestSubscriptions:
         [
             ("edge-0", [f"{R}/down/edge-0/#", f"{R}/model", f"{R}/peer/edge-0/from/#"]),
             ("edge-0", [f"{R}/presence/+", f"{R}/steps/+"]),
+            (  # who floods is left out
+                "edge-0",
+                [f"{R}/presence/edge-1", f"{R}/steps/edge-1", f"{R}/peer/edge-0/from/edge-1/0/0"],
+            ),
             ("aggregator", [f"{R}/up/+/+/+", f"{R}/presence/+"]),
             (
                 "aggregator",

@@ -21,15 +21,15 @@ from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.checks import checks
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.presence import note as note_presence
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import task_scheduler
 from tacit_services.journal.store import Store
+from tacit_services.transport.inbox import Inbox
+from tacit_services.transport.rate_limit import RateLimiter
 
 
 @dataclass(frozen=True, slots=True)

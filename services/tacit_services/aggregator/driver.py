@@ -20,8 +20,6 @@ from tacit_services.aggregator.broker_link import HasConnection
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.inbox import Inbox
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
@@ -29,6 +27,8 @@ from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
+from tacit_services.transport.inbox import Inbox
+from tacit_services.transport.rate_limit import RateLimiter
 
 log = logging.getLogger("tacit.driver")
 FAREWELL_SECONDS = 5.0

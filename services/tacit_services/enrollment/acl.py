@@ -30,12 +30,16 @@ _OTHERWISE = {
 
 @dataclass(frozen=True)
 class _Rights:
-    """What one name may write and read; `parts`: it may ask for a part of what it reads, too."""
+    """What one name may write and read; `parts`: it may ask for a part of what it reads, too.
+
+    asks: the parts that it may ask for, where they are few.
+    """
 
     name: str
     read: Sequence[str]
     write: Sequence[str] = ()
     parts: bool = False
+    asks: Sequence[str] = ()
 
 
 def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
@@ -74,7 +78,7 @@ def _rules(user: _Rights) -> Iterator[dict[str, object]]:
     kinds = (
         ("publishClientSend", user.write),
         ("publishClientReceive", user.read),
-        (subscribe, user.read),
+        (subscribe, [*user.read, *user.asks]),
     )
     for kind, names in kinds:
         yield from ({"acltype": kind, "topic": name, "allow": True} for name in names)
@@ -91,7 +95,8 @@ def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
             topics.presence(run, edge),
             *(_said_by_peers(run, edge, edges) if peers else ()),
         ]
-        yield _Rights(edge, read, write)
+        # A peer leaves out who floods, as the aggregator does.
+        yield _Rights(edge, read, write, asks=list(_others(run, edge, edges)) if peers else ())
 
 
 def _heard(run: str) -> list[str]:
@@ -106,6 +111,14 @@ def _heard_of_peers(run: str, edge: str, peers: bool) -> list[str]:
     # Who is there, and how far: peers have no server that would tell them.
     everybody = [topics.presence_all(run), topics.steps_all(run)]
     return [topics.peer_all(run, edge), *everybody] if peers else []
+
+
+def _others(run: str, edge: str, peers: Iterable[str]) -> Iterator[str]:
+    for other in peers:
+        if other != edge:
+            yield topics.peer_numbered(run, edge, other)
+            yield topics.presence(run, other)
+            yield topics.steps(run, other)
 
 
 def _said_by_peers(run: str, edge: str, peers: Iterable[str]) -> list[str]:

@@ -7,7 +7,6 @@ used under one lock; whatever it says is made durable before it is sent.
 from __future__ import annotations
 
 import logging
-import queue
 import secrets
 import threading
 import time
@@ -15,17 +14,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tacit.algorithms.gossip.worker import Worker
-from tacit.errors import PrivacyError, WireError
+from tacit.errors import BrokerRefuses, PrivacyError, TacitError, WireError
 from tacit.protocol import topics, wire, wire_gossip
 from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share
 from tacit_services.logs import Seldom
 from tacit_services.peer.state import PeerState
+from tacit_services.transport.inbox import (
+    PRESENCE,
+    ROOM,
+    ROOM_BYTES,
+    STEPS,
+    TOTAL_BYTES,
+    Inbox,
+    Room,
+)
 from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.rate_limit import SMALLEST_PART, RateLimiter
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # a peer whose budget is spent still averages
 DIGITS = 15  # the most digits of a number of steps
 TICK = 0.1  # seconds between two looks at what has not been answered
+AT_ONCE = 16  # messages between two such looks, at most
+
+
+def sender_of(topic: str) -> tuple[str, str]:
+    """The kind of what a peer says, and its name; "" where there is none."""
+    levels = topic.split("/", 8)
+    kind, at = levels[3], 6 if levels[3] == "peer" else 4
+    return kind, levels[at] if len(levels) > at else ""
 
 
 class Exchange:
@@ -42,9 +59,22 @@ class Exchange:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.role, self.lock = role, threading.Lock()
-        self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+        whole = 4 * role.model.size + wire.MAX_META  # a message's parts come at once, all of them
+        self.limiter = RateLimiter(None, 0, 4 * role.model.size)
+        self.inbox = Inbox(
+            self.limiter,
+            frozenset(role.topology.peers),
+            self._word,
+            sender_of,
+            Room(
+                ROOM + 2 * whole // SMALLEST_PART,
+                ROOM_BYTES + 2 * whole,
+                max(TOTAL_BYTES, 4 * whole),
+            ),
+        )
+        self._always: frozenset[str] = frozenset()  # subscriptions that are not of peers
         self.heard_at = time.monotonic()
-        self.failure: PrivacyError | None = None
+        self.failure: TacitError | None = None
         self.counts = {"sent": 0, "heard": 0, "refused": 0}
         self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
         self._patience, self._changed, self._seldom = patience, changed, Seldom()
@@ -63,10 +93,19 @@ class Exchange:
         everybody = topics.presence_all(self._run), topics.steps_all(self._run)
         return [topics.peer_all(self._run, self.role.edge), *everybody]
 
+    def _by_name(self, shut: frozenset[str]) -> list[str]:
+        """Return the same but for who is shut out, whose messages the broker keeps to itself."""
+        run, me = self._run, self.role.edge
+        heard = sorted(frozenset(self.role.topology.peers) - shut - {me})
+        said = [topics.peer_numbered(run, me, name) for name in heard]
+        words = [topic(run, name) for name in heard for topic in (topics.presence, topics.steps)]
+        return said + words
+
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
         """Hear and answer until the block is left; then make durable what the role has become."""
         self._connection, stop = connection, threading.Event()
+        self._always = connection.listening.difference(self.subscriptions)
         thread = threading.Thread(target=self._serve, args=(stop,), name="exchange", daemon=True)
         thread.start()
         try:
@@ -101,47 +140,52 @@ class Exchange:
         try:
             while not stop.is_set():
                 self._listen()
+                self._choose_who_is_heard()
                 self._ask_again()
                 self._tell_steps()
         except (
-            PrivacyError
-        ) as error:  # the state cannot be made durable: for the other thread to raise
+            PrivacyError,  # the state cannot be made durable
+            BrokerRefuses,
+        ) as error:  # for the other thread to raise
             self.failure = error
             self._changed()
 
     def _listen(self) -> None:
-        until = time.monotonic() + TICK
-        try:
-            inbound = self.inbox.get(timeout=TICK)
-            while True:
-                self._receive(inbound)
-                if time.monotonic() > until:
-                    return
-                inbound = self.inbox.get_nowait()
-        except queue.Empty:
-            return
+        for inbound in self.inbox.gather(TICK, AT_ONCE):
+            self._receive(inbound)
+
+    def _choose_who_is_heard(self) -> None:
+        """Give up the subscriptions to whoever floods, for a while."""
+        connection, shut = self._connection, self.limiter.shut()
+        assert connection is not None
+        connection.listen([*self._always, *(self._by_name(shut) if shut else self.subscriptions)])
 
     def _receive(self, inbound: Inbound) -> None:
-        kind, name = inbound.topic.split("/")[3], inbound.topic.rsplit("/", 1)[1]
-        if kind == "presence":
-            self._presence(name, inbound.payload)
-        elif kind == "steps":
-            self._steps(name, inbound.payload)
-        else:
-            try:
-                message = self._message(inbound)
-            except WireError as error:
-                self.counts["refused"] += 1
-                if self._seldom.due(error.reason):
-                    facts = {"edge": self.role.edge}
-                    log.warning("refused a message on %s: %s", inbound.topic, error, extra=facts)
-                message = None
-            if message is not None:
-                self.heard_at = time.monotonic()
-                self.counts["heard"] += 1
-                self.say(lambda: self.role.hear(message))
-                self._changed()
+        _, name = sender_of(inbound.topic)
+        self.limiter.begin(name if name in self.role.topology.peers else "")
+        try:
+            message = self._message(inbound)
+        except WireError as error:
+            self.counts["refused"] += 1
+            if self._seldom.due(error.reason):
+                facts = {"edge": self.role.edge}
+                log.warning("refused a message on %s: %s", inbound.topic, error, extra=facts)
+            message = None
+        if message is not None:
+            self.limiter.succeed(name, 4 * self.role.model.size)
+            self.heard_at = time.monotonic()
+            self.counts["heard"] += 1
+            self.say(lambda: self.role.hear(message))
+            self._changed()
         inbound.done()
+
+    def _word(self, inbound: Inbound) -> None:
+        """What another peer says of itself."""
+        kind, name = sender_of(inbound.topic)
+        if kind == PRESENCE:
+            self._presence(name, inbound.payload)
+        elif kind == STEPS:
+            self._steps(name, inbound.payload)
 
     def _steps(self, name: str, payload: bytes) -> None:
         """The broker lets nobody else say it, as with presence."""

@@ -22,8 +22,6 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Batch, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.inbox import STRANGERS, Inbox
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
@@ -34,7 +32,9 @@ from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Stage, Verdict
 from tacit_services.logs import Seldom
+from tacit_services.transport.inbox import STRANGERS, Inbox
 from tacit_services.transport.mqtt import Inbound
+from tacit_services.transport.rate_limit import RateLimiter
 
 log = logging.getLogger("tacit.driver")
 ROUND_SECONDS = 0.2  # for which one `accept` goes on taking messages

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Set
 
 from tacit.protocol import wire
+from tacit_services.transport.inbox import WORD
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.presence")
-WORD = 20  # bytes of what is said that are looked at
 
 
 def note(known: dict[str, str], names: Set[str], inbound: Inbound) -> None:

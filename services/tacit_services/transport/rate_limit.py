@@ -30,6 +30,8 @@ PATIENCE = 200
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 # Changes of presence that an edge has a second in the long run, and at once; each is logged.
 CHANGES, CHANGES_AT_ONCE = 1.0, 30
+# A peer's numbers of its steps.
+STEPS, STEPS_AT_ONCE = 200.0, 2000
 # Messages without an entry of the journal that an edge has a second in the long run; and at once,
 # beside the parts of two updates.
 FRUITLESS, FRUITLESS_AT_ONCE = 200.0, 2000
@@ -42,13 +44,14 @@ log = logging.getLogger("tacit.rate_limit")
 class _Account:
     """One edge's allowances.
 
-    bytes: that it may send. changes: of its presence. drops: messages that may be dropped before it
-    is shut out; fruitless: that may lead to nothing. next: seconds for which it is shut out the
-    next time.
+    bytes: that it may send. changes: of its presence; steps: numbers of its steps. drops: messages
+    that may be dropped before it is shut out; fruitless: that may lead to nothing. next: seconds
+    for which it is shut out the next time.
     """
 
     bytes: Bucket
     changes: Bucket
+    steps: Bucket
     drops: Bucket
     fruitless: Bucket
     next: float = SHUT_SECONDS
@@ -98,6 +101,13 @@ class RateLimiter:
         self.drop(edge)
         return False
 
+    def admits_steps(self, edge: str) -> bool:
+        """Whether to take in how many steps a peer has taken; else it is counted as dropped."""
+        if not self._account(edge).steps.take(self._clock()):
+            return True
+        self.drop(edge)
+        return False
+
     def drop(self, edge: str) -> None:
         """Count a dropped message; shut out an edge of which too many have been dropped."""
         now, account = self._clock(), self._account(edge)
@@ -134,6 +144,7 @@ class RateLimiter:
         return _Account(
             Bucket(rate, self._burst, self._burst, now),
             Bucket(CHANGES, CHANGES_AT_ONCE, CHANGES_AT_ONCE, now),
+            Bucket(STEPS, STEPS_AT_ONCE, STEPS_AT_ONCE, now),
             Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now),
             Bucket(FRUITLESS, self._fruitless, self._fruitless, now),
         )

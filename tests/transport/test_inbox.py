@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tacit_services.aggregator.ingest.inbox import FEW, ROOM, ROOM_BYTES, Inbox
-from tacit_services.aggregator.ingest.presence import WORD
-from tacit_services.aggregator.ingest.rate_limit import CHANGES_AT_ONCE, RateLimiter
-from tacit_services.aggregator.ingest.rate_limit import PATIENCE as DROPS
 from tacit_services.aggregator.ingest.subscriptions import subscriptions
+from tacit_services.peer.exchange import sender_of
+from tacit_services.transport.inbox import FEW, ROOM, ROOM_BYTES, WORD, Inbox
 from tacit_services.transport.mqtt import Inbound
+from tacit_services.transport.rate_limit import CHANGES_AT_ONCE, STEPS_AT_ONCE, RateLimiter
+from tacit_services.transport.rate_limit import PATIENCE as DROPS
 
 from tacit.protocol import topics
 from tests.helpers.hostile import Member
@@ -152,7 +152,7 @@ def test_presence_is_noted_before_the_messages_that_came_with_it() -> None:
     door.comes("edge-0")
     door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"left", lambda: None))
     seen: list[int] = []
-    door.inbox._note_presence = lambda inbound: seen.append(len(door.inbox))
+    door.inbox._note = lambda inbound: seen.append(len(door.inbox))
     assert (len(door.inbox.gather(0.0)), seen) == (1, [0])
 
 
@@ -276,3 +276,58 @@ def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(broker: Mosquitto
     assert {entry.edge for entry in rig.store.read(0, 9)} == {"edge-1"}
     honest.connection.stop()
     rig.close()
+
+
+# -- of peers ----------------------------------------------------------------------------------------
+
+
+class PeersDoor:
+    """The inbox of edge-0 in a run of peers, whose clock stands still."""
+
+    def __init__(self) -> None:
+        self.limiter = RateLimiter(None, 0, 2800, lambda: 0.0)
+        self.words = list[Inbound]()
+        self.inbox = Inbox(self.limiter, frozenset(NAMES), self.words.append, sender_of)
+
+    def comes(self, topic: str, payload: bytes = b"x", *, retained: bool = False) -> None:
+        self.inbox.put(Inbound(topic, payload, lambda: None, retained))
+
+
+def test_a_peer_that_sends_more_than_can_be_read_waits_for_itself_and_is_shut_out() -> None:
+    door = PeersDoor()
+    flood, other = (topics.peer_numbered("r", "edge-0", name) for name in NAMES[1:])
+    for _ in range(ROOM + DROPS):
+        door.comes(flood)
+    door.comes(other)
+    # The other is read next but one, and what waits is bounded.
+    assert [sender_of(one.topic) for one in door.inbox.gather(0.0, 2)] == [
+        ("peer", "edge-1"),
+        ("peer", "edge-2"),
+    ]
+    assert len(door.inbox) == ROOM - 1
+    assert door.limiter.shut() == frozenset()
+    door.comes(flood)
+    door.comes(flood)
+    assert door.limiter.shut() == {"edge-1"}
+
+
+def test_of_a_peers_words_the_newest_of_each_kind_is_kept_and_a_flood_of_them_ends() -> None:
+    door = PeersDoor()
+    for number in range(STEPS_AT_ONCE):
+        door.comes(topics.steps("r", "edge-1"), b"%d" % number)
+    door.comes(topics.presence("r", "edge-1"), b"online", retained=True)
+    assert len(door.inbox) == 2
+    assert door.inbox.gather(0.0) == []
+    assert [one.payload for one in door.words] == [b"%d" % (STEPS_AT_ONCE - 1), b"online"]
+    assert door.limiter.shut() == frozenset()
+    for _ in range(DROPS + 1):
+        door.comes(topics.steps("r", "edge-1"), b"9" * 9)
+    assert door.limiter.shut() == {"edge-1"}
+
+
+@pytest.mark.parametrize("rest", ["", "/from", "/from/", "/from/x", "/from/edge-9/0/0"])
+def test_whoever_is_no_peer_has_little_room(rest: str) -> None:
+    door = PeersDoor()
+    for _ in range(100):
+        door.comes("tacit/v1/r/peer/edge-0" + rest)
+    assert len(door.inbox) == FEW

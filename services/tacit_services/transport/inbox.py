@@ -1,6 +1,9 @@
-"""The queues of messages that have arrived and wait to be read: one for each edge, in turn.
+"""The queues of messages that have arrived and wait to be read: one for each sender, in turn.
 
-What is said of edges' presence is no message of theirs: it is noted before the next are taken.
+An aggregator has one inbox for its edges, a peer one for the other peers.
+
+A short word of a sender about itself (its presence, a peer's steps) is no message: the newest of
+each is noted before the next messages are taken.
 
 So an edge that sends more than others delays only itself. A queue has room for more than an honest
 edge ever has under way. Messages beyond that are acknowledged to the broker and dropped, unread; an
@@ -12,11 +15,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tacit_services.aggregator.ingest.presence import WORD
-from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
+from tacit_services.transport.rate_limit import RateLimiter
 from tacit_services.transport.transfer import WINDOW
 
 BATCH = 64  # messages that share one append; more arrive while it is being written
@@ -25,24 +27,51 @@ ROOM_BYTES = 2 * WINDOW * (1 << 18)  # the most bytes in one edge's queue
 TOTAL_BYTES = 1 << 28  # the most bytes in all queues; beyond it an edge has room for one message
 STRANGERS = ""  # the name of the queue that all senders unknown to the run share
 FEW = 16  # room in that queue: its messages are answered, so that an honest sender learns why
+WORD = 20  # bytes of a word that are looked at
+PRESENCE, STEPS = "presence", "steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The most messages and bytes in one sender's queue, and the most bytes in all."""
+
+    messages: int = ROOM
+    bytes: int = ROOM_BYTES
+    total: int = TOTAL_BYTES
+
+
+def edge_of(topic: str) -> tuple[str, str]:
+    """The kind of what an edge says, and its name; "" for what an edge cannot say so."""
+    levels = topic.split("/", 5)
+    name = levels[4] if len(levels) > 4 else ""
+    return levels[3] if name and (len(levels) == 6 or levels[3] == PRESENCE) else "", name
 
 
 class Inbox:
     """The queues, filled by the network's thread and emptied by the driver's."""
 
     def __init__(
-        self, limiter: RateLimiter, names: Set[str], note_presence: Callable[[Inbound], None]
+        self,
+        limiter: RateLimiter,
+        names: Set[str],
+        note: Callable[[Inbound], None],
+        sender: Callable[[str], tuple[str, str]] = edge_of,
+        room: Room = Room(),
     ) -> None:
-        """names: the names of the run's edges. note_presence: notes one, in the driver's thread."""
-        self._limiter, self._names, self._note_presence = limiter, names, note_presence
-        self._presence: dict[str, Inbound] = {}  # the newest of each edge
+        """names: of the run's edges. note: takes a word, in the thread that gathers.
+
+        sender: the kind of a topic, and whose it is.
+        """
+        self._limiter, self._names, self._note = limiter, names, note
+        self._sender, self._room = sender, room
+        self._words: dict[tuple[str, str], Inbound] = {}  # the newest of each kind and edge
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
         self._total = self._count = 0
         self._filled = threading.Condition()
 
     def __len__(self) -> int:
-        return self._count + len(self._presence)
+        return self._count + len(self._words)
 
     def put(self, inbound: Inbound) -> None:
         """Queue a message, or acknowledge it to the broker and drop it.
@@ -50,20 +79,19 @@ class Inbox:
         A message of an edge that already has one in its queue is acknowledged at once. The broker
         waits for few acknowledgements at a time, and one edge must not use them all up.
         """
-        levels = inbound.topic.split("/", 5)
-        kind, name = (levels[3], levels[4]) if len(levels) > 4 else ("", "")
+        kind, name = self._sender(inbound.topic)
         edge = name if name in self._names else STRANGERS
         size = len(inbound.payload)
-        # Honest edges retain only their presence; the broker would deliver others again and again.
-        if inbound.retained and kind != "presence":
+        if kind in (PRESENCE, STEPS):
+            self._put_word(kind, edge, inbound)
+            return
+        # Honest edges retain only such words; the broker would deliver others again and again.
+        if inbound.retained:
             self._limiter.drop(edge)
             inbound.done()
             return
-        if kind == "up" and len(levels) == 6 and not self._limiter.admits(edge, size):
+        if kind and not self._limiter.admits(edge, size):
             inbound.done()
-            return
-        if kind == "presence":
-            self._put_presence(edge, inbound)
             return
         with self._filled:
             waits, room = edge in self._queues, self._has_room(edge, size)
@@ -74,35 +102,37 @@ class Inbox:
         if waits or not room:
             inbound.done()
 
-    def gather(self, seconds: float) -> list[Inbound]:
-        """Wait up to `seconds` for a message; return up to BATCH, one of each edge in turn.
+    def gather(self, seconds: float, most: int | None = None) -> list[Inbound]:
+        """Wait up to `seconds` for a message; return up to `most`, one of each edge in turn.
 
-        The list is empty where all that came was about presence.
+        most: BATCH, if None. The list is empty where all that came were words.
         """
         with self._filled:
             self._filled.wait_for(lambda: len(self) > 0, seconds)
-            taken = [self._take() for _ in range(min(BATCH, self._count))]
-            said, self._presence = self._presence, {}
+            taken = [self._take() for _ in range(min(most or BATCH, self._count))]
+            said, self._words = self._words, {}
         for inbound in said.values():
-            self._note_presence(inbound)
+            self._note(inbound)
         return taken
 
-    def _put_presence(self, edge: str, inbound: Inbound) -> None:
+    def _put_word(self, kind: str, edge: str, inbound: Inbound) -> None:
         """Keep the newest word of an edge; the broker need not wait for that, nor keep it."""
-        admitted = inbound.retained or self._limiter.admits_presence(edge)
+        limit = self._limiter.admits_presence if kind == PRESENCE else self._limiter.admits_steps
+        admitted = inbound.retained or limit(edge)
         if edge != STRANGERS and admitted:
             word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_done)
             with self._filled:
-                self._presence[edge] = word
+                self._words[kind, edge] = word
                 self._filled.notify()
         inbound.done()
 
     def _has_room(self, edge: str, size: int) -> bool:
         if edge not in self._queues:
             return True
-        if len(self._queues[edge]) >= (ROOM if edge else FEW):
+        if len(self._queues[edge]) >= (self._room.messages if edge else FEW):
             return False
-        return self._bytes[edge] + size <= ROOM_BYTES and self._total + size <= TOTAL_BYTES
+        room = self._room
+        return self._bytes[edge] + size <= room.bytes and self._total + size <= room.total
 
     def _append(self, edge: str, inbound: Inbound) -> None:
         self._queues.setdefault(edge, deque()).append(inbound)
