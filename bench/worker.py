@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
+from tacit_services.transport.flight import WINDOW
+from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox

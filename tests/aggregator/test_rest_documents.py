@@ -38,6 +38,10 @@ class TestHealth:
             "status": "ready",
             "parts": {"store": "up", "broker": "up"},
         }
+        rig.link.refused = frozenset(["tacit/v1/run/up/+/+/+"])
+        assert "refuses a subscription" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "refuses"}
+        rig.link.refused = frozenset()
         rig.driver.store_up = False
         assert "store (lost" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}

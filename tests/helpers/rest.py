@@ -56,6 +56,7 @@ class Link:
 
     up: bool = False
     reconnects: int = 0
+    refused: frozenset[str] = frozenset()
 
 
 class Rig:

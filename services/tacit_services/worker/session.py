@@ -22,6 +22,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.transfer import Download, Transfer
 from tacit_services.worker.contract import LoopSettings, Worker
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.unheard import Unheard
 
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
@@ -67,6 +68,7 @@ class Session:
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept
         self.standing, self._seldom = Standing.ONLINE, Seldom()
+        self._unheard = Unheard(role.edge)
         self._task: ServerOutput | None = None  # the server's newest message
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
@@ -153,6 +155,7 @@ class Session:
         seq, envelope = oldest
         upload = self._upload
         if upload is not None and upload.envelope is envelope:
+            self._unheard.again(seq, min(len(envelope), upload.chunk))
             self._send(upload.inquiry())
             return
         upload = Transfer(envelope, self._settings.chunk, topics.number_front(seq))
@@ -202,9 +205,8 @@ class Session:
         inbound.done()
 
     def _whole(self, inbound: Inbound) -> bytes | wire.Whole | None:
-        kind = inbound.topic.split("/")[
-            5:6
-        ]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
+        # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
+        kind = inbound.topic.split("/")[5:6]
         if kind == ["control"]:
             return wire.Assembler(wire.MAX_META).add(inbound.payload)
         if kind != ["model"]:
@@ -260,6 +262,7 @@ class Session:
             self._known = False
         if pending is None or seq != pending[0]:
             return  # a second receipt for the same bytes
+        self._unheard.answered(tuple(receipt.missing))
         if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
             raise PrivacyError(
                 f"outbox of {self._role.edge}: the aggregator has message {receipt.last_seq}, "

@@ -1,0 +1,36 @@
+"""A message that is sent again and again, and does not come to its receiver, is said."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger("tacit.edge")
+TRIES = 5  # in vain until it is said; then after twice as many, and so on
+
+
+class Unheard:
+    """Counts the tries in vain of one edge's oldest message."""
+
+    def __init__(self, edge: str) -> None:
+        self._edge, self._seq, self._tries = edge, 0, 0
+        self._missing: tuple[int, ...] = ()
+
+    def again(self, seq: int, part: int) -> None:
+        """Message `seq`, in parts of `part` bytes, is sent again, or asked about."""
+        if seq != self._seq:
+            self._seq, self._tries = seq, 0
+        self._tries += 1
+        doublings, rest = divmod(self._tries, TRIES)
+        if rest == 0 and doublings & (doublings - 1) == 0:
+            log.warning(
+                "message %d has not come to the aggregator in %d tries: it is away, or the broker "
+                "drops what is %d bytes long (a larger limit there, or a smaller TACIT_CHUNK)",
+                *(seq, self._tries, part),
+                extra={"edge": self._edge},
+            )
+
+    def answered(self, missing: tuple[int, ...]) -> None:
+        """The receiver lacks these parts; () where it has the message, or asks to wait."""
+        if not missing or missing != self._missing:
+            self._tries = 0
+        self._missing = missing
