@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -112,7 +113,9 @@ class Place:
 
     def python(self, code: str, **variables: str) -> str:
         """What code says that a command would run; it ends well."""
-        return self._well(self._ended([sys.executable, "-P", "-c", code], **variables))
+        script = self.folder.parent / "script.py"  # as the console script, which lies elsewhere
+        script.write_text(f'if __name__ == "__main__":\n{indent(code, "    ")}\n')
+        return self._well(self._ended([sys.executable, str(script)], **variables))
 
     def _well(self, done: subprocess.CompletedProcess[str]) -> str:
         assert done.returncode == 0, (self.executed(), done.stdout, done.stderr)

@@ -151,7 +151,8 @@ def sweep(
     done(0, len(todo))
     # Largest first, one core each; fresh interpreters, as torch's threads do not survive a fork.
     others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
+    with python_child.inherited():  # its queues start a process, too
+        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
         ordered = sorted(
             todo.items(), key=lambda item: (item[1].run.source.name, -item[1].run.run.updates)
