@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tacit_services.identity.folder import Identities
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker.enroll import credentials
+from tacit_services.worker.enroll import prepared
 
 from tacit import config
 from tests.helpers.hostile import CONNECT, HARMLESS_TO_THE_MODEL, Member, attack
@@ -24,7 +24,7 @@ def main() -> None:
     identities = Identities(settings.identities, settings.identity)
     identity = identities.acquire(run.define().plans.workers, stop)
     assert identity is not None
-    tls = credentials(settings, identity, stop)
+    tls = prepared(settings, identity).obtain(stop)
     member = Member(run, settings.broker, settings.run_id, identity.edge, tls=tls)
     member.connection.start(CONNECT)
     attack(member, stop, HARMLESS_TO_THE_MODEL)

@@ -30,7 +30,7 @@ from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.identity.folder import Identities, Identity
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.transport.tls import context_trusting
-from tacit_services.worker.enroll import credentials
+from tacit_services.worker.enroll import prepared
 
 from tacit.errors import ConfigError, ServiceError
 from tests.helpers.servers import HOST, PATIENCE, free_port
@@ -258,12 +258,12 @@ class TestEdge:
         self, desk: Desk, token: Path, identity: Identity
     ) -> None:
         settings = self.enrolling(desk, token)
-        tls = credentials(settings, identity, STOP)
+        tls = prepared(settings, identity).obtain(STOP)
         assert tls is not None
         tls.context()
         assert tls.key == identity.path / "tls.key"
         desk.url = "https://127.0.0.1:1"  # with a certificate it needs nobody
-        assert credentials(self.enrolling(desk, token), identity, STOP) == tls
+        assert prepared(self.enrolling(desk, token), identity).obtain(STOP) == tls
 
     def test_it_renews_with_its_key_before_the_certificate_ends(
         self, desk: Desk, token: Path, identity: Identity, caplog: pytest.LogCaptureFixture
@@ -273,9 +273,9 @@ class TestEdge:
         old = certificates.pem(desk.authority.sign("edge-1", key.public_key(), 3))
         (identity.path / "tls.crt").write_bytes(old)
         away = self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}")
-        assert credentials(away, identity, STOP) is not None  # it is good for three days yet
+        assert prepared(away, identity).obtain(STOP) is not None  # it is good for three days yet
         assert "was not renewed" in caplog.text
-        tls = credentials(self.enrolling(desk, token), identity, STOP)
+        tls = prepared(self.enrolling(desk, token), identity).obtain(STOP)
         assert tls is not None
         renewed = x509.load_pem_x509_certificate(tls.cert.read_bytes())
         assert not certificates.due(renewed, 300)
@@ -289,7 +289,7 @@ class TestEdge:
         bundle = CertificateAuthority.create(tmp_path / "other").issue("edge-1")
         for name in ("tls.key", "tls.crt"):
             (identity.path / name).write_bytes((bundle / name).read_bytes())
-        tls = credentials(self.enrolling(desk, token), identity, STOP)
+        tls = prepared(self.enrolling(desk, token), identity).obtain(STOP)
         assert tls is not None
         x509.load_pem_x509_certificate(tls.cert.read_bytes()).verify_directly_issued_by(
             desk.authority.certificate
@@ -298,18 +298,18 @@ class TestEdge:
     def test_a_refusal_is_one_line(self, desk: Desk, token: Path, identity: Identity) -> None:
         desk.post(token.read_text().strip(), csr("edge-1"))
         with pytest.raises(ConfigError, match="was refused: 'edge-1' belongs to another key"):
-            credentials(self.enrolling(desk, token), identity, STOP)
+            prepared(self.enrolling(desk, token), identity).obtain(STOP)
         for text in ("", "two words", "two\nlines", "\u00e9"):
             token.write_text(text)
             with pytest.raises(
                 ConfigError, match=r"TACIT_ENROLL_TOKEN_FILE=.*: (not a token|'ascii')"
             ):
-                credentials(self.enrolling(desk, token), identity, STOP)
+                prepared(self.enrolling(desk, token), identity).obtain(STOP)
         token.write_text("wrong")
         with pytest.raises(
             ConfigError, match="was refused: the enrolment token is missing or wrong"
         ):
-            credentials(self.enrolling(desk, token), identity, STOP)
+            prepared(self.enrolling(desk, token), identity).obtain(STOP)
 
     def test_a_server_that_is_away_or_not_ours_is_named(
         self,
@@ -321,14 +321,12 @@ class TestEdge:
     ) -> None:
         monkeypatch.setattr("tacit_services.worker.enroll.RETRY_CAP", 0.2)
         with pytest.raises(ServiceError, match=r"enrolment at https://.*refused"):
-            credentials(
-                self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"),
-                identity,
-                STOP,
-            )
+            prepared(
+                self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"), identity
+            ).obtain(STOP)
         other = CertificateAuthority.create(tmp_path / "other").folder / "ca.crt"
         with pytest.raises(ServiceError, match="CERTIFICATE_VERIFY_FAILED"):
-            credentials(self.enrolling(desk, token, tls_ca=other), identity, STOP)
+            prepared(self.enrolling(desk, token, tls_ca=other), identity).obtain(STOP)
 
     @pytest.mark.parametrize(
         ("values", "why"),
@@ -352,7 +350,7 @@ class TestEdge:
         self, identity: Identity, values: dict[str, object], why: str
     ) -> None:
         with pytest.raises(ConfigError) as failure:
-            credentials(self.settings(**values), identity, STOP)
+            prepared(self.settings(**values), identity).obtain(STOP)
         assert why in str(failure.value)
 
     def test_anothers_certificate_is_named(self, desk: Desk, identity: Identity) -> None:
@@ -363,7 +361,7 @@ class TestEdge:
         with pytest.raises(
             ConfigError, match="is the certificate of 'edge-0', and this identity is 'edge-1'"
         ):
-            credentials(given, identity, STOP)
+            prepared(given, identity).obtain(STOP)
 
     def test_without_settings_it_stays_plain(self, identity: Identity) -> None:
-        assert credentials(self.settings(), identity, STOP) is None
+        assert prepared(self.settings(), identity).obtain(STOP) is None

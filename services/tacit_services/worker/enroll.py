@@ -1,6 +1,8 @@
 """An edge's certificate: from files that it was given, or by enrolling with a token.
 
-The key is made in the identity's own directory, and never leaves it.
+The key is made in the identity's own directory, and never leaves it. There are two steps. The first
+checks all that can be checked here, and sends nothing. The second may enrol. Between them a worker
+reads its rows, so that nobody sees for how long.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class EnrolmentServer:
     token_file: Path
     timeout: float
 
+    def check(self) -> None:
+        """Raise ConfigError where the token or the authorities cannot be read."""
+        _token(self.token_file)
+        context_trusting(self.ca)
+
     def signed(self, csr: x509.CertificateSigningRequest, stop: threading.Event) -> str | None:
         """Return the certificate for `csr`, as it came; None when `stop` is set meanwhile.
 
@@ -64,18 +71,47 @@ class EnrolmentServer:
         return None
 
 
-def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Event) -> Tls | None:
-    """Return what this identity shows to the broker; None: plain.
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What an identity shows to the broker, checked as far as this machine goes.
 
-    Enrols if `enroll_url` is set and there is no certificate. Raises ConfigError: settings, files
-    or token are wrong, or the certificate names somebody else. ServiceError: the enrolment server
-    does not answer for `connect_timeout` seconds.
+    given: files that settings name; None: there are none. server: where it enrols; None: nowhere.
+    """
+
+    identity: Identity
+    given: Tls | None
+    server: EnrolmentServer | None
+
+    def obtain(self, stop: threading.Event) -> Tls | None:
+        """Return them; None: plain. Enrols if there is a server and no certificate.
+
+        Raises ConfigError: the server refuses, or the certificate names somebody else.
+        ServiceError: it does not answer in time.
+        """
+        if self.server is None:
+            return self.given
+        tls = _enrolled(self.server, self.identity, stop)
+        if not stop.is_set():
+            _check_name(tls, self.identity)
+        return tls
+
+
+def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
+    """Check what this identity will show to the broker, or enrol with; no packet leaves.
+
+    Raises ConfigError: settings, files or token are wrong, or the certificate names somebody else.
     """
     server = _server(settings)
-    tls = settings.tls() if server is None else _enrolled(server, identity, stop)
-    if tls is not None and not stop.is_set():
-        _check_name(tls, identity)
-    return tls
+    if server is None:
+        given = settings.tls()
+        if given is not None:
+            _check_name(given, identity)
+            given.context()
+        return Credentials(identity, given, None)
+    tls = _own_files(server, identity)
+    if not _usable(_read(tls.cert), _own_key(tls.key), server.ca):
+        server.check()
+    return Credentials(identity, None, server)
 
 
 def _server(settings: EdgeSettings) -> EnrolmentServer | None:
@@ -109,22 +145,20 @@ def _check_name(tls: Tls, identity: Identity) -> None:
 
 
 def _enrolled(server: EnrolmentServer, identity: Identity, stop: threading.Event) -> Tls:
-    tls = Tls(server.ca, identity.path / CERTIFICATE, identity.path / KEY)
-    key = _own_key(tls.key)
-    certificate = _read(tls.cert)
-    if certificate is not None and not _fits(certificate, key, server.ca):
-        certificate = None
-    if certificate is not None and not certificates.due(certificate, RENEW_DAYS):
+    tls = _own_files(server, identity)
+    key, certificate = _own_key(tls.key), _read(tls.cert)
+    usable = _usable(certificate, key, server.ca)
+    if usable and not certificates.due(usable, RENEW_DAYS):
         return tls
     try:
         answer = server.signed(certificates.request(key, identity.edge), stop)
     except (ConfigError, ServiceError) as error:
-        if certificate is None or certificates.due(certificate, 0):
+        if usable is None:
             raise
         log.warning(
             "%s ends on %s and was not renewed: %s",
             tls.cert,
-            certificate.not_valid_after_utc.date(),
+            usable.not_valid_after_utc.date(),
             error,
         )
         return tls
@@ -132,6 +166,19 @@ def _enrolled(server: EnrolmentServer, identity: Identity, stop: threading.Event
         _keep(answer, key, tls, server.url)
         log.info("%s has enrolled at %s", identity.edge, server.url)
     return tls
+
+
+def _own_files(server: EnrolmentServer, identity: Identity) -> Tls:
+    return Tls(server.ca, identity.path / CERTIFICATE, identity.path / KEY)
+
+
+def _usable(
+    certificate: x509.Certificate | None, key: certificates.Key, ca: Path
+) -> x509.Certificate | None:
+    """The certificate, if it has not ended and is for this key, from one of our authorities."""
+    if certificate is None or not _fits(certificate, key, ca) or certificates.due(certificate, 0):
+        return None
+    return certificate
 
 
 def _own_key(path: Path) -> certificates.Key:

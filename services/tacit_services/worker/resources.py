@@ -1,4 +1,8 @@
-"""The resources of a worker: its identity with ledger, outbox and credentials, and its CPU turn."""
+"""The resources of a worker: its identity with ledger, outbox and credentials, and its CPU turn.
+
+All of them are of this machine. A worker reads its rows with them, and only then says anything to
+anybody: how long rows take to be read tells of single ones.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,8 @@ from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identities, Identity
 from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.settings import EdgeSettings, data_home
-from tacit_services.transport.tls import Tls
 from tacit_services.worker.cpu_turns import CpuTurns
-from tacit_services.worker.enroll import credentials
+from tacit_services.worker.enroll import Credentials, prepared
 from tacit_services.worker.heartbeat import Heartbeat
 from tacit_services.worker.outbox import Outbox
 
@@ -27,13 +30,13 @@ class Broker:
     """The broker of a run, as a worker reaches it.
 
     address: HOST:PORT. chunk: bytes of the largest payload. timeout: seconds to wait for it at the
-    start. tls: None is a plain connection.
+    start. credentials: what it is shown.
     """
 
     address: str
     chunk: int
     timeout: float
-    tls: Tls | None
+    credentials: Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ def worker_resources(
 ) -> Iterator[WorkerResources | None]:
     """Yield the first free identity of the run and its resources; None: stopped before.
 
+    Nothing is sent, and what can be wrong with credentials is looked for as far as that allows.
     Raises ConfigError, PrivacyError.
     """
     identities = Identities(settings.identities, settings.identity, settings.ledger)
@@ -67,17 +71,16 @@ def worker_resources(
         heartbeat.stands("starting", identity.edge)
         # Order at the end: the connection is down already, then the ledger, and last the identity
         # that it belongs to.
-        with (
-            closing(identity),
-            ledger_of(definition.source, identity) as ledger,
-            closing(CpuTurns(settings.turns)) as turns,
-        ):
-            run = settings.run_id
-            outbox = outbox_of(identity, ledger, run)
-            tls = credentials(settings, identity, stop)
-            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, tls)
-            opened = WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
-            yield None if stop.is_set() else opened
+        with closing(identity):
+            shown = prepared(settings, identity)
+            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, shown)
+            with (
+                ledger_of(definition.source, identity) as ledger,
+                closing(CpuTurns(settings.turns)) as turns,
+            ):
+                run = settings.run_id
+                outbox = outbox_of(identity, ledger, run)
+                yield WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
 
 
 @contextmanager

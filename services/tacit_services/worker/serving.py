@@ -40,8 +40,14 @@ def loop_settings(
 
 
 def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -> None:
-    """Connect, run the loop to its end, and say how it ended."""
+    """Enrol if need be, connect, run the loop to its end, and say how it ended.
+
+    Before this call a worker has sent nothing: its role, and so its rows, are there already.
+    """
     edge, run, broker = loop.role.edge, resources.run, resources.broker
+    tls = broker.credentials.obtain(stop)
+    if stop.is_set():
+        return
     topic, standing = topics.presence(run, edge), Standing.ONLINE.value
 
     def present(state: str) -> None:
@@ -61,7 +67,7 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         loop.receive,
         on_up=up,
         will=Will(topic, b"offline"),
-        tls=broker.tls,
+        tls=tls,
     )
     connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
