@@ -16,6 +16,7 @@ from typing import Final, get_args
 from tacit.audit import checks, people, rows
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
+from tacit.audit.row_times import row_times
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Resend, Subject
 from tacit.audit.times import Seconds, SecondsAndRows, counted, times
@@ -112,6 +113,7 @@ def audit(
         yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
         yield from party_tests(source, mutants=mutants)
         more = 4 if host.seconds else 1  # a network adds noise to times, too
+        yield from row_times()
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)

@@ -4,7 +4,9 @@ Convolutions are in `convolution`.
 
 Every function treats a row by the same operations in the same order, whatever rows are beside it:
 none sees more than one. No branch, and no address but that of a pool's largest number, depends on
-a number in the row.
+a number in the row. What is chosen by one is computed in either case, and no function of libm is
+called, as those branch. `tests/kernels/test_no_branches.py` reads that off the machine code. How
+long the processor takes for a division or a square root is its own.
 
 Numbers lie channel after channel at each place, (places, channels). Here are letters: z a layer's
 output before the activation, a after it, d… the loss's derivative by it, w (outputs, inputs) and b
@@ -18,6 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.functions import exponential, tanh
 from tacit.kernels.jit import dot, inner
 
 RELU, TANH, LINEAR = 0, 1, 2
@@ -127,8 +130,7 @@ def activate(kind: int, z: _Floats) -> None:
         for j in range(len(z)):
             z[j] = np.float32(0) if z[j] <= 0 else z[j]
     elif kind == TANH:
-        for j in range(len(z)):
-            z[j] = np.float32(math.tanh(z[j]))
+        tanh(z)
 
 
 @inner
@@ -136,7 +138,8 @@ def deactivate(kind: int, a: _Floats, da: _Floats) -> None:
     """da becomes dz, in place, by the activation's derivative at a."""
     if kind == RELU:
         for j in range(len(a)):
-            da[j] = da[j] if a[j] > 0 else np.float32(0)
+            v = da[j]  # read in either case: what is read only in one is a branch
+            da[j] = v if a[j] > 0 else np.float32(0)
     elif kind == TANH:
         for j in range(len(a)):
             da[j] *= np.float32(1) - a[j] * a[j]
@@ -195,7 +198,7 @@ def cross_entropy(z: _Floats, label: int, dz: _Floats) -> None:
     for c in range(1, len(z)):
         largest = z[c] if (z[c] > largest) | (z[c] != z[c]) else largest
     for c in range(len(z)):
-        dz[c] = np.float32(math.exp(np.float64(z[c]) - largest))
+        dz[c] = np.float32(exponential(np.float64(z[c]) - largest))
         total += dz[c]
     for c in range(len(z)):
         dz[c] = np.float32(dz[c] / total - (1.0 if c == label else 0.0))

@@ -78,10 +78,10 @@ def _turns(t: NDArray[np.float64], cosine: NDArray[np.float64], sine: NDArray[np
         c = -1 / 87178291200 + z * (1 / 20922789888000)
         c = -1 / 720 + z * (1 / 40320 + z * (-1 / 3628800 + z * (1 / 479001600 + z * c)))
         c = 1.0 + z * (-0.5 + z * (1 / 24 + z * c))
-        odd = quarter == 1.0 or quarter == 3.0
+        odd = (quarter == 1.0) | (quarter == 3.0)
         x, y = (s, c) if odd else (c, s)
-        cosine[i] = -x if quarter == 1.0 or quarter == 2.0 else x
-        sine[i] = -y if quarter == 2.0 or quarter == 3.0 else y
+        cosine[i] = -x if (quarter == 1.0) | (quarter == 2.0) else x
+        sine[i] = -y if (quarter == 2.0) | (quarter == 3.0) else y
 
 
 @inner

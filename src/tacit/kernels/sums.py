@@ -2,7 +2,8 @@
 
 Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.clipping`, which say what is
 guaranteed. Every row is treated in the same order of operations, wherever it stands, and no branch
-or address depends on a number in it: a row that does not count is masked by its bits.
+or address depends on a number in it: a row that does not count is masked by its bits. (`_too_long`
+is a branch, and always goes one way.)
 
 Numbers of a row: g (d,) float32, its norm in float64, the factor min(1, C'/norm) or 0.
 """
@@ -40,6 +41,13 @@ def _square(g: _Row) -> float:
 def _factor(norm: float, reduced: float) -> float:
     """min(1, C'/norm); 0 for a row that is not finite, or too long."""
     return min(1.0, reduced / norm) if norm <= _MAX_NORM else 0.0
+
+
+@inner
+def _kept(factor: float) -> np.int32:
+    """All bits, or none where factor is 0; by its bits, as a compiler makes a branch of `if`."""
+    bits = np.float64(factor).view(np.int64)
+    return np.int32((bits | -bits) >> 63)
 
 
 @dot
@@ -81,7 +89,7 @@ def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Intege
 @inner
 def _add_scaled(g: _Row, factor: float, total: _Wide) -> None:
     """total += factor·g; nothing where factor is 0, whatever stands in g."""
-    bits, keep = g.view(np.int32), np.int32(-1 if factor != 0.0 else 0)
+    bits, keep = g.view(np.int32), _kept(factor)
     for j in range(len(g)):
         total[j] += factor * np.float64(np.int32(bits[j] & keep).view(np.float32))
 
@@ -151,11 +159,11 @@ def outer_integers(
 
 
 @inner
-def _widen(x: _Row, used: bool, out: _Wide) -> None:
-    """out = x in float64; zeros where it is not used, whatever stands in x."""
-    bits, keep = x.view(np.int32), np.int32(-1 if used else 0)
+def _widen(x: _Row, scale: float, keep: np.int32, out: _Wide) -> None:
+    """out = scale·x in float64; zeros where nothing is kept, whatever stands in x."""
+    bits = x.view(np.int32)
     for j in range(len(x)):
-        out[j] = np.float64(np.int32(bits[j] & keep).view(np.float32))
+        out[j] = scale * np.float64(np.int32(bits[j] & keep).view(np.float32))
 
 
 @inner
@@ -187,15 +195,15 @@ def outer_floats(
     for i in range(count):
         factor = _factor(_norms(deltas[i], x[index[i]]), reduced)
         factors[i] = factor if used[i] else 0.0
-    wide, scales = np.empty((_TOGETHER, inputs)), np.empty((outputs, _TOGETHER))
+    wide, scales = np.empty((_TOGETHER, inputs)), np.empty((_TOGETHER, outputs))
     for start in range(0, count, _TOGETHER):
         for k in range(_TOGETHER):
             factor, i = factors[start + k], min(start + k, count - 1)
-            _widen(x[index[i]], factor > 0.0, wide[k])
-            for o in range(outputs):
-                scales[o, k] = factor * np.float64(deltas[i, o]) if factor > 0.0 else 0.0
+            keep = _kept(factor)
+            _widen(x[index[i]], 1.0, keep, wide[k])
+            _widen(deltas[i], factor, keep, scales[k])
         for o in range(outputs):
             part = total[o * inputs : (o + 1) * inputs]
-            _add4(part, scales[o], wide[0], wide[1], wide[2], wide[3])
+            _add4(part, scales[:, o], wide[0], wide[1], wide[2], wide[3])
             for k in range(_TOGETHER):
-                total[outputs * inputs + o] += scales[o, k]
+                total[outputs * inputs + o] += scales[k, o]

@@ -1,0 +1,117 @@
+"""The audit's test F for compiled loops: does the time of a row tell what numbers stand in it?
+
+Every row of a sum has the same numbers, and the time is the processor's for the sum alone. So a
+branch in the inner loop of a kernel shows as a multiple.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.audit.statistics import Finding
+from tacit.models import Model, build
+from tacit.privacy.denormals import flushed
+from tacit.privacy.rows import RowSums
+
+# What stands in every place of a row: about where tanh, exp and the activations change their ways.
+STRANGE: Final = {
+    "zeros": 0.0,
+    "a third": 0.3,
+    "near one": 0.9,
+    "steep": 3.0,
+    "nearly flat": 9.5,
+    "flat": 20.0,
+    "negative": -0.9,
+    "denormals": 1e-40,
+    "huge": 1e30,
+    "infinite": math.inf,
+    "no numbers": math.nan,
+}
+MODELS: Final = {
+    "mlp, tanh": build("mlp", (8,), 2, hidden=(500,), activation="tanh"),
+    "mlp, relu": build("mlp", (8,), 2, hidden=(503,)),
+    "cnn, relu": build("cnn", (1, 10, 10), 3, channels=(5,), kernel=3),
+    "cnn, tanh": build(
+        "cnn", (1, 10, 10), 3, channels=(5,), kernel=3, activation="tanh", normalization="group"
+    ),
+    "logistic": build("logistic", (4,), 100),
+    "svm": build("svm", (4,), 100),
+}
+# A sum's time is the least of REPEATED. An alarm is one that is RATIO times another's in each of
+# LOOKS looks. Kinds take turns. So an alarm is false where every repetition of one kind was slowed
+# by a quarter and not every one of another: if load does that to nine of ten, with a probability of
+# 12·0.9^100 = 3·10^-4 in a look, and 3·10^-11 in three.
+REPEATED, LOOKS, RATIO = 100, 3, 1.25
+_ROWS, _CLIP, _STEP = 16, 1.0, 2.0**-12
+Work = Callable[[], object]
+
+
+def row_times(models: Mapping[str, Model] = MODELS) -> list[Finding]:
+    """F: the time of the slowest kind of rows over that of the quickest, for each kernel's sum.
+
+    Skipped where there are no kernels.
+    """
+    return [
+        _finding(f"{name}, {mechanism}", model, step)
+        for name, model in models.items()
+        for mechanism, step in (("integers", _STEP), ("floats", None))
+    ]
+
+
+def _finding(target: str, model: Model, step: float | None) -> Finding:
+    sums = RowSums.checked(model)
+    if isinstance(sums, str):
+        return Finding("time, strange rows", target, "ratio", RATIO, 1.0, alarm=False, skipped=sums)
+    works = [work(sums, rows, step) for rows in strange_rows(model)]
+    found = slowest(works)
+    return Finding("time, strange rows", target, "ratio", RATIO, found, alarm=found > RATIO)
+
+
+def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
+    """The private sum over the rows x."""
+    params, index = passing(sums.model), np.arange(len(x))
+    y = torch.arange(len(x)) % sums.model.classes
+    return lambda: sums.sum(params, x, y, index, _CLIP, step=step, rows=_ROWS)
+
+
+def strange_rows(model: Model) -> list[Tensor]:
+    """Batches (_ROWS, *shape), each of one kind; the first is of random numbers."""
+    x, _ = model.random_batch(_ROWS, torch.Generator().manual_seed(1))
+    return [x, *(torch.full_like(x, number) for number in STRANGE.values())]
+
+
+def passing(model: Model) -> Tensor:
+    """Parameters (d,) of which the first layer passes a row's number on, to every unit."""
+    params = model.init(1)
+    weights = [part for name, part in model.unflatten(params).items() if name.endswith("weight")]
+    if len(weights) > 1:
+        weights[0].fill_(1.0 / weights[0][0].numel())
+    return params
+
+
+def slowest(works: list[Work], looks: int = LOOKS) -> float:
+    """The largest ratio of the works' times in the look where it is least, of `looks` at most."""
+    least = math.inf
+    for _ in range(looks):
+        if least > RATIO:
+            took = _least_times(works)
+            least = min(least, max(took) / min(took))
+    return least
+
+
+def _least_times(works: list[Work]) -> list[float]:
+    took = [math.inf] * len(works)
+    with flushed():
+        for _ in range(REPEATED):
+            for number, one in enumerate(works):
+                began = time.thread_time()
+                one()
+                took[number] = min(took[number], time.thread_time() - began)
+    return took

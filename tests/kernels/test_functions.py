@@ -1,0 +1,74 @@
+"""e^y and tanh x of the compiled loops: right to the last bit but seldom, and at the edges."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit.kernels.loading import library
+
+pytestmark = pytest.mark.skipif(
+    library() is None and not os.environ.get("CI"), reason="numba is not installed"
+)
+Floats = NDArray[np.float32]
+
+
+def tanh(x: Floats) -> Floats:
+    import numba
+
+    from tacit.kernels import functions
+
+    found = np.array(x, dtype=np.float32)
+    compiled = numba.njit(error_model="numpy")(functions.tanh.py_func)  # type: ignore[attr-defined]
+    compiled(found)
+    return found
+
+
+def exponential(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numba
+
+    from tacit.kernels import functions
+
+    one = functions.exponential
+
+    @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def each(values: NDArray[np.float64]) -> None:
+        for j in range(len(values)):
+            values[j] = one(values[j])
+
+    found = y.copy()
+    each(found)
+    return found
+
+
+def test_tanh_is_the_nearest_float_or_its_neighbour() -> None:
+    """Of every thousandth float, against 64 bits of precision."""
+    some = np.arange(0, 2**32, 997, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x = some[np.isfinite(some)]
+    assert np.finfo(np.longdouble).nmant >= 63
+    expected = np.tanh(x.astype(np.longdouble)).astype(np.float32)
+    off = np.abs(tanh(x).view(np.int32).astype(np.int64) - expected.view(np.int32))
+    assert len(x) > 4_000_000
+    assert off.max() <= 1
+    assert np.count_nonzero(off) <= len(x) / 10_000
+
+
+def test_tanh_at_its_edges() -> None:
+    tiny = np.float32(1e-45)
+    x = np.array([0.0, -0.0, tiny, -tiny, 1e-38, 9.02, -88.5, 3e38, np.inf, -np.inf, np.nan])
+    expected = [0.0, -0.0, tiny, -tiny, np.float32(1e-38), 1.0, -1.0, 1.0, 1.0, -1.0, np.nan]
+    found = tanh(x.astype(np.float32))
+    assert np.array_equal(found, np.array(expected, dtype=np.float32), equal_nan=True)
+    assert np.array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
+
+
+def test_the_exponential_is_right_to_45_bits_and_no_denormal_comes_out() -> None:
+    y = -np.linspace(0.0, 87.3, 2_000_003)
+    exact = np.exp(y.astype(np.longdouble))
+    assert np.max(np.abs(exponential(y) - exact) / exact) < 2.0**-45
+    edges = np.array([0.0, -0.0, -1e-300, -87.31, -103.0, -745.2, -1e308, -np.inf, np.nan])
+    expected = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.nan])
+    assert np.array_equal(exponential(edges), expected, equal_nan=True)
