@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tacit_services.worker import release_delay
 from tacit_services.worker.cpu_turns import CpuTurns
@@ -51,49 +54,87 @@ def test_a_push_that_is_ready_waits_until_the_delay(took: float) -> None:
     assert leaves_after(took) == (0.020, 0)
 
 
-@pytest.mark.parametrize(("took", "leaves"), [(0.021, 0.025), (0.0249, 0.025), (0.0251, 0.030)])
-def test_a_late_push_leaves_at_the_next_quarter_and_is_counted(took: float, leaves: float) -> None:
+@pytest.mark.parametrize(
+    ("took", "leaves"), [(0.0201, 0.040), (0.025, 0.040), (0.0399, 0.040), (0.0401, 0.060)]
+)
+def test_a_late_push_leaves_at_the_next_multiple_and_is_counted(took: float, leaves: float) -> None:
     assert leaves_after(took) == (leaves, 1)
 
 
 def after(lates: str) -> float:
-    """D after pushes that were late (1) or not (0), in milliseconds; it was 20."""
+    """D after pushes that took so many times D too long, in milliseconds; it was 20."""
     clock = Clock()
     delay = ReleaseDelay(lambda: 0.020, clock=clock)
     for late in lates:
-        came = clock.now
-        clock.now += 1.3 * delay.seconds if late == "1" else 0.001
+        came = delay.starting(clock.now)
+        clock.now += (int(late) + 0.3) * delay.seconds
         delay.left(came, 1)
+    delay.starting(clock.now)
     return round(1000 * delay.seconds, 6)
 
 
 @pytest.mark.parametrize(
-    ("lates", "milliseconds"),
-    [("111", 20), ("0101010", 20), ("1111", 30), ("10" * 4, 30), ("1111" * 2, 45)],
+    ("lates", "milliseconds"), [("1", 25), ("0100000", 25), ("11", 31.25), ("19", 31.25)]
 )
-def test_the_delay_grows_by_what_the_wire_has_shown(lates: str, milliseconds: float) -> None:
+def test_the_delay_grows_by_a_quarter_with_every_late_push(lates: str, milliseconds: float) -> None:
     assert after(lates) == milliseconds
 
 
-def test_a_late_push_that_is_long_ago_counts_no_more() -> None:
-    assert after("1" + "0" * 32 + "111") == 20
-
-
 @pytest.mark.parametrize(
-    ("quiet", "milliseconds"), [(31, 30), (32, 27), (64, 21.87), (96, 20), (640, 20)]
+    ("quiet", "milliseconds"),
+    [(63, 48.828125), (64, 43.945312), (128, 35.595703), (192, 23.354341)],
 )
 def test_the_delay_goes_back_ever_quicker_while_nothing_is_late(
     quiet: int, milliseconds: float
 ) -> None:
     assert after("1111" + "0" * quiet) == milliseconds
+    assert after("1111" + "0" * 256) == 20
 
 
 def test_a_delay_that_has_grown_goes_back_slowly_at_first() -> None:
-    assert after("1111" + "0" * 64 + "1111" + "0" * 32) == round(21.87 * 1.5 * 0.9, 6)
+    assert after("1111" + "0" * 128 + "1" + "0" * 64) == round(35.595703125 * 1.25 * 0.9, 6)
+
+
+def test_a_delay_that_grows_is_fixed_for_the_push_under_way() -> None:
+    clock, agreed = Clock(), [0.02]
+    delay = ReleaseDelay(lambda: 0.020, lambda own: max(own, *agreed), clock=clock)
+    came = delay.starting(clock.now)
+    assert delay.starting(clock.now) == clock.now
+    agreed.append(0.5)
+    clock.now += 0.01
+    assert round(delay.left(came, 1), 6) == 0.01
+    delay.starting(clock.now)
+    assert delay.seconds == 0.5
+
+
+def test_late_pushes_are_rare_under_load_and_tell_little_of_the_rows_drawn() -> None:
+    """With quarters of D that grew at the fourth of 32, 5.7 % were late, of which a row told 1 %."""
+    late, told = under_load(pushes=20_000)
+    assert late < 0.02
+    assert told < 0.005
+
+
+def under_load(pushes: int) -> tuple[float, float]:
+    """The share of late pushes under bursts of load, and how much it grows with one row more.
+
+    Work of 1 ms and half a millisecond a row, about 16 of 64 rows; D is measured with 33 rows.
+    """
+    random, clock, slow = np.random.default_rng(1), Clock(), 1.0
+    delay = ReleaseDelay(lambda: release_delay.MARGIN * 0.0175, clock=clock)
+    rows, late = random.binomial(64, 0.25, pushes), np.zeros(pushes)
+    for push in range(pushes):
+        if random.random() < 0.05:  # load changes every twentieth push, on average
+            slow = random.choice([1.0, 1.5, 2.0, 2.5, 3.0])
+        came, before = delay.starting(clock.now), delay.late
+        clock.now += slow * random.lognormal(0.0, 0.1) * (0.001 + 0.0005 * rows[push])
+        clock.now += delay.left(came, 1)
+        late[push] = delay.late - before
+    return float(late.mean()), float(np.polyfit(rows, late, 1)[0])
 
 
 def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
     assert leaves_after(0.030, steps=3) == (0.060, 0)
+    assert leaves_after(0.070, steps=3) == (0.120, 1)
 
 
 def test_work_of_a_fixed_shape_is_not_held_back() -> None:
@@ -146,8 +187,9 @@ def test_the_first_model_is_held_from_when_the_delay_was_measured() -> None:
 def test_all_edges_of_a_machine_take_the_longest_of_their_delays(tmp_path: Path) -> None:
     if library() is None:
         pytest.skip("numba is not installed")
-    (tmp_path / "delays" / "run").mkdir(parents=True)
-    (tmp_path / "delays" / "run" / "edge-1").write_text("7.5")
+    other = release_delay.Meeting(tmp_path / "delays" / "run", "edge-1")
+    other.begin()
+    assert other.longest(7.5) == 7.5
     role = made(tmp_path, rows_alone=True)
     assert delay_of(role, tmp_path / "0").seconds == 7.5
     assert float((tmp_path / "delays" / "run" / "edge-0").read_text()) < 7.5
@@ -165,6 +207,38 @@ def test_who_still_measures_is_waited_for(tmp_path: Path) -> None:
     assert second.longest(0.3) == 0.3
     thread.join(60)
     assert found == [0.3]
+
+
+def test_edges_of_a_machine_agree_when_a_delay_grows_and_goes_back(tmp_path: Path) -> None:
+    first, second = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
+    for one in (first, second):
+        one.begin()
+        one._of("edge-0", ".measuring").unlink(missing_ok=True)
+    assert first.longest(0.1) == 0.1
+    assert second.longest(0.1) == 0.1
+    assert first.agreed(0.2) == 0.2
+    assert second.agreed(0.1) == 0.2
+    assert first.agreed(0.15) == 0.15
+    assert second.agreed(0.1) == 0.15
+
+
+def test_an_edge_that_has_ended_holds_nobody_back(tmp_path: Path) -> None:
+    says = (
+        "import sys, pathlib; from tacit_services.worker.release_delay import Meeting;"
+        "one, two = (Meeting(pathlib.Path(sys.argv[1]), f'edge-{k}') for k in (1, 2));"
+        "one.begin(); said = one.longest(9.0); two.begin(); print(said, flush=True);"
+        "sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", says, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"9.0\n"
+        other.kill()
+        other.wait()
+    assert (tmp_path / "edge-2.measuring").exists()
+    mine = release_delay.Meeting(tmp_path, "edge-0")
+    mine.begin()
+    assert mine.longest(0.1) == 0.1
 
 
 def test_a_step_of_a_fixed_shape_needs_none(tmp_path: Path) -> None:

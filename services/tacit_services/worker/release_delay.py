@@ -2,24 +2,27 @@
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
 secret. So the push is made durable and held back until D, which is longer than the longest draw
-takes. One that is not ready leaves at D + k·D/4, so that a late one tells as little as it can.
+takes. One that is not ready leaves at the next whole multiple of D, and tells that the machine was
+late, which under load is likelier with more rows.
 
-D is measured on public random rows when the first model comes, which all edges get at once: so they
+So late pushes are made rare: each makes D a quarter longer, and only while many pushes in a row are
+not late, it goes back towards what was measured. Who reads the wire has seen which were late. D is
+measured on public random rows when the first model comes, which all edges get at once: so they
 measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
-of theirs. It grows when several of the latest pushes were late, and goes back towards what was
-measured while none is: who reads the wire has seen which were. What this hides is measured, not
-proven (docs/privacy.md, "Time").
+of theirs, at the start and later: D is fixed when a model comes, by what has left before. What this
+hides is measured, not proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import math
+import os
 import shutil
 import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -34,10 +37,10 @@ from tacit_services.worker.outbox import Outbox
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
 TRIALS, WARM = 12, 3
-_LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
-_LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
-_BACK = 0.9  # what D becomes of itself after _LATEST pushes of which none was late; then its square
+_LONGER = 1.25  # what D becomes of itself after a late push, however late it was
+_QUIET, _BACK = 64, 0.9  # and after so many that were not, one after the other; then its square
+_LIFE, _MEASURING = ".life", ".measuring"
 _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
@@ -45,30 +48,40 @@ class ReleaseDelay:
     """Holds pushes back. `late` counts those that were not ready after D."""
 
     def __init__(
-        self, measure: Callable[[], float], *, clock: Callable[[], float] = time.monotonic
+        self,
+        measure: Callable[[], float],
+        agreed: Callable[[float], float] = lambda own: own,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """measure: gives D of one step in seconds, once; a task of several has so many times it."""
-        self.late, self._measure, self._clock = 0, measure, clock
-        self._seconds: float | None = None
-        self._measured, self._back = 0.0, _BACK
-        self._latest: deque[bool] = deque(maxlen=_LATEST)
+        """measure: gives D of one step in seconds, once; a task of several has so many times it.
+
+        agreed: takes what this edge would have for D, and gives what all of its machine have.
+        """
+        self.late, self._measure, self._agreed, self._clock = 0, measure, agreed, clock
+        self._seconds: float | None = None  # D, from when a model comes until its push has left
+        self._own = self._measured = 0.0  # what D is without the other edges, and was at first
+        self._quiet, self._back = 0, _BACK  # pushes that were not late since D has changed
 
     def starting(self, came: float) -> float:
-        """Return when the delay of a model that came at `came` begins.
+        """Return when the delay of a model that came at `came` begins, and fix D for it.
 
         That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
+            self._seconds = self._agreed(self._own)
             return came
-        self._seconds = self._measured = self._measure()
+        self._first()
         return self._clock()
+
+    def _first(self) -> float:
+        self._seconds = self._own = self._measured = self._measure()
+        return self._seconds
 
     @property
     def seconds(self) -> float:
         """D of one step; measured when it is first asked for."""
-        if self._seconds is None:
-            self._seconds = self._measured = self._measure()
-        return self._seconds
+        return self._first() if self._seconds is None else self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
         """Wait until the push of a model that came at `came` may leave, or until `stop`."""
@@ -78,22 +91,19 @@ class ReleaseDelay:
     def left(self, came: float, steps: int) -> float:
         """Return the seconds until the push of a model that came at `came` may leave."""
         delay, took = self.seconds * steps, self._clock() - came
-        quarters = max(0, math.ceil((took / delay - 1) * _LATE))
-        self._note(quarters)
-        return max(0.0, delay * (1 + quarters / _LATE) - took)
+        times = max(1, math.ceil(took / delay))
+        self._note(late=times > 1)
+        return max(0.0, delay * times - took)
 
-    def _note(self, quarters: int) -> None:
-        """Note how late a push was; the one that is too many makes D what it has taken."""
-        self.late += quarters > 0
-        self._latest.append(quarters > 0)
-        if quarters and sum(self._latest) > _MOST_LATE:
-            self._change(self.seconds * (1 + quarters / _LATE), back=_BACK)
-        elif len(self._latest) == _LATEST and not any(self._latest):
-            self._change(max(self._measured, self._back * self.seconds), back=self._back**2)
-
-    def _change(self, seconds: float, *, back: float) -> None:
-        self._seconds, self._back = seconds, back
-        self._latest.clear()
+    def _note(self, *, late: bool) -> None:
+        """Change D for the next pushes: it grows after a late one, and goes back ever quicker."""
+        self.late += late
+        self._quiet = 0 if late else self._quiet + 1
+        if late:
+            self._own, self._back = _LONGER * self.seconds, _BACK
+        elif self._quiet == _QUIET:
+            self._own = max(self._measured, self._back * self._own)
+            self._quiet, self._back = 0, self._back**2
 
 
 def no_delay() -> ReleaseDelay:
@@ -118,7 +128,7 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay
 
-    return ReleaseDelay(measure)
+    return ReleaseDelay(measure, meeting.agreed)
 
 
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
@@ -149,26 +159,67 @@ def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: 
 
 
 class Meeting:
-    """The folder in which the edges of one machine agree on the longest of their delays."""
+    """The folder in which the edges of one machine agree on the longest of their delays.
+
+    An edge that has ended counts no more: each locks a file of its own while its process lives.
+    """
 
     def __init__(self, folder: Path, edge: str) -> None:
         self._folder, self._edge = folder, edge
+        self._said: float | None = None
+        self._life: int | None = None
 
     def begin(self) -> None:
         """Say that a delay will be said."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._life = os.open(self._of(self._edge, _LIFE), os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(self._life, fcntl.LOCK_EX)  # as long as this process lives
         (self._folder / self._edge).unlink(missing_ok=True)
-        (self._folder / f"{self._edge}.measuring").touch()
+        self._of(self._edge, _MEASURING).touch()
 
     def longest(self, own: float) -> float:
         """State `own`; return the longest of all, once no edge is measuring.
 
         It waits for at most _TOGETHER_SECONDS.
         """
-        files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
-        (self._folder / f"{self._edge}.measuring").unlink(missing_ok=True)
+        self._say(own)
+        self._of(self._edge, _MEASURING).unlink(missing_ok=True)
         pause, deadline = threading.Event(), time.monotonic() + _TOGETHER_SECONDS
-        while list(self._folder.glob("*.measuring")) and time.monotonic() < deadline:
+        while self._measuring() and time.monotonic() < deadline:
             pause.wait(0.01)
-        said = [path for path in self._folder.glob("edge-*") if not path.suffix]
-        return max(own, *(float(path.read_text(encoding="ascii")) for path in said))
+        return self.agreed(own)
+
+    def agreed(self, own: float) -> float:
+        """State `own`; return the longest that an edge at work has stated."""
+        if own != self._said:
+            self._say(own)
+        others = (path for path in self._folder.glob("edge-*") if not path.suffix)
+        return max([own, *(self._longer(path, own) for path in others)])
+
+    def _say(self, own: float) -> None:
+        files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
+        self._said = own
+
+    def _longer(self, path: Path, own: float) -> float:
+        """What an edge has stated in `path`; `own` if that is not less, or the edge has ended."""
+        try:
+            said = float(path.read_text(encoding="ascii"))
+        except FileNotFoundError:  # it begins anew
+            return own
+        return said if said > own and self._lives(path.name) else own
+
+    def _measuring(self) -> bool:
+        return any(self._lives(path.stem) for path in self._folder.glob(f"*{_MEASURING}"))
+
+    def _lives(self, edge: str) -> bool:
+        try:
+            with self._of(edge, _LIFE).open("rb") as life:
+                fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
+    def _of(self, edge: str, kind: str) -> Path:
+        return self._folder / f"{edge}{kind}"

@@ -110,7 +110,7 @@ class Tasks:
         self._delay.hold(came, steps, stop)
         now = self._delay.late
         if now > late and not now & (now - 1):  # the 1st, 2nd, 4th, 8th, …
-            said = "%s: %d pushes were late so far, the next ones leave after %.1f ms"
+            said = "%s: %d pushes were late so far, with a delay of %.1f ms"
             log.info(said, self._role.edge, now, 1000 * self._delay.seconds)
 
     def _refuse(self, session: Session) -> None:
