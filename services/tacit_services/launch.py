@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
+from tacit.shown import printable
 from tacit_services import logs
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def main(name: str) -> None:
 
 def complain(message: str, code: int) -> int:
     """Print `message` as one line on standard error, and return `code` for `sys.exit`."""
-    print("tacit: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    print("tacit: " + printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return code
 
 

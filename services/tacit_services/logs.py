@@ -10,7 +10,9 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
+
+from tacit.shown import lines, printable
 
 FACTS = ("edge", "seq", "version", "reason")
 _SELDOM_SECONDS = 60.0  # between two lines of one kind
@@ -64,9 +66,13 @@ class TextFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        """The line without a traceback, which logging puts behind it."""
+        """One line, whatever is said, without a traceback, which logging puts behind it."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
-        return super().formatMessage(record) + facts
+        return printable(super().formatMessage(record) + facts)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  (logging's name)
+        """The traceback, line by line."""
+        return lines(super().formatException(ei))
 
 
 class JsonFormatter(logging.Formatter):

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tacit import config
+from tacit import config, regular_file
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
@@ -210,7 +210,7 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy(noise_at=("edge", "server"))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_file.text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"policy {path}: {error}") from error
     return policy.parse(text, f"policy {path}")

@@ -311,7 +311,7 @@ def test_an_exported_model_has_its_front(folder: Path, whole: nn.Module, tmp_pat
     assert found.stated()["code"]["front front.safetensors"] in card
     handed_on = tmp_path / "model"
     (folder / "front.safetensors").unlink()
-    model = exported.read(handed_on)
+    model = exported.read(handed_on, trust_code=True)
     assert torch.equal(model.params, params)
     said = [one.value for one in exported.predict(model, "arrays", folder / "rows.npz")]
     x = torch.from_numpy(np.load(folder / "rows.npz")["x"]).float()

@@ -141,7 +141,11 @@ def test_the_users_own_module_loads_it_and_says_the_same(tmp_path: Path) -> None
     exported.export(tmp_path / "out", tmp_path / "model")
     shutil.rmtree(tmp_path / "run")  # the folder is enough
     found = list(
-        exported.predict(exported.read(tmp_path / "model"), "table", new_rows(tmp_path / "new.csv"))
+        exported.predict(
+            exported.read(tmp_path / "model", trust_code=True),
+            "table",
+            new_rows(tmp_path / "new.csv"),
+        )
     )
     with torch.no_grad():
         shares = module_of(tmp_path / "model", 2)(X).softmax(1)
@@ -154,7 +158,7 @@ def test_the_users_own_module_loads_it_and_says_the_same(tmp_path: Path) -> None
 def test_a_number_is_said_in_the_unit_of_the_file(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run", outputs=1, columns=DAYS)))
     exported.export(tmp_path / "out", tmp_path / "model")
-    model = exported.read(tmp_path / "model")
+    model = exported.read(tmp_path / "model", trust_code=True)
     found = list(exported.predict(model, "table", new_rows(tmp_path / "new.csv")))
     with torch.no_grad():
         expected = 10 + 20 * module_of(tmp_path / "model", 1)(X).flatten()
@@ -234,14 +238,14 @@ def test_the_cards_lines_make_the_network_that_was_trained(
 def test_other_code_than_was_trained_is_refused_before_it_runs(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
-    exported.read(tmp_path / "model")  # the control
+    exported.read(tmp_path / "model", trust_code=True)  # the control
     evil = f"open({str(tmp_path / 'executed')!r}, 'w')\n" + NETS
     for place in (tmp_path / "run", tmp_path / "model" / "code"):
         (place / "nets.py").write_text(evil, encoding="utf-8")
     with pytest.raises(ConfigError, match="its code is not what was trained"):
         exported.export(tmp_path / "out", tmp_path / "second")
-    with pytest.raises(ConfigError, match="is not the code that the model was trained with"):
-        exported.read(tmp_path / "model")
+    with pytest.raises(DataError, match="is not the code that the model was trained with"):
+        exported.read(tmp_path / "model", trust_code=True)
     assert not (tmp_path / "executed").exists()
 
 
@@ -251,7 +255,7 @@ def test_other_weights_than_were_written_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model" / "model.safetensors"
     save_file({name: one + 1 for name, one in load_file(path).items()}, path)
     with pytest.raises(DataError, match="another SHA-256"):
-        exported.read(tmp_path / "model")
+        exported.read(tmp_path / "model", trust_code=True)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +291,9 @@ def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
     with pytest.raises(ConfigError, match="the model learnt from table; use --table"):
-        list(exported.predict(exported.read(tmp_path / "model"), "images", tmp_path))
+        list(
+            exported.predict(exported.read(tmp_path / "model", trust_code=True), "images", tmp_path)
+        )
 
 
 def tacit(*arguments: str) -> int:
@@ -303,7 +309,12 @@ def test_a_new_row_that_does_not_fit_is_shown_to_who_asks(
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
     (tmp_path / "new.csv").write_text("sex,age\nf,50\nm,old\n", encoding="utf-8")
-    assert tacit("predict", str(tmp_path / "model"), "--table", str(tmp_path / "new.csv")) == 3
+    assert (
+        tacit(
+            "predict", str(tmp_path / "model"), "--trust-code", "--table", str(tmp_path / "new.csv")
+        )
+        == 3
+    )
     said = capsys.readouterr().err
     assert said == "tacit: column 'age': expected numbers, found string, in row 2 of the data\n"
 

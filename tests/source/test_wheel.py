@@ -198,12 +198,12 @@ def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_p
     exported.export(tmp_path / "out", edge.folder / "model")
     shutil.rmtree(tmp_path / "run")
     new_rows(edge.folder / "new.csv")
-    said = edge.run("tacit", "predict", "model", "--table", "new.csv")
+    said = edge.run("tacit", "predict", "model", "--trust-code", "--table", "new.csv")
     assert (said.returncode, said.stderr) == (0, ""), said
     assert said.stdout.startswith("row,prediction,p(home),p(ward)\n1,")
     code = (
         "import sys, pathlib; from tacit import exported; "
-        "found = exported.predict(exported.read(pathlib.Path('model')), 'table', "
+        "found = exported.predict(exported.read(pathlib.Path('model'), trust_code=True), 'table', "
         "pathlib.Path('new.csv')); print(*(one.value for one in found)); "
         "assert not {'typer', 'httpx', 'paho', 'rich'} & set(sys.modules)"
     )

@@ -16,6 +16,8 @@ import typer
 
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
 from tacit.rounding import up
+from tacit.shown import as_json as text_of_json
+from tacit.shown import cells, printable
 from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
@@ -57,6 +59,12 @@ RecordIds = Annotated[
     list[str] | None,
     typer.Option(help="record id, as DATASET/SPLIT/NUMBER/0; several: repeat it, or commas"),
 ]
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code", help="run the code that came with the model [default: say what would run]"
+    ),
+]
 Wait = Annotated[float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")]
 ServerUrl = Annotated[
     str,
@@ -81,6 +89,7 @@ def predict(
     wait: Wait = 60.0,
     url: ServerUrl = "http://127.0.0.1:8000",
     token_file: TokenFile = None,
+    trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Predict new rows with a model that was exported.
@@ -96,7 +105,7 @@ def predict(
     }
     chosen = {kind: path for kind, path in given_rows.items() if path is not None}
     if run is not None and (chosen or not ids):
-        _exported(run, chosen, out, as_json)
+        _exported(run, chosen, out, trust_code, as_json)
         return
     need("edge" if run is None else "run")
     wanted = [one.strip() for given in ids or [] for one in given.split(",") if one.strip()]
@@ -109,14 +118,16 @@ def predict(
         typer.echo(json.dumps(found.to_json(), indent=2))
         return
     for one in found.predictions:
-        typer.echo(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
+        typer.echo(printable(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}"))
     spent = "∞ (not private)" if found.epsilon is None else up(found.epsilon)
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
     )
 
 
-def _exported(folder: Path, chosen: dict[Kind, Path], out: Path | None, as_json: bool) -> None:
+def _exported(
+    folder: Path, chosen: dict[Kind, Path], out: Path | None, trust_code: bool, as_json: bool
+) -> None:
     """Print, or write, a line for each row."""
     if len(chosen) != 1:
         raise ConfigError(
@@ -126,11 +137,11 @@ def _exported(folder: Path, chosen: dict[Kind, Path], out: Path | None, as_json:
     need("edge")
     from tacit import exported
 
-    model = exported.read(folder)
+    model = exported.read(folder, trust_code=trust_code)
     [(kind, path)] = chosen.items()
     found = _begun(exported.predict(model, kind, path))
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        typer.echo(text_of_json([asdict(one) for one in found]))
         return
     lines = _lines(model.run.source.target.names, found)
     if out is None:
@@ -151,17 +162,17 @@ def _begun(found: Iterator[Prediction]) -> Iterator[Prediction]:
 
 def _lines(names: Iterable[str], found: Iterable[Prediction]) -> Iterator[list[str]]:
     """A heading, and a line for each row."""
-    yield ["row", "prediction", *(f"p({name})" for name in names)]
+    yield cells(["row", "prediction", *(f"p({name})" for name in names)])
     for one in found:
         shares = [f"{share:.4f}" for share in one.probabilities.values()]
         value = one.value if isinstance(one.value, str) else f"{one.value:.6g}"
-        yield [one.row, value, *shares]
+        yield cells([one.row, value, *shares])
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     from tacit_services.testbed import preload
 
-    typer.echo(f"starting the aggregator and the parties of {folder} again", err=True)
+    typer.echo(printable(f"starting the aggregator and the parties of {folder} again"), err=True)
     preload.prepare()  # its imports go on while this process makes its own
     from tacit_services.testbed import predict as again
 

@@ -6,6 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
+from tacit import regular_file
 from tacit.errors import ConfigError
 
 _SHORTEST = 16  # characters
@@ -22,7 +23,7 @@ def kept_secret(path: Path, variable: str) -> str:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_urlsafe(32) + "\n")
-        secret = path.read_text(encoding="ascii").strip()
+        secret = regular_file.text(path, "ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{variable}={str(path)!r}: {error}") from error
     if len(secret) < _SHORTEST:

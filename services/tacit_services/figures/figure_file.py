@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from tacit import regular_file
 from tacit.config import RunFile, one_line
 from tacit.config.sections import Section
 from tacit.errors import ConfigError
@@ -179,7 +180,7 @@ class PlottedRun:
 def read(path: Path) -> Figure:
     """Read a figure file. Raises ConfigError with one line."""
     try:
-        return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Figure.model_validate(tomllib.loads(regular_file.text(path)))
     # RecursionError: thousands of brackets.
     except (OSError, ValueError, RecursionError) as error:
         said = str(error).splitlines()[0]

@@ -30,6 +30,7 @@ from typing import Any, BinaryIO
 
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError, ServiceError, TacitError, WireError
+from tacit.regular_file import opened
 from tacit_services.journal.store import Snapshot
 
 MAGIC = b"TCTJRNL1"
@@ -169,7 +170,7 @@ class Reader:
 def open_journal(path: Path) -> BinaryIO:
     """Open a journal file for reading. Raises DataError."""
     try:
-        return path.open("rb")
+        return opened(path)
     except OSError as error:
         raise DataError(f"journal {path}: {error.strerror or error}") from error
 

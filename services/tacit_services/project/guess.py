@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv, parquet
+from pyarrow import csv
 
+from tacit.datasets.own.parquet_pages import PagesError
+from tacit.datasets.own.table_file import check_header, rows_of_parquet
 from tacit.errors import ConfigError, DataError
+from tacit.regular_file import opened
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
 _FEW_NUMBERS = 10  # a whole number with so few different values is a category
@@ -57,19 +60,28 @@ def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Gu
 
 def _read(sample: Path) -> pa.Table:
     try:
-        with sample.open("rb") as file:
-            is_parquet = file.read(4) == b"PAR1"
-        table = parquet.read_table(sample) if is_parquet else csv.read_csv(sample)
+        table = _whole(sample)
     except OSError as error:
         raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"--table {sample}: is not a CSV or Parquet table") from error
+    except DataError as error:
+        raise DataError(f"--table {error}") from error
     for name in table.column_names:
         if table.column_names.count(name) > 1:
             raise DataError(f"--table {sample}: two columns are called {name!r}; rename one")
     if not table.num_rows:
         raise DataError(f"--table {sample}: has no rows")
     return table.slice(0, _SAMPLE_ROWS)
+
+
+def _whole(sample: Path) -> pa.Table:
+    with opened(sample) as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if is_parquet:
+        return rows_of_parquet(sample, _SAMPLE_ROWS)
+    check_header(sample)
+    return csv.read_csv(sample)
 
 
 def _column(name: str, column: pa.ChunkedArray) -> Guess:

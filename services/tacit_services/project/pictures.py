@@ -94,16 +94,20 @@ def _classes(folder: Path) -> list[str]:
 
 def _form(folder: Path) -> tuple[tuple[int, int], int]:
     """(height, width) and channels of the pictures: their own, where they are small and alike."""
-    from PIL import Image
-
-    from tacit.datasets.own.images import FORMATS
+    from tacit.datasets.own.files import PIXELS_MAX
+    from tacit.datasets.own.images import FORMATS, TooLargeError, opened_picture
 
     every = files(folder)
     seen: set[tuple[tuple[int, int], str]] = set()
     for file in islice(every, 0, None, max(1, len(every) // _LOOKED_AT)):
         try:
-            with Image.open(file, formats=FORMATS) as picture:
+            with opened_picture(file, PIXELS_MAX) as picture:
                 seen.add(((picture.height, picture.width), picture.mode))
+        except TooLargeError as error:
+            raise DataError(
+                f"--images: {file.relative_to(folder)}: has over {PIXELS_MAX:,} pixels; make it "
+                "smaller (or write the run file, with data.pixels_max)"
+            ) from error
         except (OSError, ValueError, SyntaxError) as error:
             raise DataError(
                 f"--images: {file.relative_to(folder)}: is no picture of {', '.join(FORMATS)}"

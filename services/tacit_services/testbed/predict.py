@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
-from tacit import config
+from tacit import config, regular_file
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
@@ -82,11 +82,13 @@ def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
     """
     marker = folder / "state" / output_folder.MARKER
     try:
-        shared = _SETTINGS.validate_json(marker.read_bytes(), strict=True)
+        shared = _SETTINGS.validate_json(regular_file.content(marker), strict=True)
         edges, seed = (
             int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED")
         )
-        summary = _Summary.model_validate_json((folder / "summary.json").read_bytes(), strict=True)
+        summary = _Summary.model_validate_json(
+            regular_file.content(folder / "summary.json"), strict=True
+        )
     except ValidationError as error:
         first = error.errors()[0]
         said = ": ".join((*map(str, first["loc"]), first["msg"]))

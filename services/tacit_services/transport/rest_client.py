@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tacit import regular_file
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def token(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.read_text(encoding="ascii").strip()
+        return regular_file.text(path, "ascii").strip()
     except OSError as error:
         raise ConfigError(f"token file {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from tacit import regular_file
 from tacit.errors import ConfigError
 
 
@@ -47,6 +48,7 @@ def context_trusting(ca: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        regular_file.check(ca)
         made.load_verify_locations(ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(

@@ -20,6 +20,7 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from tacit import regular_file
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
 from tacit_services.enrollment import certificates
@@ -184,7 +185,7 @@ def _usable(
 def _own_key(path: Path) -> certificates.Key:
     try:
         if path.exists():
-            return certificates.read_key(path.read_bytes())
+            return certificates.read_key(regular_file.content(path))
         key = certificates.new_key()
         files.write(
             path, certificates.key_pem(key), files.SECRET
@@ -196,7 +197,7 @@ def _own_key(path: Path) -> certificates.Key:
 
 def _read(path: Path) -> x509.Certificate | None:
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
+        return x509.load_pem_x509_certificate(regular_file.content(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -212,7 +213,7 @@ def _fits(certificate: x509.Certificate, key: certificates.Key, ca: Path) -> boo
     ):
         return False
     try:
-        authorities = x509.load_pem_x509_certificates(ca.read_bytes())
+        authorities = x509.load_pem_x509_certificates(regular_file.content(ca))
     except (OSError, ValueError) as error:
         raise ConfigError(f"TACIT_TLS_CA={str(ca)!r}: {error}") from error
     return any(_signed_by(certificate, authority) for authority in authorities)
@@ -228,7 +229,7 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 
 def _token(path: Path) -> str:
     try:
-        token = path.read_text(encoding="ascii").strip()
+        token = regular_file.text(path, "ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: {error}") from error
     if not re.fullmatch(r"[!-~]+", token):

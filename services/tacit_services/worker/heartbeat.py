@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tacit import regular_file
 from tacit.errors import ConfigError, ServiceError
 
 log = logging.getLogger("tacit.edge")
@@ -93,7 +94,7 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
     without its broker for `without_broker` seconds.
     """
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = json.loads(regular_file.content(path))
         age, lonely = time.monotonic() - said["at"], said["without_broker_s"]
         who, state = said["edge"] or "a worker", said["state"]
     except FileNotFoundError as error:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 _Location = tuple[int | str, ...]
+_SHOWN = 300  # characters of a wrong value
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
 
 
@@ -20,7 +21,8 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
         message = item["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(item["input"], dict | BaseModel) else f"={item['input']!r}"
+        value = item["input"]
+        shown = "" if isinstance(value, dict | BaseModel) else f"={value!r}"[:_SHOWN]
         if item["type"] == "extra_forbidden":
             message = f"unknown key{_meant(whole, _location(item['loc']))}"
         elif item["type"] == "missing":

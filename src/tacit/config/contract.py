@@ -53,6 +53,11 @@ class DataSection(Section):
         """The own code ("module:name") that reads the rows; None: tacit reads them."""
         return None
 
+    @property
+    def fronts(self) -> tuple[str, ...]:
+        """The modules ("module:name") that every row goes through before the model."""
+        return ()
+
     def promised(self, promise: Promise, source: Source) -> Promise:
         """Return an algorithm's promise as it holds for this data, whose `source` is built."""
         return promise

@@ -173,6 +173,11 @@ class FeaturedData(DataSection):
         for one in self._sections():
             yield from one.files(folder)
 
+    @property
+    def fronts(self) -> tuple[str, ...]:
+        """The modules ("module:name") among `features`."""
+        return tuple(one.front for one in self._sections() if isinstance(one, FrontSection))
+
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         name = run.model.name

@@ -12,6 +12,7 @@ from tacit.config.contract import Sections
 from tacit.config.own_data import OwnData
 from tacit.config.sections import Section
 from tacit.datasets.own.arrays import ArraysReader
+from tacit.datasets.own.files import PIXELS_MAX
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.own.values import Bounds, Values
@@ -144,6 +145,13 @@ class ImagesData(ShapedData):
     channels: Literal[1, 3] = Field(description="1: grey, 3: colours")
     path: str = Field("path", min_length=1, description="of a table: the column of the files")
     label: str = Field("label", min_length=1, description="of a table: the column of the classes")
+    pixels_max: int = Field(
+        PIXELS_MAX,
+        gt=0,
+        le=100_000_000,
+        description="public: a picture of more pixels is refused, by its header; they cost memory "
+        "and time",
+    )
 
     @field_validator("size", mode="before")
     @classmethod
@@ -169,5 +177,11 @@ class ImagesData(ShapedData):
 
         height, width = self.size
         return ImagesReader(
-            (height, width), self.channels, self.classes, self.path, self.label, self.unit
+            (height, width),
+            self.channels,
+            self.classes,
+            self.path,
+            self.label,
+            self.unit,
+            self.pixels_max,
         )

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pydantic import PrivateAttr, ValidationError, ValidationInfo, model_validator
 
+from tacit import regular_file
 from tacit.config import agreement, derived_defaults, fingerprint_0_1
 from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
@@ -263,7 +264,7 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
     Raises ConfigError (missing, unreadable, or wrong), and DataError as `parse`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_file.text(path)
     except IsADirectoryError as error:
         inside = path / "run.toml"
         meant = f"; did you mean {inside}?" if inside.is_file() else ""

@@ -9,9 +9,9 @@ README.md           the model card
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,15 @@ from typing import Any
 import safetensors.torch
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError
 from torch import Tensor
 
-from tacit.config import RunFile
+from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError, DataError
-from tacit.exported import model_card
+from tacit.exported import model_card, stored
+from tacit.exported.stored import Facts, Summary, Trained, document
+from tacit.exported.trust import entries, refuse_code
 from tacit.models import Model
+from tacit.shown import as_json
 from tacit.user_code import entry_files
 
 FORMAT = 1
@@ -49,27 +51,30 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
-    summary, definition = (_json(results / name) for name in ("summary.json", "definition.json"))
+    kept, of_the_run = results / "summary.json", results / "definition.json"
+    content, definition = document(kept), stored.as_kind(Trained, document(of_the_run), of_the_run)
+    summary = stored.as_kind(Summary, content, kept)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
             "that one away"
         )
-    place = Path(definition["folder"]) if code is None else code
-    run = _run(definition["run"], place, results / "definition.json")
+    place = Path(definition.folder) if code is None else code
+    run = _run(definition.run, place, of_the_run)
     if run.algorithm.worker == "party":
         raise ConfigError(
             f"{results}: a vertical run's model is in parts that stay where they are; use "
             f"`tacit predict {results} --ids`"
         )
-    if summary["run_file_sha256"] != run.fingerprint():
+    if summary.run_file_sha256 != run.fingerprint():
         raise ConfigError(f"{place}: its code is not what was trained; name the folder by --code")
     model = run.build_model()
-    params = _params(model, results / "model.safetensors", summary["model_sha256"])
+    file, of_model = results / WEIGHTS, model.unflatten(torch.zeros(model.size))
+    params = stored.weights(file, summary.model_sha256, model, of_model)
     made = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(made, ignore_errors=True)
     try:
-        _write(made, run, model, params, summary)
+        _write(made, run, model, params, content)
         made.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
@@ -78,27 +83,49 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def read(folder: Path) -> Exported:
-    """The model in `folder`. Its code is executed, once it has the SHA-256 that model.json says.
+def read(folder: Path, *, trust_code: bool = False) -> Exported:
+    """The model in `folder`, which may be anybody's.
 
-    Raises ConfigError, DataError.
+    trust_code: whether code that it names may run on this machine, once it has the SHA-256 that
+    model.json says. Raises ConfigError where it names code and that is not so; DataError where the
+    folder is damaged.
     """
-    facts = _json(folder / FACTS)
-    if facts.get("format") != FORMAT:
+    content = document(folder / FACTS)
+    if content.get("format") != FORMAT:
         raise DataError(f"{folder / FACTS}: has another format, this tacit reads {FORMAT}")
-    run = _run(facts["run"], folder / CODE, folder / FACTS)
-    if run.stated().get("code", {}) != facts["code"]:
-        raise ConfigError(f"{folder / CODE}: is not the code that the model was trained with")
-    model = run.build_model()
-    state = _tensors(folder / WEIGHTS, facts["weights_sha256"])
-    params = torch.cat([state[name].flatten() for name, _ in model.layout])
-    return Exported(run, model, params, facts)
+    facts = stored.as_kind(Facts, content, folder / FACTS)
+    with _folders_fault(folder):
+        run = _run(facts.run, folder / CODE, folder / FACTS)
+        if run.stated().get("code", {}) != facts.code:
+            raise DataError(f"{folder / CODE}: is not the code that the model was trained with")
+    if not trust_code:
+        refuse_code(run, folder)
+    with _folders_fault(folder):
+        model = run.build_model()
+        params = _params(folder / WEIGHTS, facts.weights_sha256, model)
+    return Exported(run, model, params, content)
+
+
+@contextmanager
+def _folders_fault(folder: Path) -> Iterator[None]:
+    """Turn what is wrong with a run or its code into what is wrong with `folder`, which is data."""
+    try:
+        yield
+    except ConfigError as error:
+        raise DataError(f"{folder}: {error}") from error
+
+
+def _params(path: Path, sha256: str, model: Model) -> Tensor:
+    """The parameters in a folder's weights. Raises DataError."""
+    if path.is_file() and path.stat().st_size < model.size * torch.float32.itemsize:
+        raise DataError(f"{path}: has fewer numbers than the model, {model.size:,}")
+    return stored.weights(path, sha256, model, model.state(torch.zeros(model.size)))
 
 
 def option_of_rows(folder: Path) -> str:
-    """What `tacit predict` is told new rows by, for the model in `folder`. Raises DataError."""
-    kind = _json(folder / FACTS)["run"]["data"].get("kind", "benchmark")
-    return model_card.OPTIONS[kind]
+    """The options of `tacit predict` for the model in `folder`, which was just exported."""
+    facts = stored.as_kind(Facts, document(folder / FACTS), folder / FACTS)
+    return model_card.options(_run(facts.run, folder / CODE, folder / FACTS))
 
 
 def is_exported(folder: Path) -> bool:
@@ -126,19 +153,14 @@ def _write(
         "privacy": {key: summary["privacy"][key] for key in model_card.OF_PRIVACY},
         "tacit_version": summary["tacit_version"],
     }
-    text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-    (folder / FACTS).write_text(text, encoding="utf-8")
+    (folder / FACTS).write_text(as_json(facts) + "\n", encoding="utf-8")
     (folder / CARD).write_text(model_card.text(folder, run, model, summary), encoding="utf-8")
 
 
 def _code(run: RunFile) -> Iterator[Path]:
     """All files of own code and public weights, relative to the run file's folder."""
-    entries = [(run.model.entry, "model.entry"), (run.data.entry_of_rows, "data.entry")]
-    if run.model.loss and ":" in run.model.loss:
-        entries.append((run.model.loss, "model.loss"))
-    for entry, field in entries:
-        if entry is not None:
-            yield from entry_files(entry, run.folder, field)
+    for field, entry in entries(run):
+        yield from entry_files(entry, run.folder, field)
     if run.model.weights is not None:
         yield Path(run.model.weights)
     yield from run.data.files(run.folder)
@@ -159,39 +181,5 @@ def _run(content: dict[str, Any], folder: Path, where: Path) -> RunFile:
     try:
         return RunFile.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise DataError(f"{where}: is not a run of this tacit: {key}: {first['msg']}") from error
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; name a run that has ended") from error
-    except ValueError as error:
-        raise DataError(f"{path}: is damaged: {error}") from error
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: is damaged: no object")
-    return found
-
-
-def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise DataError(f"{path}: is not the file that was written: another SHA-256")
-        found: dict[str, Tensor] = safetensors.torch.load(content)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise DataError(f"{path}: is damaged: {error}") from error
-    return found
-
-
-def _params(model: Model, path: Path, digest: str) -> Tensor:
-    state = _tensors(path, digest)
-    try:
-        return torch.cat([state[name].flatten() for name, _ in model.layout])
-    except KeyError as error:
-        raise DataError(f"{path}: has no {error}; it is another model's") from error
+        said = one_line(error, RunFile)
+        raise DataError(f"{where}: is not a run of this tacit: {said}") from error

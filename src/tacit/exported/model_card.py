@@ -5,15 +5,17 @@ After Mitchell et al., Model Cards for Model Reporting (doi:10.1145/3287560.3287
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 from tacit.config import RunFile
 from tacit.exported import construction
+from tacit.exported.trust import entries
 from tacit.models import Model
 from tacit.rounding import up
+from tacit.shown import as_json, printable
 
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
 
@@ -84,9 +86,9 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         folder=folder.name.removeprefix(".").removesuffix(".new"),
         edges=summary["edges"],
         version=summary["tacit_version"],
-        option=OPTIONS[run.data.kind],
+        option=options(run),
         network=construction.lines(run, model).replace("\n", "\n    "),
-        learns="a number" if target.kind == "number" else f"classes: {', '.join(target.names)}",
+        learns="a number" if target.kind == "number" else f"classes: {_classes(target.names)}",
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
         model=run.model.entry or run.model.name,
         parameters=model.size,
@@ -95,11 +97,24 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         measured=_measured(summary["metrics"]),
         digest=summary["model_sha256"],
         privacy=_privacy(summary["privacy"]),
-        definition=json.dumps(run.stated(), indent=1, ensure_ascii=False).replace("\n", "\n    "),
+        definition=as_json(run.stated(), indent=1).replace("\n", "\n    "),
     )
 
 
-OPTIONS = {
+def options(run: RunFile) -> str:
+    """What `tacit predict` is told: new rows, and that code may run, where the run has its own."""
+    return _OPTIONS[run.data.kind] + (" --trust-code" if any(entries(run)) else "")
+
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
+
+
+def _classes(names: tuple[str, ...]) -> str:
+    """Names of classes as text: no Markdown, no HTML."""
+    return ", ".join(_MARKDOWN.sub(r"\\\1", printable(name)) for name in names)
+
+
+_OPTIONS = {
     "table": "--table new.csv",
     "images": "--images FOLDER",
     "arrays": "--arrays new.npz",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from tacit import regular_file
 from tacit.config import RunFile
 from tacit.config.own_data import OwnData
 from tacit.datasets import features as frozen
@@ -42,19 +44,36 @@ class Prediction:
 def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
     """Yield the model's prediction for every row at `path`.
 
-    Raises ConfigError, DataError, also where there is no row.
+    Raises ConfigError; DataError, also where there is no row, and where the model's outputs for a
+    row are not finite: then they speak for no class.
     """
-    if not path.exists():
-        raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
+    _check_place(kind, path)
     reader = _reader(model.run, kind)
     names, row = _names(reader, path), 0
     for x in _inputs(model.run, reader, path):
         for value, probabilities in _answers(model, x):
             row += 1
+            numbers = probabilities.values() if isinstance(value, str) else [value]
+            if not all(map(math.isfinite, numbers)):
+                raise DataError(
+                    f"--{_OPTION[kind]} {path}: row {row}: the model's outputs are not finite "
+                    "numbers, so nothing is predicted"
+                )
             yield Prediction(names[row - 1] if names else str(row), value, probabilities)
     if not row:
         what = "pictures" if kind == "images" else "rows"
         raise DataError(f"--{_OPTION[kind]} {path}: has no {what}")
+
+
+def _check_place(kind: Kind, path: Path) -> None:
+    """Raise DataError for what is neither a file nor a folder."""
+    if not path.exists():
+        raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
+    if not path.is_dir():
+        try:
+            regular_file.check(path)
+        except OSError as error:
+            raise DataError(f"--{_OPTION[kind]} {path}: {error.strerror}") from error
 
 
 _OPTION = {"table": "table", "images": "images", "arrays": "arrays", "python": "rows"}

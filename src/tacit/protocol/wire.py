@@ -30,7 +30,8 @@ from tacit.protocol.parts import (
     read_question,
     split,
 )
-from tacit.protocol.wire_values import MAX_REASON, printable
+from tacit.protocol.wire_values import MAX_REASON
+from tacit.shown import printable
 
 __all__ = [
     "HELD_BESIDE",

@@ -13,7 +13,8 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.envelope import InPlace, Received, encode, encode_in_place, numbers
 from tacit.protocol.messages import EVERYONE, GlobalModel, Halt, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
-from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, pack_rows, printable, read_rows
+from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, pack_rows, read_rows
+from tacit.shown import printable
 
 _VERTICAL = ("roster", "feedback", "request")
 

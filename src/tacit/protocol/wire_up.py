@@ -23,14 +23,8 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.envelope import InPlace, Received, encode_in_place
 from tacit.protocol.messages import Hello, Push, Report, Retired, Update
 from tacit.protocol.vertical import Embed, Part
-from tacit.protocol.wire_values import (
-    MAX_MECHANISM,
-    MAX_REASON,
-    finite,
-    pack_rows,
-    printable,
-    read_rows,
-)
+from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, finite, pack_rows, read_rows
+from tacit.shown import printable
 
 SAFE_SCALE = 1e29  # 2^31 times this is still a float32
 _BLOCK = 1 << 16  # numbers that become real at a time: they stay in a processor's cache

@@ -18,14 +18,6 @@ def finite(name: str, value: float) -> float:
     return value
 
 
-def printable(text: str, limit: int) -> str:
-    """`limit` characters of a sender's text, for logs and terminals.
-
-    What does not print is `?`.
-    """
-    return "".join(character if character.isprintable() else "?" for character in text[:limit])
-
-
 def pack_rows(rows: Tensor) -> bytes:
     """Rows' numbers, int64 (b,), as uint32 little-endian."""
     return rows.numpy().astype("<u4").tobytes()

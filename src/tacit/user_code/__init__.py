@@ -135,8 +135,11 @@ def _scanned(module: str, folder: Path, field: str) -> Scan | None:
         scan.import_hook(module)
     except NotSourceError as error:
         raise ConfigError(f"{field}: {error}") from error
-    except (SyntaxError, OSError, ValueError) as error:
-        raise ConfigError(f"{field}: {module} cannot be read: {error}") from error
+    # Brackets in brackets without end: MemoryError is what Python's parser says of them.
+    except (SyntaxError, OSError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(
+            f"{field}: {module} cannot be read: {str(error) or 'too deep'}"
+        ) from error
     except ImportError as error:
         raise ConfigError(f"{field}: no module {module} beside the run file") from error
     for name in scan.sources:

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tacit.user_code import readable
+
 # Where installed packages are, and tacit, wherever it is. An environment may use another's
 # (`python -m venv --system-site-packages`) or the user's own: they are on the path by such a name.
 PACKAGES = [
@@ -35,7 +37,7 @@ class UnseenError(ImportError):
 
 
 class NotSourceError(ValueError):
-    """A module of the run file's folder is no Python source, or is outside of it."""
+    """A module of the run file's folder is no Python source that can be read, or is outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,11 @@ class Scan(ModuleFinder):
             return super().load_module(fqname, fp, pathname, file_info)
         if path.suffix != ".py":
             raise NotSourceError(f"{path.name} is no Python source; only .py files are run")
-        source = self.sources[fqname] = Source(path, fp.read())
+        source = self.sources[fqname] = Source(path, fp.read(readable.MOST + 1))
+        try:
+            readable.check(source.content)
+        except ValueError as error:
+            raise NotSourceError(f"{path.relative_to(self._folder)}: {error}") from error
         kept: Any = BytesIO(source.content)
         return super().load_module(fqname, kept, pathname, file_info)
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import ConfigError, DataError
+from tacit.regular_file import opened
 
 Split = Literal["train", "test"]
 Array = npt.NDArray[Any]
@@ -222,7 +223,8 @@ def checked(source: Source, file: str, root: Path | None) -> bytes:
         )
     path = root / file
     try:
-        content = path.read_bytes()
+        with opened(path) as stored:
+            content = stored.read()
     except OSError as error:
         hint = "TACIT_DATA (or --data) must point to the folder that holds it"
         raise DataError(f"cannot read {path} ({error.strerror}); {hint}") from error

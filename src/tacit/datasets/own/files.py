@@ -8,7 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from tacit.errors import ConfigError, DataError
+from tacit.regular_file import opened
 
+# The most of one picture, by its header, before any is unpacked, where the run file says nothing:
+# it bounds the memory and the time that one record can cost. Public.
+PIXELS_MAX = 25_000_000
 OTHERS = {
     b"PK\x03\x04": "a zip",
     b"\xd0\xcf\x11\xe0": "an Excel file",
@@ -31,7 +35,9 @@ def located(name: str, folder: Path, field: str = "data.train", *, folders: bool
         )
     if path.is_dir() and not folders:
         raise ConfigError(f"{field}={name!r}: is a folder; expected a file")
-    if not path.is_file() and not path.is_dir():
+    if path.exists() and not path.is_file() and not path.is_dir():  # it would be waited for
+        raise ConfigError(f"{field}={name!r}: is no file but a pipe, a device or a socket")
+    if not path.exists():
         raise ConfigError(f"{field}={name!r}: no such file in {folder}")
     return path
 
@@ -39,7 +45,7 @@ def located(name: str, folder: Path, field: str = "data.train", *, folders: bool
 def digest(path: Path) -> str:
     """SHA-256 of the file's bytes, in hexadecimal. Raises DataError."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error

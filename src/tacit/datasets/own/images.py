@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import unicodedata
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from tacit.datasets.own.files import digest_of
+from tacit.datasets.own.files import PIXELS_MAX, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.target import Target
 from tacit.errors import DataError
+from tacit.regular_file import opened
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-_MOST_PIXELS = 100_000_000  # the most of one file; a small file may unpack to more than memory
 _BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
 _PASSED_OVER = ("Thumbs.db", "desktop.ini")  # left by file managers; hidden names are skipped, too
 
@@ -46,7 +49,8 @@ class ImagesReader:
     """Reads pictures of `size` (height, width) and 1 or 3 `channels`.
 
     names: the classes, in the order of y. Where `path` is a table, its columns `path`, `label` and,
-    if it has a name, `unit` are read; paths are relative to it.
+    if it has a name, `unit` are read; paths are relative to it. pixels_max: the most that a picture
+    may have; one with more is refused by its header.
     """
 
     size: tuple[int, int]
@@ -55,6 +59,7 @@ class ImagesReader:
     path: str
     label: str
     unit: str | None
+    pixels_max: int = PIXELS_MAX
 
     folders: ClassVar[bool] = True
 
@@ -69,8 +74,10 @@ class ImagesReader:
         return Target("classes", self.names)
 
     def digest(self) -> str:
-        """SHA-256 of the schema."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
+        encoded = asdict(self)
+        del encoded["pixels_max"]
+        return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
         """SHA-256 of all pictures, and of the table that names them. Raises DataError."""
@@ -162,22 +169,64 @@ class ImagesReader:
     def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
         """uint8 (channels, height, width). Raises RowError."""
         try:
-            with warnings.catch_warnings(), Image.open(file, formats=FORMATS) as picture:
-                warnings.simplefilter("ignore")  # about a camera's notes in the file
-                if picture.width * picture.height > _MOST_PIXELS:
-                    raise ValueError
+            with opened_picture(file, self.pixels_max) as picture:
                 found = _plain(picture, "L" if self.channels == 1 else "RGB")
                 if found.size != self.size[::-1]:
                     found = found.resize(self.size[::-1], Image.Resampling.BILINEAR)
                 pixels = np.asarray(found).reshape(*self.size, self.channels)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        except TooLargeError as error:
             raise RowError(
-                f"a file is not a whole picture ({', '.join(FORMATS)}), or has over "
-                f"{_MOST_PIXELS:,} pixels",
+                f"a picture has over data.pixels_max={self.pixels_max:,} pixels; make it smaller, "
+                "or set the key higher: it is public",
+                0,
+                str(file.relative_to(folder)),
+            ) from error
+        except _NO_PICTURE as error:
+            raise RowError(
+                f"a file is not a whole picture ({', '.join(FORMATS)})",
                 0,
                 str(file.relative_to(folder)),
             ) from error
         return pixels.transpose(2, 0, 1)
+
+
+# What Pillow says of damaged files, by format; a division, an index or a struct out of its place.
+_NO_PICTURE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    ZeroDivisionError,
+    struct.error,
+    zlib.error,
+)
+
+
+class TooLargeError(ValueError):
+    """A picture has more pixels than are unpacked."""
+
+
+@contextmanager
+def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
+    """The picture in `file`, of which only the header is read, and Pillow's warnings are not shown.
+
+    Raises TooLargeError where it has over `most` pixels, and what Pillow raises.
+    """
+    with warnings.catch_warnings(), opened(file) as content:
+        warnings.simplefilter("ignore")  # about its size, or a camera's notes in it
+        try:
+            picture = Image.open(content, formats=FORMATS)
+        except Image.DecompressionBombError as error:
+            raise TooLargeError(str(error)) from error
+        with picture:
+            if picture.width * picture.height > most:
+                raise TooLargeError(f"{picture.width} × {picture.height} pixels")
+            yield picture
 
 
 def _plain(picture: Image.Image, mode: str) -> Image.Image:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
+
 from tacit.datasets.own.encoding import encode, inputs_of
 from tacit.datasets.own.files import digest
 from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import Number, TableSchema
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.target import Target
+
+_BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,20 @@ class TableReader:
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """The table's rows, a few thousand at a time. Raises DataError."""
         first = 0
-        for batch in batches(path, self.schema.names):
+        for batch in self._pieces(path, self.schema.names):
             yield encode(self.schema, batch, first)
             first += batch.num_rows
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
-        for batch in batches(path, [column.name for column in self.schema.features]):
+        for batch in self._pieces(path, [column.name for column in self.schema.features]):
             yield inputs_of(self.schema, batch, first)
             first += batch.num_rows
+
+    def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The table's rows, so many at a time that their x is no larger than a block."""
+        step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))
+        for batch in batches(path, columns):
+            for first in range(0, batch.num_rows, step):
+                yield batch.slice(first, step)

@@ -1,59 +1,186 @@
 """A table's file as record batches, in bounded memory: CSV or Parquet, told by its first bytes.
 
-All columns of a CSV are read as text, so that no type is guessed from the rows.
+All columns of a CSV are read as text, so that no type is guessed from the rows. A file whose author
+would have more memory taken than the public bounds here is refused before it is read.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from tacit.datasets.own.files import OTHERS
+from tacit.datasets.own.parquet_pages import PagesError, unpacked
 from tacit.errors import DataError
+from tacit.regular_file import opened
 
+MOST_COLUMNS = 16_384  # of a table, read or not: arrow takes some memory for each column of a CSV
+MOST_HEADER = 1 << 20  # bytes of the first line of a CSV
+MOST_UNPACKED = 1 << 28  # bytes of the read columns of a row group that are unpacked at a time
+_OF_A_COLUMN = 1 << 21  # bytes more for each of these columns: writers' pages have half of it
 BLOCK_BYTES = 1 << 16  # the fewest bytes of a CSV that are read at a time
 _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
 _BLOCK_LINES = 16  # a block has at least this many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
+_TEXT_BYTES = 1 << 24  # of a column of text in a batch
+_NAME = 100  # characters of a column's name that are said
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+_FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
 
 
 def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The `columns` of the table, some thousand rows at a time. Raises DataError."""
+    head = b""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(4)
-        yield from _parquet(path, columns) if head == b"PAR1" else _csv(path, columns, head)
-    except pa.ArrowInvalid as error:  # its own words quote values
-        raise DataError(f"{path.name}: {_wrong(head, error)}") from error
+            file.seek(0)
+            found = _parquet(path, file, columns) if head == b"PAR1" else _csv(path, columns, head)
+            yield from found
+    except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
+        raise DataError(f"{path.name}: {_wrong(head, error)}") from error  # theirs quote values
     except OSError as error:
-        raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
+        raise DataError(f"{path.name}: {error.strerror or _wrong(head, error)}") from error
 
 
-def _wrong(head: bytes, error: pa.ArrowInvalid) -> str:
+def rows_of_parquet(path: Path, most: int) -> pa.Table:
+    """The first `most` rows of all columns of a Parquet table. Raises as pyarrow; DataError."""
+    with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
+        kept: list[pa.RecordBatch] = []
+        for batch in _batches_of(path, file, table.schema_arrow.names):
+            kept.append(batch)
+            if sum(one.num_rows for one in kept) >= most:
+                break
+        return pa.Table.from_batches(kept) if kept else table.schema_arrow.empty_table()
+
+
+def check_header(path: Path) -> None:
+    """Raise DataError for a CSV whose first line is too long, or has too many columns; OSError."""
+    with opened(path) as file:
+        lines = re.split(rb"[\r\n]", file.read(MOST_HEADER + 2))
+    first = next(filter(None, lines), b"")
+    if len(first) > MOST_HEADER:
+        raise DataError(f"{path.name}: its first line has more than {MOST_HEADER:,} bytes")
+    _check_count(path, first.count(b",") + 1)
+
+
+def _check_count(path: Path, count: int) -> None:
+    if count > MOST_COLUMNS:
+        raise DataError(
+            f"{path.name}: has {count:,} columns, and a table may have {MOST_COLUMNS:,}; keep "
+            "those that are learnt from, or read it as arrays"
+        )
+
+
+def _wrong(head: bytes, error: Exception) -> str:
     """Return what is wrong with a table, without any value of it."""
     if not head:
         return "is empty"
     if head == b"PAR1":
         return "is not a whole Parquet table: it is damaged, or cut off"
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or "invalid UTF8" in str(error):
+    if (
+        head[:2] in (b"\xff\xfe", b"\xfe\xff")
+        or isinstance(error, UnicodeDecodeError)
+        or "invalid UTF8" in str(error)
+    ):
         return "is not UTF-8 text; save it as UTF-8"
     return "is not a whole table: a row has another number of columns, or is cut off"
 
 
-def _parquet(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with parquet.ParquetFile(path) as table:
+def _parquet(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with parquet.ParquetFile(file, **_FOOTER) as table:
         _all_there(path, columns, table.schema_arrow.names)
-        yield from table.iter_batches(_BLOCK_ROWS, columns=columns)
+    yield from _batches_of(path, file, columns)
+
+
+def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The columns' rows; texts stay numbers in a list of texts until few are taken at a time."""
+    with parquet.ParquetFile(file, **_FOOTER) as table:
+        schema = table.schema_arrow
+        _check_count(path, len(schema.names))
+        _check_kinds(path, schema, columns)
+        texts = [name for name in columns if _is_text(schema.field(name).type)]
+        _check_pages(path, file, table.metadata, {name: name in texts for name in columns})
+    with parquet.ParquetFile(file, read_dictionary=texts, **_FOOTER) as table:
+        for batch in table.iter_batches(_BLOCK_ROWS, columns=columns, use_threads=False):
+            yield from _pieces(batch, texts)
+
+
+def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
+    for name in columns:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind):
+            raise DataError(
+                f"{path.name}: column {name[:_NAME]!r}: is of {str(kind)[:_NAME]}; expected one "
+                "value a row"
+            )
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether its values are as long as their author likes."""
+    of = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(so(of) for so in _TEXTS)
+
+
+def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[str, bool]) -> None:
+    """Raise DataError where a row group would be too large. columns: whether they are texts.
+
+    Of numbers one page is unpacked at a time; of texts all of a row group may be in one batch.
+    """
+    most = MOST_UNPACKED + _OF_A_COLUMN * len(columns)
+    paths = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    for group in range(metadata.num_row_groups):
+        row_group, sizes = metadata.row_group(group), dict.fromkeys(columns, 0)
+        for name, text in columns.items():
+            chunk = row_group.column(paths[name])
+            pages = list(unpacked(file, chunk))
+            of_pages = sum(pages) if text else max(pages, default=0)
+            sizes[name] = max(of_pages, chunk.total_uncompressed_size * text)
+        if sum(sizes.values()) > most:
+            largest = max(sizes, key=sizes.__getitem__)
+            raise DataError(
+                f"{path.name}: row group {group} unpacks to {sum(sizes.values()):,} bytes at a "
+                f"time, and {most:,} are allowed, most of them in column {largest[:_NAME]!r}; "
+                "write it with smaller row groups and pages"
+            )
+
+
+def _pieces(batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of a few bytes of text each, with texts as such."""
+    longest = 1
+    for name in texts:
+        values = batch.column(name)
+        if pa.types.is_dictionary(values.type) and len(values.dictionary):
+            longest = max(longest, pc.max(pc.binary_length(values.dictionary)).as_py() or 1)
+    step = max(1, min(_BLOCK_ROWS, _TEXT_BYTES // longest))
+    for first in range(0, batch.num_rows, step):
+        piece = batch.slice(first, step)
+        plain = [
+            one.dictionary_decode() if name in texts and pa.types.is_dictionary(one.type) else one
+            for name, one in zip(piece.schema.names, piece.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(plain, names=piece.schema.names)
 
 
 def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch]:
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
+    check_header(path)
     reading = csv.ReadOptions(block_size=_block(path, len(columns)), use_threads=False)
     with csv.open_csv(path, read_options=reading) as probe:
         names = probe.schema.names
@@ -70,8 +197,8 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
 
 def _block(path: Path, columns: int) -> int:
     """Bytes of a CSV to read at a time: a row must fit in, and a block a column in memory."""
-    with path.open("rb") as file:
-        line = len(file.readline(1 << 24))
+    with opened(path) as file:
+        line = len(file.readline(MOST_HEADER))
     return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)
 
 
@@ -83,7 +210,7 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
     for column in columns:
         if names.count(column) == 1:
             continue
-        like = ", ".join(get_close_matches(column, names))
+        like = ", ".join(one[:_NAME] for one in get_close_matches(column, names))
         if column in names:
             raise DataError(
                 f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "

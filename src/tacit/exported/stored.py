@@ -1,0 +1,167 @@
+"""The files of a model's folder, read strictly: whoever wrote them, what is wrong is one line.
+
+Nothing is taken as it comes: JSON has a schema and a depth, weights have the names, shapes and
+types of the model's parameters, and finite numbers. All are DataError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import safetensors.torch
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tacit import regular_file
+from tacit.errors import DataError
+from tacit.models import Model
+
+_DEEPEST = 64  # JSON within JSON; run definitions have 5
+_HEADER = 1 << 20  # bytes of a weights file beside its numbers
+_SHOWN = 60  # characters of a wrong value
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Metrics = dict[str, float | None]
+
+
+class Document(BaseModel):
+    """A JSON file of ours. What it has besides is not read."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Facts(Document):
+    """model.json: format 1."""
+
+    run: dict[str, Any]
+    code: dict[str, Sha256]
+    weights_sha256: Sha256
+    trained_sha256: Sha256
+    metrics: Metrics
+    privacy: dict[str, Any]
+    tacit_version: str
+
+
+class Trained(Document):
+    """definition.json: what a run was, and where its file lay."""
+
+    folder: str
+    run: dict[str, Any]
+
+
+class Privacy(Document):
+    """The statement of privacy in a summary."""
+
+    guarantee: str
+    unit: str
+    adjacency: str
+    noise_at: str
+    trusted: str
+    delta: float
+    epsilon: float | None
+
+
+class Summary(Document):
+    """summary.json of a run that has ended, as far as a model needs it."""
+
+    run_file_sha256: Sha256
+    model_sha256: Sha256
+    metrics: Metrics
+    privacy: Privacy
+    tacit_version: str
+    edges: int
+    applied: int
+
+
+Kind = TypeVar("Kind", bound=Document)
+
+
+def document(path: Path) -> dict[str, Any]:
+    """The JSON object in the file at `path`. Raises DataError."""
+    try:
+        found = json.loads(regular_file.content(path))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}; name a run that has ended") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: is damaged: lists in lists, too deep") from error
+    except ValueError as error:
+        raise DataError(f"{path}: is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: is damaged: no object")
+    if _deeper(found):
+        raise DataError(f"{path}: is damaged: lists in lists, more than {_DEEPEST} deep")
+    return found
+
+
+def as_kind(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
+    """`content` of the file at `path`, as a `kind` of document. Raises DataError."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        shown = "" if first["type"] == "missing" else f"={first['input']!r}"[:_SHOWN]
+        raise DataError(
+            f"{path}: is damaged: {field}{shown}: {first['msg']}; get it again from who wrote it"
+        ) from error
+
+
+def weights(path: Path, sha256: str, model: Model, expected: Mapping[str, Tensor]) -> Tensor:
+    """The parameters (d,) of `model`, from a file that holds tensors like `expected`, by name.
+
+    Raises DataError for another SHA-256, other names, shapes or types, or a number that is nan or
+    infinite. A file that is larger than these tensors is not read.
+    """
+    numbers = sum(one.numel() * one.element_size() for one in expected.values())
+    try:
+        content = regular_file.content(path, numbers + _HEADER)
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise DataError(f"{path}: is not the file that was written: another SHA-256")
+        found = safetensors.torch.load(content)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise DataError(f"{path}: is damaged: {error}") from error
+    for name in sorted(expected.keys() ^ found.keys()):
+        what = f"has no {name!r}" if name in expected else f"has {name!r}, which the model has not"
+        raise DataError(f"{path}: {what}; it is another model's")
+    for name, one in expected.items():
+        _check(path, name, found[name], one)
+    return torch.cat([found[name].flatten() for name, _ in model.layout])
+
+
+def _check(path: Path, name: str, found: Tensor, expected: Tensor) -> None:
+    said, wanted = ((one.dtype, list(one.shape)) for one in (found, expected))
+    if said != wanted:
+        raise DataError(
+            f"{path}: {name!r}: expected {_words(*wanted)}, found {_words(*said)}; it is another "
+            "model's"
+        )
+    if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+        raise DataError(
+            f"{path}: {name!r}: has numbers that are not finite (nan or inf), so the model says "
+            "nothing; train it again, with a smaller learning rate"
+        )
+
+
+def _words(dtype: torch.dtype, shape: list[int]) -> str:
+    return f"{str(dtype).removeprefix('torch.')} of shape {shape}"
+
+
+def _deeper(content: Any) -> bool:
+    """Whether lists and objects lie deeper in each other than `_DEEPEST`."""
+    level = [content]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)

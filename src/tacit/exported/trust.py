@@ -1,0 +1,56 @@
+"""What a model's folder would run on this machine, said before it runs.
+
+A folder comes from others. Its SHA-256s lie in it, so they prove nothing to who does not know them
+from elsewhere: code is trusted by a person, who has read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tacit import regular_file
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit.user_code import entry_files
+
+_SHOWN = 8  # files that are listed
+
+
+def entries(run: RunFile) -> Iterator[tuple[str, str]]:
+    """Every piece of code that a run names: the field, and "module:name"."""
+    if run.model.entry is not None:
+        yield "model.entry", run.model.entry
+    if run.model.loss is not None and ":" in run.model.loss:
+        yield "model.loss", run.model.loss
+    if run.data.entry_of_rows is not None:
+        yield "data.entry", run.data.entry_of_rows
+    for front in run.data.fronts:
+        yield "data.features.front", front
+
+
+def refuse_code(run: RunFile, folder: Path) -> None:
+    """Raise ConfigError, which names every file of code in `folder`, where `run` names code."""
+    named = list(entries(run))
+    if not named:
+        return
+    files: dict[Path, None] = {}
+    installed = []
+    for field, entry in named:
+        own = entry_files(entry, run.folder, field)
+        files |= dict.fromkeys(own)
+        if not own:
+            installed.append(f"{entry} of an installed package")
+    paths = [run.folder / file for file in files]
+    said = [f"{one} (SHA-256 {_digest(one)})" for one in paths[:_SHOWN]] + installed
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    look = f"read {'it' if len(paths) == 1 else 'them'}, and if you trust it" if paths else "if so"
+    raise ConfigError(
+        f"{folder}: predicting would run {', '.join(said)}{more}, with all your rights; {look}, "
+        "say --trust-code"
+    )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(regular_file.content(path)).hexdigest()

@@ -1,0 +1,63 @@
+"""Opens files that others name, and only files: no pipe, device, socket or folder in their place.
+
+A pipe is waited for without an end, and a device may have none. Each is refused at once, by an
+OSError whose `strerror` says what is there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+MOST_TEXT = 1 << 24  # bytes of a file that is read whole and is no data: settings, JSON, keys
+
+_KINDS = (
+    (stat.S_ISFIFO, "is a pipe; expected a file"),
+    (stat.S_ISCHR, "is a device; expected a file"),
+    (stat.S_ISBLK, "is a device; expected a file"),
+    (stat.S_ISSOCK, "is a socket; expected a file"),
+)
+
+
+def opened(path: Path) -> BufferedReader:
+    """The file at `path`, to be read. Raises OSError, at once also where there is no file."""
+    check(path)
+    # Without waiting: by now a pipe may have taken the place of what was looked at.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _refuse(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def check(path: Path) -> None:
+    """Raise OSError unless `path` is a file, for libraries that open files by their names."""
+    _refuse(path.stat(), path)
+
+
+def content(path: Path, most: int = MOST_TEXT) -> bytes:
+    """All bytes of the file at `path`. Raises OSError, also where there are more than `most`."""
+    with opened(path) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"has more than {most:,} bytes", str(path))
+    return found
+
+
+def text(path: Path, encoding: str = "utf-8", most: int = MOST_TEXT) -> str:
+    """The text of the file at `path`. Raises OSError, UnicodeDecodeError."""
+    return content(path, most).decode(encoding).replace("\r\n", "\n")
+
+
+def _refuse(found: os.stat_result, path: Path) -> None:
+    """Raise OSError for what is no file."""
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    for so, what in _KINDS:
+        if so(found.st_mode):
+            raise OSError(errno.EINVAL, what, str(path))
