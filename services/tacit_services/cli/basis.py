@@ -9,6 +9,7 @@ import typer
 
 from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 _STEPS = ("upright", "scattering")
@@ -59,7 +60,7 @@ def basis(
     wanted = Wanted(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
     with LongWork("reading records", most) as work:
         made = make(out, wanted, data_folder(data), data_home(), work.at)
-    typer.echo(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")
+    say(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")
     typer.echo(
         f'next: features = [… {{ basis = "{out.name}", axes = {axes} }}], {out.name} beside it'
     )

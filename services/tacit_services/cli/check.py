@@ -11,6 +11,7 @@ import typer
 from tacit.errors import PrivacyError
 from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def check(
 
 def _show(report: Report, file: Path) -> None:
     for what, found in report.facts:
-        typer.echo(f"{what:<18} {found}")
+        say(f"{what:<18} {found}")
     for warning in report.warnings:
-        typer.echo(f"note: {warning}")
+        say(f"note: {warning}")
     if report.refused is None:
-        typer.echo(f"next: tacit run {file}")
+        say(f"next: tacit run {file}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 
@@ -24,6 +25,6 @@ def export(
     from tacit import exported
 
     files = exported.export(run, out, code)
-    typer.echo(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
-    typer.echo(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
-    typer.echo(f"next: tacit predict {out} {exported.option_of_rows(out)}")
+    say(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
+    say(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
+    say(f"next: tacit predict {out} {exported.option_of_rows(out)}")

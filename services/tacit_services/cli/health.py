@@ -9,6 +9,7 @@ import typer
 
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.cli.remote import DEFAULT_URL, Url
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 PATIENCE = 5.0  # seconds for an answer
@@ -39,7 +40,7 @@ def health(
 
         typer.echo(judged(file, silent, without_broker))
     else:
-        typer.echo(f"{url}: {_answer(url, ca)}")
+        say(f"{url}: {_answer(url, ca)}")
 
 
 def _answer(url: str, ca: Path | None) -> str:

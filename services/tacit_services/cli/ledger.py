@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, PrivacyError
+from tacit_services.cli.say import say
 from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
@@ -50,10 +51,8 @@ def verify(place: Place, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(found, indent=2))
         return
     for position in found:
-        typer.echo(
-            f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole"
-        )
-        typer.echo(f"head {position['head']}")
+        say(f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole")
+        say(f"head {position['head']}")
 
 
 @app.command(epilog="Example: tacit ledger export identities/3 --out 3.json")
@@ -106,7 +105,7 @@ def move(
         typer.echo(json.dumps([_position(new, chain) for chain in chains], indent=2))
         return
     for chain in chains:
-        typer.echo(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
+        say(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
 
 
 def _file(place: Path) -> Path:
@@ -213,6 +212,9 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for row in chain.history():
         table.add_row(
-            row.mechanism, f"{row.sampling_rate:.6g}", f"{row.noise_multiplier:.6g}", str(row.count)
+            tables.cell(row.mechanism),
+            f"{row.sampling_rate:.6g}",
+            f"{row.noise_multiplier:.6g}",
+            str(row.count),
         )
     console.print(table)

@@ -9,6 +9,7 @@ import typer
 
 from tacit.errors import ConfigError
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 
@@ -50,12 +51,12 @@ def new(
 
     wanted = Wanted(table, target, unit, model, sites, images)
     files = make(folder, wanted, data_home())
-    typer.echo(f"{folder}/: {', '.join(file.name for file in files)}")
+    say(f"{folder}/: {', '.join(file.name for file in files)}")
     if wanted.public is not None:
         size = "classes, grey or colours" + (", size" if model is not None else "")
         read = size if table is None else "columns, bounds, classes"
-        typer.echo(f"read from {wanted.public}, and public from now on: {read}")
+        say(f"read from {wanted.public}, and public from now on: {read}")
     names = f"{folder}/{wanted.train}".replace("{edge}", "N")
     what = "pictures" if images is not None else "rows"
-    typer.echo(f"next: put the private {what} into {names}, then")
-    typer.echo(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+    say(f"next: put the private {what} into {names}, then")
+    say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")

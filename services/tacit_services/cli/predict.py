@@ -17,8 +17,9 @@ import typer
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
 from tacit.rounding import up
 from tacit.shown import as_json as text_of_json
-from tacit.shown import cells, printable
+from tacit.shown import cells
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
@@ -118,7 +119,7 @@ def predict(
         typer.echo(json.dumps(found.to_json(), indent=2))
         return
     for one in found.predictions:
-        typer.echo(printable(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}"))
+        say(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
     spent = "∞ (not private)" if found.epsilon is None else up(found.epsilon)
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
@@ -172,7 +173,7 @@ def _lines(names: Iterable[str], found: Iterable[Prediction]) -> Iterator[list[s
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     from tacit_services.testbed import preload
 
-    typer.echo(printable(f"starting the aggregator and the parties of {folder} again"), err=True)
+    say(f"starting the aggregator and the parties of {folder} again", err=True)
     preload.prepare()  # its imports go on while this process makes its own
     from tacit_services.testbed import predict as again
 

@@ -10,6 +10,7 @@ import typer
 
 from tacit.errors import ConfigError
 from tacit_services.cli.replay import LABELS, SALT, Code, Data, Labels, Salt, opened
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 
@@ -68,8 +69,8 @@ def recover(
         finally:
             kept.close()
     if others:
-        typer.echo(f"{others} messages of the store were of another history, and are gone")
-    typer.echo(
+        say(f"{others} messages of the store were of another history, and are gone")
+    say(
         f"run {run}: {back} messages put back, the store has {journal.cursor}, version "
         f"{role.version}; start the aggregator"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
@@ -166,7 +167,7 @@ def _follow(client: Client, as_json: bool) -> bool:
 
     console = tables.console()
     if as_json or not console.is_terminal:
-        return _until_over(client, lambda run: typer.echo(tables.line(run, as_json)))
+        return _until_over(client, lambda run: say(tables.line(run, as_json)))
     points: list[Point] = []
     with Live(console=console, auto_refresh=False) as live:
 

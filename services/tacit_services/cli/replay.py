@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import DataError
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -84,17 +85,15 @@ def replay(
         typer.echo(json.dumps(found.document(), indent=2))
         return
     if found.torn_bytes:
-        typer.echo(
-            f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True
-        )
+        say(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
     after = f" after the first {found.begins_after}" if found.begins_after else ""
-    typer.echo(
+    say(
         f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version "
         f"{found.version}"
     )
-    typer.echo(f"model sha256 {found.model_sha256}")
+    say(f"model sha256 {found.model_sha256}")
     ended = found.halt_reason is not None
-    typer.echo(f"ended: {found.halt_reason}" if ended else "the run has not ended")
+    say(f"ended: {found.halt_reason}" if ended else "the run has not ended")
 
 
 def fold(

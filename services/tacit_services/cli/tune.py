@@ -11,6 +11,7 @@ import typer
 
 from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def tune(
     left = TimeLeft()
 
     def shown(number: int, trial: Trial) -> None:
-        typer.echo(f"{number}/{trials} {_said(trial)}{left.after(number, trials)}", err=True)
+        say(f"{number}/{trials} {_said(trial)}{left.after(number, trials)}", err=True)
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
@@ -67,9 +68,9 @@ def tune(
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return
-    typer.echo(f"best {found.metric} on public rows: {found.best.metric:.4g}")
-    typer.echo("\n".join(tuning.lines(found.best.values)))
-    typer.echo(f"next: tacit check {out or file}")
+    say(f"best {found.metric} on public rows: {found.best.metric:.4g}")
+    say("\n".join(tuning.lines(found.best.values)))
+    say(f"next: tacit check {out or file}")
 
 
 def _said(trial: Trial) -> str:

@@ -23,9 +23,10 @@ from rich.text import Text
 from tacit.config.definition import Definition
 from tacit.models import Constant
 from tacit.rounding import up_to
+from tacit.shown import printable
 from tacit_services.aggregator.reporting.picture import on_test
 from tacit_services.display.progress import clock
-from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
+from tacit_services.display.tables import NO_GUARANTEE, at_most, cell, schedule, state
 
 if TYPE_CHECKING:
     from tacit_client import Status
@@ -88,7 +89,7 @@ class RunProgress:
         self._bar.update(self._task, completed=status.applied, description=state(status))
         # The facts have lines of their own: in one with the bar, a terminal of 80 columns would
         # break them to pieces.
-        self._live.update(Group(self._bar, Text(line)))
+        self._live.update(Group(self._bar, cell(line)))
         to_say = status.applied or status.edges_needed
         if (
             not self._console.is_terminal
@@ -131,7 +132,7 @@ def epsilon(value: float | None) -> str:
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
     """The table of results, the table of edges, and where the files are."""
     privacy, staleness = summary["privacy"], summary["staleness"]
-    title = Text(f"{summary['algorithm']} on {summary['dataset']}", style="table.title")
+    title = Text(printable(f"{summary['algorithm']} on {summary['dataset']}"), style="table.title")
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
@@ -161,8 +162,8 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
     ]
     for row in rows:
-        table.add_row(*map(Text, row))
-    files = Text(
+        table.add_row(*map(cell, row))
+    files = cell(
         f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
     )
     return Group(table, _edges(privacy), *_no_better(summary), files, *_next(summary, out))
@@ -171,12 +172,9 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
 def _next(summary: dict[str, Any], out: Path) -> list[Text]:
     """Return what to do with the model; a vertical run's stays where its parties are."""
     if summary["privacy"].get("mu") is not None:
-        return [Text(f"next: tacit predict {out} --ids ID")]
+        return [cell(f"next: tacit predict {out} --ids ID")]
     return [
-        Text(
-            f"next: tacit export MODEL --run {out}, then tacit predict MODEL --table FILE (or "
-            "--images, --arrays, --rows)"
-        )
+        cell(f"next: tacit export MODEL --run {out} (its last line says how to predict new rows)")
     ]
 
 
@@ -225,7 +223,7 @@ def _edges(privacy: dict[str, Any]) -> Table:
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
         rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
         table.add_row(
-            Text(name),
+            cell(name),
             str(edge["pushes"]),
             f"{rate:.4f}" if rate else "-",
             f"{noise:.3f}" if noise else "none",

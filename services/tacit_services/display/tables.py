@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.rounding import down, up
+from tacit.shown import lines
 
 if TYPE_CHECKING:
     from tacit_client import Edge, ModelInfo, Status
@@ -40,10 +41,23 @@ def console(*, stderr: bool = False) -> Console:
 
     Text is shown as it is: [brackets] are no markup.
     """
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _PLAIN_WIDTH
     return found
+
+
+class _Console(Console):
+    """Shows what does not print, and so what a terminal would obey, as `?`."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as rich does, texts line by line."""
+        super().print(*(lines(one) if isinstance(one, str) else one for one in objects), **how)
+
+
+def cell(text: str) -> Text:
+    """A text of others as it is shown in a table."""
+    return Text(lines(text))
 
 
 def schedule(status: Status) -> list[str]:
@@ -165,7 +179,7 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
             no_wrap=name != "refused",
         )
     for row in rows:
-        table.add_row(*(Text(row[name]) for name in columns))
+        table.add_row(*(cell(row[name]) for name in columns))
     return table
 
 
@@ -197,7 +211,7 @@ def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(cell, row))
     return table
 
 

@@ -71,8 +71,10 @@ def _edges(to: Console, edges: Sequence[Edge], most: int) -> Table:
     for name in ("edge", "state", "releases", "ε of its budget", "why"):
         table.add_column(name, justify="right" if name == "releases" else "left")
     for edge in ordered[:most]:
-        why = Text(edge.retired or edge.refusal)
-        table.add_row(Text(edge.id), Text(edge.state), str(edge.pushes), _budget(edge), why)
+        why = tables.cell(edge.retired or edge.refusal)
+        table.add_row(
+            tables.cell(edge.id), tables.cell(edge.state), str(edge.pushes), _budget(edge), why
+        )
     if not any(edge.retired or edge.refusal for edge in ordered[:most]):
         table.columns.pop()
     if len(ordered) > most:

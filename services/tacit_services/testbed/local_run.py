@@ -243,7 +243,7 @@ def _show_summary(
             f"{run.horizon} updates"
         )
     if as_json:
-        Console().print_json(data=summary)
+        Console().print_json(data=summary, ensure_ascii=True)
     else:
         console.print(live.closing(summary, out, seconds))
 

@@ -291,7 +291,7 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
             f"{definition.horizon}"
         )
     if as_json:
-        Console().print_json(data=summary)
+        Console().print_json(data=summary, ensure_ascii=True)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(

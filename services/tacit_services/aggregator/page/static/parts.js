@@ -2,14 +2,19 @@
 
 export const at = (id) => document.getElementById(id);
 
+// A text with "?" for each character that is not seen, or turns text around. Names come from others.
+const HIDDEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}]/gu;
+const seen = (text) => String(text).replace(HIDDEN, "?");
+
 // Set an element's text, only if it is another.
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = seen(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 export function made(tag, text, className) {
   const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
+  if (text !== undefined) element.textContent = seen(text);
   if (className) element.className = className;
   return element;
 }
