@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import ConfigError
-from tacit.user_code import entry_digest, load_entry
+from tacit.user_code import entry_digest, entry_files, load_entry
 
 NETS = "from helper import width\n\ndef Net():\n    return width\n"
 
@@ -157,3 +157,52 @@ def test_looking_for_a_module_runs_no_package(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"no module beside\.nets"):
         entry_digest("beside.nets:Net", tmp_path / "elsewhere")
+
+
+HIDING = {
+    "utf-7": b"# coding: utf-7\n# a comment +AAo-HIDDEN = 1\ndef Net(): return 1\n",
+    "latin-1": b"# -*- coding: latin-1 -*-\ndef Net(): return 1\n",
+    "utf-8 that is none": b"x = '\xff'\ndef Net(): return 1\n",
+    "U+202E": "def Net(): return 1  # \u202e erom on\n".encode(),
+    "U+2066": "def Net(): return '\u2066'\n".encode(),
+    "U+200B": "def Net(): return 1  #\u200b\n".encode(),
+    "U+FEFF": "x = 1\ufeff\ndef Net(): return 1\n".encode(),
+    "U+3164": "def Net(\u3164=1): return \u3164\n".encode(),
+    "U+E0101": "def Net(): return 'a\U000e0101'\n".encode(),
+    "U+2028": "def Net(): return 1  # a\u2028b\n".encode(),
+    "U+0000": b"x = 1 # \x00\ndef Net(): return 1\n",
+    "U+000C": b"if False:\n    pass\n\x0c    x = 1\ndef Net(): return 1\n",
+    "U+000D": b"# nothing here\rHIDDEN = 1\ndef Net(): return 1\n",
+    "U+001B": b"# \x1b[8m\ndef Net(): return 1\n",
+    "more than": b"#" * (1 << 20) + b"\ndef Net(): return 1\n",
+}
+
+
+@pytest.mark.parametrize("hidden", HIDING)
+@pytest.mark.parametrize("helper", [False, True])
+def test_source_that_looks_otherwise_than_it_runs_is_refused(
+    tmp_path: Path, hidden: str, helper: bool
+) -> None:
+    name = "hd_helper" if helper else "hd_nets"
+    (tmp_path / "hd_nets.py").write_bytes(b"from hd_helper import Net\n")
+    (tmp_path / f"{name}.py").write_bytes(HIDING[hidden])
+    for read in (load_entry, entry_digest, entry_files):
+        with pytest.raises(ConfigError) as refused:
+            read("hd_nets:Net", tmp_path)
+        assert str(refused.value).isprintable()
+        if hidden.startswith("U+"):
+            assert hidden in str(refused.value)
+
+
+def test_words_in_other_scripts_are_code_as_any(tmp_path: Path) -> None:
+    text = "\ufeff# -*- coding: utf-8 -*-\r\n\tdef\r\n".replace("\tdef\r\n", "")
+    text += "# Größe, 大きさ, גודל, é\r\ndef Net():\r\n\treturn 'ε ≤ 1'\r\n"
+    (tmp_path / "ws_nets.py").write_bytes(text.encode())
+    assert load_entry("ws_nets:Net", tmp_path).target() == "ε ≤ 1"
+
+
+@pytest.mark.parametrize("code", ["-" * 100_000, "(" * 100_000, "x = " + "[" * 100_000])
+def test_source_that_python_cannot_parse_for_depth_is_one_line(tmp_path: Path, code: str) -> None:
+    (tmp_path / "dp_nets.py").write_text(code)
+    with pytest.raises(ConfigError, match="dp_nets cannot be read"):
+        load_entry("dp_nets:Net", tmp_path)

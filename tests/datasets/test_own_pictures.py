@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import unicodedata
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +18,7 @@ from tacit.datasets.own.featured import FeaturedReader
 from tacit.datasets.own.images import ImagesReader
 from tacit.datasets.own.rows import EncodedRows, RowError
 from tacit.datasets.own.rows_file import Dealt, rows_of
+from tacit.errors import DataError
 
 SIDE = 4
 GREY = np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE) * 10
@@ -104,7 +108,44 @@ def test_what_is_no_picture_is_refused(folder: Path, content: bytes) -> None:
 def test_a_picture_that_unpacks_to_gigabytes_is_refused(folder: Path) -> None:
     Image.new("1", (20_000, 20_000)).save(folder / "cat" / "1.png")
     assert (folder / "cat" / "1.png").stat().st_size < 100_000
-    assert "has over 100,000,000 pixels" in refused(folder, reader())
+    assert "has over data.pixels_max=25,000,000 pixels" in refused(folder, reader())
+
+
+def test_a_picture_is_refused_by_its_header_and_the_limit_is_a_public_key(folder: Path) -> None:
+    # One record whose unpacking takes ten times as long would be seen in the time of the start.
+    Image.new("1", (6_000, 5_000)).save(folder / "cat" / "1.png")
+    content = (folder / "cat" / "1.png").read_bytes()
+    (folder / "cat" / "1.png").write_bytes(content[:60])  # the header is all that is looked at
+    assert "data.pixels_max=25,000,000" in refused(folder, reader())
+    (folder / "cat" / "1.png").write_bytes(content)
+    raised = replace(reader(), pixels_max=30_000_000)
+    assert sum(len(rows.y) for rows in raised.read(folder)) == 3
+    assert raised.digest() == reader().digest()  # what is kept, and whose ledger, stay the same
+
+
+def test_pillow_warns_nobody_of_a_picture_that_is_refused(folder: Path) -> None:
+    Image.new("1", (9_900, 9_900)).save(folder / "cat" / "1.png")  # Pillow would warn of it
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "data.pixels_max" in refused(folder, reader())
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "bmp", "tiff", "webp", "ppm"])
+def test_a_damaged_picture_is_a_line_and_no_traceback(folder: Path, kind: str) -> None:
+    chance, path = random.Random(kind), folder / "cat" / "1.png"
+    Image.fromarray(GREY).resize((30, 20)).save(path, format=kind)
+    whole = path.read_bytes()
+    for _ in range(60):
+        content = bytearray(whole)
+        for _ in range(chance.choice([1, 2, 5])):
+            content[chance.randrange(min(len(content), 200))] = chance.randrange(256)
+        path.write_bytes(content[: chance.choice([len(content), len(content) // 2])])
+        said = ""
+        try:
+            read = sum(len(rows.y) for rows in reader().read(folder))
+        except DataError as error:
+            read, said = 3, str(error)
+        assert (read, said.count("\n")) == (3, 0)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(folder: Path) -> None:

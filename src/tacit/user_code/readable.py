@@ -23,13 +23,13 @@ _HIDING = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
 
 
 def check(source: bytes) -> None:
-    """Raise ValueError, which names the line, for source that may look otherwise than it runs.
-
-    Raises SyntaxError where its coding cannot be told.
-    """
+    """Raise ValueError, which names the line, for source that may look otherwise than it runs."""
     if len(source) > MOST:
         raise ValueError(f"has more than {MOST:,} bytes")
-    coding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    try:
+        coding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    except SyntaxError as error:
+        raise ValueError(f"is not UTF-8 text: {error.msg}") from error
     if coding not in _UTF_8:
         raise ValueError(f"is declared to be {coding}; only UTF-8 is run, as everybody reads it so")
     text = source.decode("utf-8-sig").replace("\r\n", "\n")

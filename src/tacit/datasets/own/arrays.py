@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -26,8 +27,12 @@ from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Array, Values
 from tacit.datasets.target import Target
 from tacit.errors import DataError
+from tacit.regular_file import opened
 
 _BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
+_UNIT_BYTES = 1 << 12  # the most bytes of one unit's name: it is read some thousand times at once
+# What a damaged archive, or one that is encrypted or packed in another way, ends in.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, SafetensorError, EOFError, RuntimeError, TypeError)
 Take = Callable[[int, int], Array]  # (first row, after the last one)
 
 
@@ -121,19 +126,22 @@ class _Stored:
 def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
     """The arrays `names` of the file, which stays open meanwhile. Raises DataError."""
     try:
-        with path.open("rb") as file:
-            head = file.read(4)
         with ExitStack() as stack:
+            kept = stack.enter_context(opened(path))
+            head = kept.read(4)
+            kept.seek(0)
             if OTHERS.get(head) == "a zip":
-                archive = stack.enter_context(zipfile.ZipFile(path))
-                _all_there(path, names, [name[:-4] for name in archive.namelist()])
+                archive = stack.enter_context(zipfile.ZipFile(kept))
+                _all_there(
+                    path, names, [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
+                )
                 yield [
                     _member(path, name, stack.enter_context(archive.open(f"{name}.npy")))
                     for name in names
                 ]
             else:
-                yield _tensors(path, names, head, stack)
-    except (zipfile.BadZipFile, SafetensorError, EOFError) as error:
+                yield _tensors(path, names, head, kept, stack)
+    except _DAMAGED as error:
         raise DataError(
             f"{path.name}: is no npz or safetensors file, or is damaged or cut off: {error}"
         ) from error
@@ -157,6 +165,11 @@ def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
         shape, by_columns, dtype = header(file)
     except ValueError as error:
         raise DataError(f"{path.name}: array {name!r}: is not one of numpy's") from error
+    if not 0 < dtype.itemsize <= _UNIT_BYTES:
+        raise DataError(
+            f"{path.name}: array {name!r}: has cells of {dtype.itemsize:,} bytes; a cell has 1 to "
+            f"{_UNIT_BYTES:,}"
+        )
     if dtype.hasobject:
         raise DataError(f"{path.name}: array {name!r}: holds Python objects, which are not read")
     if by_columns and len(shape) > 1:
@@ -174,12 +187,13 @@ def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
     return _Stored(name, tuple(shape), dtype.kind, take)
 
 
-def _tensors(path: Path, names: list[str], head: bytes, stack: ExitStack) -> list[_Stored]:
+def _tensors(
+    path: Path, names: list[str], head: bytes, kept: IO[bytes], stack: ExitStack
+) -> list[_Stored]:
     """The arrays of a safetensors file."""
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
-    kept = stack.enter_context(path.open("rb"))
     with safe_open(_again(kept), framework="np") as file:
         _all_there(path, names, list(file.keys()))
         return [_slices(name, file.get_slice(name), kept) for name in names]

@@ -24,6 +24,7 @@ from tacit.regular_file import opened
 
 MOST_COLUMNS = 16_384  # of a table, read or not: arrow takes some memory for each column of a CSV
 MOST_HEADER = 1 << 20  # bytes of the first line of a CSV
+MOST_TEXT = 1 << 20  # bytes of a text in a Parquet's cell
 MOST_UNPACKED = 1 << 28  # bytes of the read columns of a row group that are unpacked at a time
 _OF_A_COLUMN = 1 << 21  # bytes more for each of these columns: writers' pages have half of it
 BLOCK_BYTES = 1 << 16  # the fewest bytes of a CSV that are read at a time
@@ -117,7 +118,7 @@ def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterato
         _check_pages(path, file, table.metadata, {name: name in texts for name in columns})
     with parquet.ParquetFile(file, read_dictionary=texts, **_FOOTER) as table:
         for batch in table.iter_batches(_BLOCK_ROWS, columns=columns, use_threads=False):
-            yield from _pieces(batch, texts)
+            yield from _pieces(path, batch, texts)
 
 
 def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
@@ -159,13 +160,17 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
             )
 
 
-def _pieces(batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
+def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
     """The batch in pieces of a few bytes of text each, with texts as such."""
     longest = 1
     for name in texts:
         values = batch.column(name)
         if pa.types.is_dictionary(values.type) and len(values.dictionary):
             longest = max(longest, pc.max(pc.binary_length(values.dictionary)).as_py() or 1)
+        if longest > MOST_TEXT:
+            raise DataError(
+                f"{path.name}: column {name[:_NAME]!r}: a text of over {MOST_TEXT:,} bytes"
+            )
     step = max(1, min(_BLOCK_ROWS, _TEXT_BYTES // longest))
     for first in range(0, batch.num_rows, step):
         piece = batch.slice(first, step)

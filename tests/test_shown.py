@@ -1,0 +1,93 @@
+"""Words of others on a terminal, in a log, in a CSV and in JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+from tacit_services import logs
+from tacit_services.display import tables
+
+from tacit.shown import as_json, cell, lines, printable
+
+
+@given(st.text(), st.none() | st.integers(0, 50))
+def test_what_is_printed_prints_and_has_the_length_that_it_may(
+    text: str, limit: int | None
+) -> None:
+    shown = printable(text, limit)
+    assert shown.isprintable()
+    assert len(shown) == len(text[:limit])
+    kept = [(one, other) for one, other in zip(text, shown, strict=False) if one != other]
+    assert all(other == "?" and not one.isprintable() for one, other in kept)
+
+
+@given(st.text())
+def test_no_text_is_a_formula_in_a_csv(text: str) -> None:
+    file = io.StringIO(newline="")
+    csv.writer(file).writerow([cell(text), "next"])
+    [[found, after]] = csv.reader(io.StringIO(file.getvalue(), newline=""))
+    assert after == "next"
+    assert found.isprintable()
+    if found[:1] in ("=", "+", "-", "@"):
+        float(found)  # a number is one
+
+
+@pytest.mark.parametrize("number", ["-1", "+2.5", "-3e-7", "-inf", "0", "12"])
+def test_a_number_with_a_sign_stays_one(number: str) -> None:
+    assert cell(number) == number
+
+
+@pytest.mark.parametrize(
+    "formula", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "  =1", "\uff1d1", "-1-1", "--1"]
+)
+def test_a_formula_is_text(formula: str) -> None:
+    assert cell(formula) == "'" + formula
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+def test_json_is_exact_and_prints(value: dict[str, object]) -> None:
+    text = as_json(value)
+    assert json.loads(text) == value
+    assert all(one.isprintable() for one in text.split("\n"))
+    assert any(unicodedata.category(one) == "Ll" for one in as_json("ä"))
+
+
+HOSTILE = "a\x1b[2Jb\nc\u202ed\u2028e\u200bf\r\x9bg"
+SAFE = "a?[2Jb?c?d?e?f??g"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_of_a_log_is_one_line_whatever_is_said(form: str) -> None:
+    formatter = logs.TextFormatter() if form == "text" else logs.JsonFormatter()
+    record = logging.makeLogRecord({"msg": "%s", "args": (HOSTILE,), "edge": HOSTILE})
+    said = formatter.format(record)
+    assert said.isprintable()
+    if form == "text":
+        assert said.endswith(f"{SAFE} edge={SAFE}")
+
+
+def test_a_traceback_in_a_log_moves_no_cursor() -> None:
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as error:
+        kind = type(error), error, error.__traceback__
+    said = logs.TextFormatter().format(logging.makeLogRecord({"msg": "x", "exc_info": kind}))
+    assert all(one.isprintable() for one in said.split("\n"))
+
+
+def test_tables_and_lines_of_commands_show_names_safely(capsys: pytest.CaptureFixture[str]) -> None:
+    console = tables.console()
+    console.print(tables.pairs(console, [("run", HOSTILE)]))
+    console.print(f"note: {HOSTILE}")
+    console.print(Text("end"))
+    said = capsys.readouterr().out
+    assert all(one.isprintable() for one in said.split("\n"))
+    assert lines("a\nb") == "a\nb"
