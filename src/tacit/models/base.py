@@ -102,6 +102,15 @@ class Model(ABC):
         return True
 
     @property
+    def trusted(self) -> bool:
+        """Whether code that branches on a row's numbers is run, as the owner of the rows says."""
+        return False
+
+    def anew(self) -> Model:
+        """The same model with a state of its own, where running it leaves any."""
+        return self
+
+    @property
     def linear(self) -> bool:
         """Whether one dense layer is all there is.
 

@@ -1,10 +1,10 @@
 """A user's own `torch.nn.Module` as a model of one flat vector, with exact per-example gradients.
 
 The vector (d,) is the module's trainable parameters in the order of their definition; a parameter
-that is used twice, or tied, is in it once. Every example goes through the module alone, as a batch
-of one, mapped by `torch.func.vmap`; where an operation cannot be mapped, by one backward pass for
-each example. A module whose code shows that it is made of common layers takes one backward pass for
-the batch (`models.module_layers`). All give the gradient of that example's own loss, whatever its
+that is used twice, or tied, is in it once. A module whose code shows that it is made of common
+layers takes one backward pass for the batch (`models.module_layers`). Of any other, every example
+goes through the module alone, as a batch of one, by the operations that were recorded when the
+model was made (`models.recorded`). Both give the gradient of that example's own loss, whatever its
 companions.
 
     >>> import torch
@@ -20,9 +20,10 @@ companions.
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -32,8 +33,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.base import Layer, Layout, Model
-from tacit.models.losses import Loss, cross_entropy, mse, of_each
+from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
 from tacit.models.module_layers import RAISED, SeenModule, seen_through
+from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients
 
 Factory = Callable[[], nn.Module]
@@ -54,7 +56,9 @@ class ModuleModel(Model):
     digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
     that are not trained. start: values by name that take the place of the module's own. classes:
     numbers that it gives for an example; 0: whatever its own loss takes. labels: classes of the
-    target; 0 where it is a number.
+    target; 0 where it is a number. trusted: whether code may branch on a row's numbers, which its
+    time then tells of; it is run in a copy of the module for each row, so that no row finds what
+    another left in it.
     """
 
     digest: str = ""
@@ -63,6 +67,7 @@ class ModuleModel(Model):
     trainable: tuple[str, ...] = ("*",)
     start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     labels: int = 0
+    trusted: bool = False
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -104,8 +109,17 @@ class ModuleModel(Model):
 
     @cached_property
     def traced(self) -> bool:
-        """Whether its layers are seen, and one backward pass finds the gradients of a trial."""
-        return self.seen is not None and agrees(self)
+        """Whether its layers are seen and its loss is one of tacit's, and one backward pass finds
+        the gradients of a trial.
+        """
+        known = self.example_loss in LOSSES.values()
+        return known and self.seen is not None and agrees(self)
+
+    def anew(self) -> ModuleModel:
+        """The same model with a module that has not been run."""
+        made = replace(self)
+        made.layout, made.frozen  # noqa: B018  (made here, and not where the module is recorded)
+        return made
 
     def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
         """Only the module as a whole: its input and its scores."""
@@ -130,10 +144,11 @@ class ModuleModel(Model):
 
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
         """The module's output of a batch x (B, *shape), or of one example (*shape)."""
-        state = {**self.unflatten(params), **self.frozen}
+        state = {**self.unflatten(params), **self._frozen_on(params.device)}
+        module = self._copied() if self.trusted else self.module
         with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
             one = x.dim() == len(self.shape)
-            scores: Tensor = functional_call(self.module, state, (x.unsqueeze(0) if one else x,))
+            scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if one else x,))
             return scores.squeeze(0) if one else scores
 
     def probabilities(self, scores: Tensor) -> Tensor:
@@ -170,6 +185,14 @@ class ModuleModel(Model):
             return x, torch.rand(count, generator=generator)
         return x, torch.randint(self.labels, (count,), generator=generator)
 
+    def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
+        return {name: one.to(device) for name, one in self.frozen.items()}
+
+    def _copied(self) -> nn.Module:
+        """A copy of the module as it was made; it shares the numbers, which nothing writes to."""
+        own = (*self.module.parameters(), *self.module.buffers())
+        return copy.deepcopy(self.module, {id(one): one for one in own})
+
     def _made(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -200,6 +223,7 @@ def module_model(
     trainable: Sequence[str] = ("*",),
     start: Mapping[str, Tensor] | None = None,
     regularization: float = 0.0,
+    trusted: bool = False,
 ) -> ModuleModel:
     """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
 
@@ -221,6 +245,7 @@ def module_model(
         tuple(trainable),
         dict(start or {}),
         outputs if labels is None else labels,
+        trusted,
     )
     _check_start(entry, model)
     _check_layers(entry, model.module)
@@ -231,6 +256,7 @@ def module_model(
     _check_output(entry, model)
     try:
         _check_examples_alone(entry, model)
+        _check_steps(entry, model)
         _check_gradients(entry, model)
     except RAISED as error:
         why = str(error).splitlines()[0] if str(error) else ""
@@ -303,6 +329,20 @@ def _check_examples_alone(entry: str, model: ModuleModel) -> None:
             f"model.entry={entry}: an example's output depends on the other examples of its "
             f"batch, or on chance; "
             "use layers that look at one example"
+        )
+
+
+def _check_steps(entry: str, model: ModuleModel) -> None:
+    """The module must take the same steps for every row, unless the owner of the rows trusts it."""
+    if model.trusted or model.traced:
+        return
+    x, y = _public(model, 1)
+    found = recorded(model, "cpu", x.dtype, y.dtype)
+    if isinstance(found, str):
+        raise ConfigError(
+            f"model.entry={entry}: cannot be shown to take the same steps for every row: {found}; "
+            "its times and errors could tell a row: write it without (torch.where), or say "
+            'model.control_flow="trusted"'
         )
 
 

@@ -3,8 +3,9 @@
 `torch.fx` runs a module's code once with stand-ins for numbers. If every step is then one that is
 known to look at one example at a time, and every trained parameter is the weight or the bias of a
 known layer that is used once, one backward pass gives every example's own gradient
-(`models.vectors`). Anything else (an attention, a recurrent cell, a tied weight, a branch on
-numbers) is no error: its gradients are mapped instead, which takes longer.
+(`models.vectors`). No such step raises because of an example's numbers: a word that an embedding
+has no row for gives nan. Anything else (an attention, a recurrent cell, a tied weight) is no error:
+its operations are recorded instead (`models.recorded`), which takes longer.
 
     >>> from torch import nn
     >>> seen = seen_through(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), (4,))
@@ -114,7 +115,9 @@ def _step_known(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 def _call_known(node: fx.Node) -> bool:
     target, arguments = node.target, node.args[1:]
     if target in _POINTWISE or target in _PAIRED:
-        return "out" not in node.kwargs and not any(one is True for one in arguments)
+        # A rounding mode divides whole numbers as such, and by 0 that raises.
+        plain = not {"out", "rounding_mode"} & node.kwargs.keys()
+        return plain and not any(one is True for one in arguments)
     if target in _REDUCED:
         return _spares_the_first(arguments, node.kwargs)
     if target in _RESHAPED:
@@ -241,8 +244,11 @@ class _AtWork(fx.Interpreter):
         if type(layer) not in _RULES:
             return layer(*args)
         own = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
-        output = functional_call(layer, own, args)
-        self.found[target] = _layer(layer, args[0], output)
+        x = args[0].clamp(0, len(layer.weight) - 1) if type(layer) is nn.Embedding else args[0]
+        output = functional_call(layer, own, (x,))
+        if x is not args[0]:  # a word that is not there gives nan, as it must not raise
+            output = torch.where((x == args[0]).unsqueeze(-1), output, torch.nan)
+        self.found[target] = _layer(layer, x, output)
         return output
 
 

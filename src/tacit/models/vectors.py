@@ -11,7 +11,6 @@ layer's input, written once, where it belongs in (B, d).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -19,7 +18,9 @@ import torch
 from torch.func import grad, vmap
 from torch.nn import functional
 
+from tacit.errors import PrivacyError
 from tacit.models.base import Layer, Model, Window
+from tacit.models.recorded import Recorded, recorded, write_alone
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
 LARGEST = 1e6
@@ -44,6 +45,8 @@ def example_gradients(
     chunk_size: int | None = None,
 ) -> torch.Tensor:
     """The gradient (B, d) of each example's own loss, penalty included; B may be 0.
+
+    Of a user's module, a row whose computation raises is nan throughout (`models.recorded`).
 
     chunk_size: bounds the memory for activations to that many examples at a time.
     """
@@ -112,7 +115,26 @@ def _write_gradients(
     if model.traced:
         _write_in_one_pass(model, params, x, y, out)
     else:
-        out.copy_(_any_gradients(model, params.detach(), x, y))
+        _write_alone(model, params.detach(), x, y, out)
+
+
+def _write_alone(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Write the gradients of a model whose code does not show its layers; nan where a row raises.
+
+    By its recorded operations; where there can be none, by its code, row by row, if it is trusted.
+    Raises PrivacyError if it is not.
+    """
+    found = recorded(model, params.device.type, x.dtype, y.dtype)
+    if isinstance(found, Recorded):
+        found.write(params, x, y, out)
+    elif model.trusted:
+        gradient = grad(model.loss)
+        for row, label, own in zip(x, y, out, strict=True):
+            write_alone(gradient, params, row, label, own)
+    else:
+        raise PrivacyError(f"model.name={model.name}: {found}")
 
 
 def agrees(model: Model) -> bool:
@@ -153,34 +175,6 @@ def _write_in_one_pass(
                 torch.sum(delta, 1 if layer.window is None else (2, 3), out=bias)
     if model.regularization:
         out.add_(params.detach(), alpha=model.regularization)
-
-
-def _any_gradients(
-    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
-) -> torch.Tensor:
-    """Return per-example gradients (B, d) of a model whose layers may be anything.
-
-    They are mapped over the batch where torch can do that, else computed one example at a time.
-    """
-    if not _mappable(model, x.dtype, y.dtype):
-        one = grad(model.loss)
-        return torch.stack([one(params, row, label) for row, label in zip(x, y, strict=True)])
-    return vmap_gradients(model, params, x, y)
-
-
-@lru_cache(maxsize=16)
-def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
-    """Whether torch can map every operation of the model over a batch; tried on public numbers."""
-    rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # torch warns where it has no batching rule, and loops inside
-        try:
-            vmap_gradients(model, model.init(0), rows.to(x), labels.to(y))
-        except (RuntimeError, UserWarning):
-            return False
-    return True
 
 
 def _deltas(
