@@ -24,6 +24,7 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.release_delay import ReleaseDelay, no_delay
 from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.peer")
@@ -41,9 +42,17 @@ class Peering:
     The observer may be away: nothing waits for it.
     """
 
-    def __init__(self, role: Worker, exchange: Exchange, computing: Computing, every: int) -> None:
-        """`every`: own steps between two reports."""
+    def __init__(
+        self,
+        role: Worker,
+        exchange: Exchange,
+        computing: Computing,
+        every: int,
+        delay: ReleaseDelay,
+    ) -> None:
+        """`every`: own steps between two reports. `delay`: what gradients are held back for."""
         self._role, self._exchange, self._computing, self._every = role, exchange, computing, every
+        self._delay = delay
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
         self._relayed_at = self._stepped_at = -math.inf
         self._heard = 0  # messages of other peers when the latest step began
@@ -115,6 +124,7 @@ class Peering:
         self._idle = self._early()
         if self._idle:
             return
+        self._delay.starting(time.monotonic())  # measured before the first step
         read: list[Tensor] = []
         self._heard, self._stepped_at = self._exchange.counts["heard"], time.monotonic()
 
@@ -127,7 +137,9 @@ class Peering:
         self._idle = not read
         if self._idle:
             return
+        began = time.monotonic()
         released = self._gradient(read[0], session, stop)
+        self._delay.hold(began, 1, stop)
         if released is None:
             self._exchange.say(self._role.abandon)
         else:
@@ -189,6 +201,7 @@ def peer_loop(
     state: PeerState,
     every: int,
     turns: CpuTurns,
+    delay: ReleaseDelay | None = None,
 ) -> WorkerLoop:
     """The loop of `role`, whose durable `state` is a file; `every`: steps between two reports."""
     mailbox = Mailbox()
@@ -201,5 +214,6 @@ def peer_loop(
         settings.patience,
         mailbox.wake,
     )
-    policy = Peering(role, exchange, Computing(turns, settings.slowdown), every)
+    computing = Computing(turns, settings.slowdown)
+    policy = Peering(role, exchange, computing, every, delay or no_delay())
     return WorkerLoop(role, outbox, settings, mailbox, policy)

@@ -13,7 +13,7 @@ from tacit.errors import ConfigError
 from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.state import PeerState
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker import row_owner
+from tacit_services.worker import release_delay, row_owner
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources
@@ -31,9 +31,10 @@ def _loop(
     assert isinstance(role, Worker)
     with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
-        yield peer_loop(
-            role, resources.outbox, settings, state, role.settings.report_every, resources.turns
-        )
+        turns, folder = resources.turns, resources.identity.path
+        delay = release_delay.of_edge(role, turns, folder, settings.run_id)
+        every = role.settings.report_every
+        yield peer_loop(role, resources.outbox, settings, state, every, turns, delay)
 
 
 def restore(role: Worker, state: PeerState) -> None:

@@ -1,9 +1,10 @@
 """The delay of a push: it leaves at a fixed public time D after its model came.
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
-secret. So the push is made durable and held back until D, which is longer than the longest draw
-takes. One that is not ready leaves at the next whole multiple of D, and tells that the machine was
-late, which under load is likelier with more rows.
+secret; the steps of a user's module may take longer for one row than for another. So every private
+push is made durable and held back until D, which is longer than the longest draw takes. One that is
+not ready leaves at the next whole multiple of D, and tells that the machine was late, which under
+load is likelier with more rows.
 
 So late pushes are made rare: each makes D a quarter longer, and only while many pushes in a row are
 not late, it goes back towards what was measured. Who reads the wire has seen which were late. D is
@@ -23,7 +24,7 @@ import shutil
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tacit_services.worker.outbox import Outbox
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
 TRIALS, WARM = 12, 3
+FEWEST, _MOST_SECONDS = 3, 20.0  # trials of work that is slow: no longer than so, but so many
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LONGER = 1.25  # what D becomes of itself after a late push, however late it was
 _QUIET, _BACK = 64, 0.9  # and after so many that were not, one after the other; then its square
@@ -107,23 +109,25 @@ class ReleaseDelay:
 
 
 def no_delay() -> ReleaseDelay:
-    """Return no delay, for work that takes the same time whatever is drawn."""
+    """Return no delay, for work that is not private."""
     return ReleaseDelay(lambda: 0.0)
 
 
 def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
-    """The delay of an edge's pushes; none where its step is of a fixed shape.
+    """The delay of an edge's pushes, however it computes them; none where they are not private.
 
     folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
     `run` on this machine.
     """
-    if role.alone is None:
+    if not role.releaser.plan.private:
         return no_delay()
-    work, meeting = role.rehearsal(), Meeting(folder.parent / "delays" / run, role.edge)
+    meeting = Meeting(folder.parent / "delays" / run, role.edge)
 
     def measure() -> float:
         meeting.begin()
-        own = measured(work, turns, folder / "delay.trial", 4 * role.model.size)
+        work, seconds = slowest(role.rehearsals())
+        trials = max(FEWEST, min(TRIALS, int(_MOST_SECONDS / seconds)))
+        own = measured(work, turns, folder / "delay.trial", 4 * role.model.size, trials)
         delay = meeting.longest(own)
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay
@@ -131,18 +135,33 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
     return ReleaseDelay(measure, meeting.agreed)
 
 
-def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """Return MARGIN times the median of TRIALS of `work`.
+def slowest(works: Iterable[Callable[[], None]]) -> tuple[Callable[[], None], float]:
+    """Return the slowest of `works`, and its seconds: the quicker of two runs of each."""
+    found = [(min(_seconds(work) for _ in range(2)), work) for work in works]
+    seconds, work = max(found, key=lambda one: one[0])
+    return work, seconds
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.monotonic()
+    work()
+    return max(time.monotonic() - began, 1e-6)
+
+
+def measured(
+    work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int, trials: int = TRIALS
+) -> float:
+    """Return MARGIN times the median of `trials` of `work`.
 
     Each takes a turn, and writes as many durable bytes as a push has. scratch: a folder for them,
     made and deleted here.
     """
-    for _ in range(WARM):
+    for _ in range(WARM if trials == TRIALS else 0):
         work()
     scratch.mkdir(exist_ok=True)
     with closing(Ledger(scratch / "ledger.db", "trial")) as ledger:
         outbox, envelope = Outbox(ledger, "trial", folder=scratch), bytes(size)
-        usual = statistics.median(_trial(work, turns, outbox, envelope) for _ in range(TRIALS))
+        usual = statistics.median(_trial(work, turns, outbox, envelope) for _ in range(trials))
     shutil.rmtree(scratch)
     return MARGIN * usual
 

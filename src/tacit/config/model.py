@@ -13,7 +13,7 @@ from tacit.models import Model, Name, Normalization, build
 from tacit.models.user_module import UserModule
 
 Size = Annotated[int, Field(gt=0, le=65_536)]
-_OF_A_MODULE = ("entry", "arguments", "loss", "weights", "trainable")
+_OF_A_MODULE = ("entry", "arguments", "loss", "weights", "trainable", "control_flow")
 _OF_BOTH = ("name", "regularization")
 
 
@@ -37,6 +37,11 @@ class ModelSection(Section):
     )
     trainable: tuple[str, ...] = Field(
         ("*",), strict=False, min_length=1, description="python: parameters that are trained"
+    )
+    control_flow: Literal["refused", "trusted"] = Field(
+        "refused",
+        description="python: code that takes other steps for other rows (an if, a while on their "
+        "numbers); trusted: it is run, and the times of pushes may tell of a row",
     )
     channels: tuple[Size, ...] = Field(  # strict=False: TOML has no tuples
         (10, 20), strict=False, min_length=1, description="of each convolution, cnn"
@@ -89,7 +94,13 @@ class ModelSection(Section):
         """The user's module in `folder`, not loaded yet; only where there is an `entry`."""
         assert self.entry is not None
         return UserModule(
-            self.entry, self.arguments, self.loss, self.weights, self.trainable, folder
+            self.entry,
+            self.arguments,
+            self.loss,
+            self.weights,
+            self.trainable,
+            folder,
+            self.control_flow == "trusted",
         )
 
     def build(self, shape: tuple[int, ...], classes: int, folder: Path) -> Model:

@@ -28,7 +28,7 @@ class UserModule:
 
     entry: "module:name" in `folder`, the run file's, or installed; it is called with `arguments`.
     loss: a name of `LOSSES`, "module:function", or None: by the target. weights: a safetensors file
-    in `folder`.
+    in `folder`. trusted: whether its steps may follow a row's numbers.
     """
 
     entry: str
@@ -37,6 +37,7 @@ class UserModule:
     weights: str | None
     trainable: tuple[str, ...]
     folder: Path
+    trusted: bool = False
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each file that the section names, by its key. Executes nothing.
@@ -68,6 +69,7 @@ class UserModule:
             trainable=self.trainable,
             start=self._start(),
             regularization=regularization,
+            trusted=self.trusted,
         )
 
     @property

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.rehearsal import Rehearsed, rehearsed
 from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
@@ -27,6 +30,7 @@ from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, 
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
 HELD = 2**24
+_SHOWN = 2**22  # numbers of the public rows that slots are rehearsed with
 _FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
 
 
@@ -238,24 +242,36 @@ class EdgeRole(ABC):
         step = self._step(clip)
         return sums.sum(params, self.x, self.y, drawn, clip, step=step, rows=self.size)
 
-    def rehearsal(self) -> Callable[[], None]:
-        """Return a function that does one step's work on public random rows and drops the result.
+    def rehearsals(self) -> list[Callable[[], None]]:
+        """Return functions that each do one step's work on public rows and drop the result.
 
-        A push's delay is measured with it. A real draw has more rows with probability at most 1e-9.
-        Needs `alone`.
+        A push's delay is measured with the slowest. Drawn rows alone are as many as a real draw
+        exceeds with probability 1e-9 at most; slots are as many as always.
         """
-        sums, plan = self.alone, self.releaser.plan
-        assert sums is not None
-        rows = padded_size(plan.most_rows, plan.sampling_rate, _FAR)
-        generator = torch.Generator().manual_seed(1)
-        x, y = self.model.random_batch(rows, generator)
-        params, everyone, clip = self.model.init(1), np.arange(rows), plan.clip_max
-        step = self._step(clip)
+        plan = self.releaser.plan
+        if self.alone is not None:
+            rows = padded_size(plan.most_rows, plan.sampling_rate, _FAR)
+        else:
+            rows = max(1, min(plan.most_rows, _SHOWN // math.prod(self.model.shape)))
+        tasks = rehearsed(self.model, rows + (self.alone is None))
+        return [
+            partial(self.releaser.rehearse, plan.clip_max, self._query_of(one)) for one in tasks
+        ]
 
-        def query() -> Clipped:
-            return sums.sum(params, x, y, everyone, clip, step=step, rows=self.size)
-
-        return partial(self.releaser.rehearse, plan.clip_max, query)
+    def _query_of(self, task: Rehearsed) -> Callable[[], Clipped]:
+        """Return a function that does the work of `query` on public rows."""
+        sums, clip = self.alone, self.releaser.plan.clip_max
+        if sums is not None:
+            everyone, step = np.arange(len(task.y)), self._step(clip)
+            return lambda: sums.sum(
+                task.params, task.x, task.y, everyone, clip, step=step, rows=self.size
+            )
+        edge = copy.copy(self)  # which has public rows instead, the last of them in empty slots
+        edge.x, edge.y = task.x.to(self.device), task.y.to(self.device)
+        edge.records = count = len(task.y) - 1
+        if self.units is not None:
+            edge.units = replace(self.units, order=np.arange(count), starts=np.arange(count + 1))
+        return partial(edge.query, task.params, clip)
 
     def _step(self, clip: float) -> float | None:
         """The integers' grid at this clip; None for floats."""

@@ -7,6 +7,7 @@ place can change how a kernel rounds; so they cost no privacy.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from tacit.datasets.features import scattering, upright
 from tacit.datasets.features.basis import Projection
 from tacit.datasets.features.front import Front
 from tacit.datasets.features.standardise import Standardise
+from tacit.errors import ConfigError
 
 Step = Literal["upright", "scattering"] | Standardise | Projection | Front
 Features = Literal["none", "scattering"] | tuple[Step, ...]
@@ -37,16 +39,25 @@ def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def apply(features: Features, records: Tensor) -> Tensor:
+def apply(features: Features, records: Tensor, *, private: bool = False) -> Tensor:
     """`records` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
     shape)). Raises as `shape_with`.
+
+    A record that the front's own code raises at raises ConfigError. Of `private` ones its features
+    are nan instead, so that its gradient is not finite and counts as zero: what one record does
+    must not end an edge.
     """
     if not (steps := steps_of(features)):
         return records
     shape = shape_with(features, tuple(records.shape[1:]))
     found = records.new_empty((len(records), *shape))
     for record, out in zip(records, found, strict=True):
-        out.copy_(_one(steps, record.clone()))
+        try:
+            out.copy_(_one(steps, record.clone()))
+        except ConfigError:
+            if not private:
+                raise
+            out.fill_(math.nan)
     return found
 
 

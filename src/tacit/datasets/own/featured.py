@@ -74,16 +74,19 @@ class FeaturedReader:
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """The rows, some thousand at a time. Raises ConfigError, DataError."""
         for rows in self.reader.read(path):
-            yield self.seen(rows)
+            yield replace(rows, x=self._seen(rows.x))
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
-        """`rows` of `reader` with their features. Raises ConfigError."""
-        return replace(rows, x=self._seen(rows.x))
+        """Private `rows` of `reader` with their features; nan where a front raises.
+
+        Raises ConfigError if the features do not fit.
+        """
+        return replace(rows, x=self._seen(rows.x, private=True))
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Features of every row. Raises ConfigError, DataError."""
         return map(self._seen, self.reader.inputs(path))
 
-    def _seen(self, x: Floats) -> Floats:
-        found: Floats = apply(self.features, torch.from_numpy(x)).numpy()
+    def _seen(self, x: Floats, *, private: bool = False) -> Floats:
+        found: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
         return found

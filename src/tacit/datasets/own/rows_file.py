@@ -145,10 +145,10 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
 
 
 def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
-    if dealt.edges == 1:
-        yield from reader.read(path)
-        return
     for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
+        if dealt.edges == 1:
+            yield seen(reader, rows)
+            continue
         mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
         own = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
         yield seen(reader, own)
