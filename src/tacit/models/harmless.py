@@ -18,9 +18,9 @@ alias detach diagonal expand movedim permute select slice split split_with_sizes
 unbind unfold unsafe_split unsafe_split_with_sizes unsqueeze view _unsafe_view _reshape_alias
 """
 _MADE = """
-_to_copy arange cat clone constant_pad_nd copy fill flip full full_like lift_fresh_copy new_full
-new_ones new_zeros ones ones_like repeat roll scalar_tensor stack tril triu zero zeros zeros_like
-diag_embed
+_to_copy arange cat clone constant_pad_nd copy eye fill flip full full_like lift_fresh_copy
+new_full new_ones new_zeros ones ones_like repeat roll scalar_tensor stack tril triu zero zeros
+zeros_like diag_embed
 """
 _POINTWISE = """
 abs add addcdiv addcmul ceil clamp clamp_max clamp_min cos div elu eq erf exp expm1 floor ge gelu gt
