@@ -137,7 +137,7 @@ def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
     assert leaves_after(0.070, steps=3) == (0.120, 1)
 
 
-def test_work_of_a_fixed_shape_is_not_held_back() -> None:
+def test_no_delay_holds_nothing_back() -> None:
     delay = release_delay.no_delay()
     delay.hold(0.0, 1, threading.Event())
     assert delay.late == 0
@@ -149,8 +149,11 @@ def test_the_end_does_not_wait() -> None:
     ReleaseDelay(lambda: 3600.0).hold(time.monotonic(), 1, stop)
 
 
-def made(folder: Path, *, rows_alone: bool) -> EdgeRole:
-    run = config.parse(RUN, "test")
+def made(
+    folder: Path, *, rows_alone: bool, mechanism: str = "discrete_gaussian", name: str = "mapa"
+) -> EdgeRole:
+    text = RUN.replace("{ batch", f'{{ mechanism = "{mechanism}", batch').replace("mapa", name)
+    run = config.parse(text, "test")
     definition, part = run.define(), run.source.edge(0, None, folder)
     releaser = Releaser(run.plan(0, part.most), Ledger(":memory:", "digits"), Random())
     model = definition.build_model()
@@ -241,5 +244,24 @@ def test_an_edge_that_has_ended_holds_nobody_back(tmp_path: Path) -> None:
     assert mine.longest(0.1) == 0.1
 
 
-def test_a_step_of_a_fixed_shape_needs_none(tmp_path: Path) -> None:
-    assert delay_of(made(tmp_path, rows_alone=False), tmp_path / "0").seconds == 0
+def test_a_step_of_a_fixed_shape_is_held_back_too(tmp_path: Path) -> None:
+    role = made(tmp_path, rows_alone=False)
+    assert role.alone is None
+    assert delay_of(role, tmp_path / "0").seconds > 0
+    assert role.releaser.ledger.charged().count == 0
+
+
+def test_what_is_not_private_is_not_held_back(tmp_path: Path) -> None:
+    role = made(tmp_path, rows_alone=False, mechanism="none", name="asgd")
+    assert delay_of(role, tmp_path / "0").seconds == 0
+
+
+def test_the_delay_is_of_the_slowest_work_and_slow_work_is_tried_less_often() -> None:
+    def quick() -> None: ...
+
+    def slow() -> None:
+        sum(range(10**6))
+
+    work, seconds = release_delay.slowest([quick, slow, quick])
+    assert work is slow
+    assert seconds > 1e-6

@@ -12,18 +12,28 @@ from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.release_delay import ReleaseDelay
 from tacit_services.worker.tasks import task_loop
 
 
 def party_loop(
-    role: Party, outbox: Outbox, settings: LoopSettings, turns: CpuTurns, *, serves: bool = False
+    role: Party,
+    outbox: Outbox,
+    settings: LoopSettings,
+    turns: CpuTurns,
+    delay: ReleaseDelay | None = None,
+    *,
+    serves: bool = False,
 ) -> WorkerLoop:
     """The loop of `role`, which goes on from where its last message left it. Raises PrivacyError.
 
-    `serves`: whether requests are answered after the run's end as well, for inference.
+    `delay`: what answers are held back for. `serves`: whether requests are answered after the run's
+    end as well, for inference.
     """
     restore(role, outbox)
-    return task_loop(role, outbox, settings, turns, lambda: state_to_keep(role), serves=serves)
+    return task_loop(
+        role, outbox, settings, turns, lambda: state_to_keep(role), delay, serves=serves
+    )
 
 
 def restore(role: Party, outbox: Outbox) -> None:

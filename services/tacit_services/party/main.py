@@ -22,6 +22,7 @@ from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import party_loop
 from tacit_services.settings import EdgeSettings
 from tacit_services.signals import stopping
+from tacit_services.worker import release_delay
 from tacit_services.worker.device import tried
 from tacit_services.worker.resources import worker_resources
 from tacit_services.worker.serving import loop_settings, serve
@@ -43,7 +44,9 @@ def main(settings: EdgeSettings) -> None:
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
         model = definition.build_model()
         needs = loop_settings(settings, definition, model, largest, resources.identity.number)
-        loop = party_loop(role, resources.outbox, needs, resources.turns, serves=settings.serve)
+        turns, folder = resources.turns, resources.identity.path
+        delay = release_delay.of_edge(role, turns, folder, settings.run_id)
+        loop = party_loop(role, resources.outbox, needs, turns, delay, serves=settings.serve)
         serve(loop, stop, resources)
 
 

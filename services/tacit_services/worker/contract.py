@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,8 +67,15 @@ class Worker(Protocol):
     def on_message(self, message: Any) -> list[Outgoing]:
         """Handle a message of the server, and return the messages to send."""
 
-    def task_steps(self, version: int) -> int:
-        """Return how many steps a task on model `version` takes."""
+    def held_steps(self, message: Any) -> int:
+        """Return how many delays of one step the answer to `message` is held back for."""
+
+    @property
+    def push_size(self) -> int:
+        """Numbers in an ordinary message with private numbers."""
+
+    def rehearsals(self) -> list[Callable[[], None]]:
+        """Return functions that each do a step's work on public rows, to measure a delay with."""
 
     def next_charge(self) -> Charge | None:
         """Return what to charge with a push, ahead, for the task that follows it."""

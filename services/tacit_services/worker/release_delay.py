@@ -28,10 +28,10 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
-from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
 from tacit_services.disk import files
+from tacit_services.worker.contract import Worker
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
 
@@ -113,7 +113,7 @@ def no_delay() -> ReleaseDelay:
     return ReleaseDelay(lambda: 0.0)
 
 
-def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
+def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
     """The delay of an edge's pushes, however it computes them; none where they are not private.
 
     folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
@@ -127,7 +127,7 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
         meeting.begin()
         work, seconds = slowest(role.rehearsals())
         trials = max(FEWEST, min(TRIALS, int(_MOST_SECONDS / seconds)))
-        own = measured(work, turns, folder / "delay.trial", 4 * role.model.size, trials)
+        own = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
         delay = meeting.longest(own)
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay

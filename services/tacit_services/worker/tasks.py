@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from tacit.protocol.messages import GlobalModel, Retired
+from tacit.protocol.messages import Retired
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
 from tacit_services.worker.contract import LoopSettings, Worker
@@ -91,7 +91,7 @@ class Tasks:
         role, task = self._role, session.take_task()
         refusals = role.refusals
         came = self._delay.starting(session.task_came)
-        steps = role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
+        steps = role.held_steps(task)
         with self._computing.turn(stop):
             outgoing = role.on_message(task)
         del task  # a large model is not held while its update is stored and sent

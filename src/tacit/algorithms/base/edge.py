@@ -128,6 +128,15 @@ class EdgeRole(ABC):
         """Return how many local steps, each a release, a task on model `version` takes."""
         return 1
 
+    def held_steps(self, message: GlobalModel | Halt) -> int:
+        """Return how many delays of one step the answer to `message` is held back for."""
+        return self.task_steps(message.version) if isinstance(message, GlobalModel) else 1
+
+    @property
+    def push_size(self) -> int:
+        """Numbers in a push."""
+        return self.model.size
+
     @property
     def most_steps(self) -> int:
         """Releases that its largest task takes."""

@@ -5,7 +5,10 @@ Paper: arXiv:2007.06081. The server's side, the notation and what differs are in
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +21,9 @@ from tacit.errors import BudgetSpent
 from tacit.models.vectors import learnable
 from tacit.models.zoo.embeddings import Embedding
 from tacit.privacy.embeddings import FROZEN, EmbeddingReleaser, clip_rows
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.sampling import Random
 from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
@@ -106,9 +111,40 @@ class Party:
             return self.retire(str(spent))
         return []
 
-    def task_steps(self, version: int) -> int:
-        """An answer is one activation."""
-        return 1
+    def held_steps(self, message: Roster | Feedback | Request | Halt) -> int:
+        """As many activations as have the rows of the answer: an answer is held back for each."""
+        match message:
+            case Roster():
+                rows = len(message.names)
+            case Request():
+                rows = len(message.rows)
+            case _:
+                rows = 1
+        return max(1, math.ceil(rows / self.protocol.batch))
+
+    @property
+    def push_size(self) -> int:
+        """Numbers in an activation."""
+        return self.protocol.batch * self.embedding.classes
+
+    def rehearsals(self) -> list[Callable[[], None]]:
+        """Return a function that does one activation's work on public rows and drops the result.
+
+        Nothing private is touched, and nothing is charged but a ledger of nobody's data.
+        """
+        count = self.protocol.batch
+        x = torch.rand(count, *self._x.shape[1:], generator=torch.Generator().manual_seed(1))
+
+        def activation() -> None:
+            party, ledger = copy.copy(self), Ledger(":memory:", "rehearsal")
+            party.releaser = EmbeddingReleaser(self.releaser.plan, ledger, Random(), count)
+            party._x, party.place, party.records, party.step = x, torch.arange(count), count, 1
+            rows = party._batch(1)
+            if party.releaser.plan.mode not in FROZEN:
+                party._learn(1, torch.zeros(len(rows), self.embedding.classes))
+            party.releaser.release(rows, lambda: party._embed(party.theta, rows))
+
+        return [activation]
 
     def next_charge(self) -> Charge | None:
         """Nothing: what an answer costs depends on the records that are asked for."""
