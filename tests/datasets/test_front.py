@@ -187,6 +187,19 @@ def test_an_error_at_a_record_says_nothing_of_it(folder: Path, name: str, said: 
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
 
 
+@pytest.mark.parametrize("name", ["Strange", "Ragged"])
+def test_a_private_record_that_the_front_raises_at_is_nan_and_changes_no_other(
+    folder: Path, name: str
+) -> None:
+    records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
+    steps = (front(folder, name, "{}"),)
+    plain = apply(steps, records)
+    records[1] = 1e5
+    found = apply(steps, records, private=True)
+    assert found[1].isnan().all()
+    assert torch.equal(found[[0, 2]], plain[[0, 2]])
+
+
 def test_a_front_that_writes_to_its_input_changes_no_row(folder: Path) -> None:
     records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
     kept = records.clone()

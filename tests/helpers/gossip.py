@@ -97,7 +97,7 @@ class Disks:
 
     def answered(self, number: int) -> int:
         """Exchanges that a peer has had, both ways."""
-        links = self._read(number)[1].get("links", {}).values()
+        links = self._read(number)[1].get("links", {}).values()  # sync has none
         return sum(proposed + answered for proposed, _, _, answered in links)
 
     def steps(self, number: int) -> int:

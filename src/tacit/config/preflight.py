@@ -24,6 +24,11 @@ def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
     """
     if unread := run.algorithm.unread():
         yield f"{run.name} does not use {', '.join(unread)}"
+    if run.promise.private and run.layers.control_flow == "trusted":
+        yield (
+            "model.control_flow=trusted: the module may take other steps for other rows, so the "
+            "times of pushes may tell of a row, which ε does not cover"
+        )
     if run.promise.private:
         yield from _privacy(run, parameters)
 

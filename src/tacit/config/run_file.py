@@ -164,6 +164,7 @@ class RunFile(Section):
         stated, older = self._names(written)
         z = p.noise_multiplier if plans.default.clip_is_bounded else None
         traits = a.traits(workers)
+        promise = self.data.promised(a.promise(plans, clip), source)
         return Definition(
             algorithm=a,
             run_name=self.run.name,
@@ -185,7 +186,7 @@ class RunFile(Section):
             snapshot_every=self.run.snapshot_every,
             plans=plans,
             terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
-            promise=self.data.promised(a.promise(plans, clip), source),
+            promise=promise.timed() if self.model.control_flow == "trusted" else promise,
             every=self.evaluation.every,
             samples=self.evaluation.samples,
             shown=self.evaluation.metrics,

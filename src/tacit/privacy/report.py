@@ -23,6 +23,10 @@ from tacit.privacy.ledger import Charged
 # together: the same people may be at several.
 Composition = Literal["max", "sum", "together"]
 _NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
+_TIMED = (
+    "whoever sees when pushes come, as the module's time may tell of a row (model.control_flow is "
+    "trusted)"
+)
 _SIMULATED = {
     "simulated": True,
     "trusted": "everybody: the noise of a simulation comes from a seed",
@@ -194,6 +198,11 @@ class Promise:
         """Return the promise for all rows of a unit together; unit: the column that names it."""
         words = self.guarantee.guarantee.replace("per record", f"per {unit}")
         return replace(self, guarantee=replace(self.guarantee, guarantee=words, unit=unit))
+
+    def timed(self) -> Promise:
+        """Return the promise where a module's steps, and so its time, follow a row's numbers."""
+        more = f"{self.guarantee.trusted}, and " if self.guarantee.noise_at == "server" else ""
+        return replace(self, guarantee=replace(self.guarantee, trusted=more + _TIMED))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
         """Return the privacy of the whole run.

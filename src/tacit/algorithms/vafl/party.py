@@ -111,6 +111,10 @@ class Party:
             return self.retire(str(spent))
         return []
 
+    def task_steps(self, version: int) -> int:
+        """An answer is one activation."""
+        return 1
+
     def held_steps(self, message: Roster | Feedback | Request | Halt) -> int:
         """As many activations as have the rows of the answer: an answer is held back for each."""
         match message:

@@ -57,15 +57,18 @@ class Front:
     def of_record(self, record: Tensor) -> Tensor:
         """Return the features of one record (*shape), float32.
 
-        Raises ConfigError, which says nothing of the record.
+        Raises ConfigError, which says nothing of the record; the next record then finds a module
+        that is made anew.
         """
         expected, module = self.shape_of(tuple(record.shape)), _module(self)
         state = _versions(module)
         try:
             found = _through(module, record)
         except FROM_OWN_CODE as error:  # its message may have the record
+            _module.cache_clear()
             raise self._wrong(f"{type(error).__name__} at a record") from None
         if found.shape != expected or _versions(module) != state:
+            _module.cache_clear()
             raise self._wrong("another shape, or a change of itself, at a record")
         return found
 
