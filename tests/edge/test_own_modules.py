@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from tests.helpers.processes import Deployment, deployment
 from tests.helpers.run_files import toml
 from tests.helpers.servers import HOST, Server, mosquitto
 
-ROWS, Z, CLIP, DELTA = 32, 5.0, 1.0, 1e-5
+ROWS, Z, CLIP, DELTA = 16, 5.0, 1.0, 1e-5
 FALSE_ALARM = 1e-3  # of both sides of a bound together
 WITH, WITHOUT = True, False
 
@@ -140,7 +140,7 @@ def test_a_record_that_the_module_raises_at_ends_no_edge(
     kind: str, tmp_path: Path, broker: Server
 ) -> None:
     with attacked(tmp_path / "on", broker, run_text(kind, rate=1.0), record=True) as (run, sender):
-        edge = run.edge(0)
+        edge = run.edge(0, XDG_DATA_HOME=str(run.folder))
         await_pushes(sender, edge, 5)  # of which each has the record in it
         assert sender.presence == ["online"]
         assert edge.signal(signal.SIGTERM) == 0
@@ -155,7 +155,7 @@ def test_a_module_that_computes_until_it_is_sure_is_refused(tmp_path: Path, brok
     shutil.copy(own_modules.__file__, folder / "own_modules.py")
     address, store = f"{HOST}:{broker.port}", f"sqlite:///{folder}/store.db"
     with deployment(folder, run_text("Ponder", rate=1.0), address, store, "on") as run:
-        edge = run.edge(0)
+        edge = run.edge(0, XDG_DATA_HOME=str(run.folder))
         assert edge.wait() == 2
         assert 'model.control_flow="trusted"' in edge.log
         assert "Traceback" not in edge.log
@@ -164,16 +164,24 @@ def test_a_module_that_computes_until_it_is_sure_is_refused(tmp_path: Path, brok
 def both_worlds(
     folder: Path, broker: Server, text: str, edges: int, pushes: int
 ) -> dict[bool, list[ModelSender]]:
-    """What is seen of `edges` edges with the record, and of as many without, in turns."""
+    """What is seen of `edges` edges with the record, and of as many without.
+
+    One of each runs beside the other, so that the machine is as busy for both.
+    """
     seen: dict[bool, list[ModelSender]] = {WITH: [], WITHOUT: []}
     for number in range(edges):
-        for record in (WITH, WITHOUT):
-            name = f"{'with' if record else 'without'}-{number}"
-            with attacked(folder / name, broker, text, record=record) as (run, sender):
-                edge = run.edge(0)
-                await_pushes(sender, edge, pushes, 20 * 60)
-                assert edge.signal(signal.SIGTERM) == 0
+        with ExitStack() as end:
+            begun = []
+            for record in (WITH, WITHOUT):
+                name = f"{'with' if record else 'without'}-{number}"
+                world = attacked(folder / name, broker, text, record=record)
+                run, sender = end.enter_context(world)
+                begun.append((sender, run.edge(0, XDG_DATA_HOME=str(run.folder))))
                 seen[record].append(sender)
+            for sender, edge in begun:
+                await_pushes(sender, edge, pushes, 20 * 60)
+            for _, edge in begun:
+                assert edge.signal(signal.SIGTERM) == 0
     return seen
 
 
@@ -197,7 +205,7 @@ def test_a_record_that_the_module_raises_at_tells_no_more_than_is_claimed(
 def test_what_a_trusted_module_tells_by_its_time_is_held_back(
     tmp_path: Path, broker: Server
 ) -> None:
-    text = run_text("Ponder", rate=0.25, control_flow="trusted")
+    text = run_text("Ponder", rate=0.5, control_flow="trusted")
     seen = both_worlds(tmp_path, broker, text, edges=2, pushes=45)
     times = {which: [t for one in seen[which] for t in shares(one, 5, 45)] for which in seen}
-    assert more_than(times[WITH], times[WITHOUT]) <= claimed(0.25)
+    assert more_than(times[WITH], times[WITHOUT]) <= claimed(0.5)
