@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tacit_services.worker import release_delay
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.release_delay import ReleaseDelay
@@ -18,9 +19,12 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.kernels.loading import library
+from tacit.privacy.embeddings import EmbeddingPlan, Mode
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol.vertical import Feedback, Request
+from tests.helpers.vafl_rig import world
 
 RUN = """
 run.updates = 10
@@ -265,3 +269,25 @@ def test_the_delay_is_of_the_slowest_work_and_slow_work_is_tried_less_often() ->
     work, seconds = release_delay.slowest([quick, slow, quick])
     assert work is slow
     assert seconds > 1e-6
+
+
+@pytest.mark.parametrize("mode", ["cached", "fresh", "trained", "dp_sgd"])
+def test_a_partys_answers_are_held_back_for_as_many_batches_as_they_have_rows(
+    tmp_path: Path, mode: Mode
+) -> None:
+    party = world(plan=EmbeddingPlan(mode, 1.0, 50.0, 10.0, 1e-5, 1.0, 50.0)).parties["edge-0"]
+    theta, folder = party.theta.clone(), tmp_path / "0"
+    folder.mkdir()
+    assert release_delay.of_edge(party, CpuTurns(None), folder, "run").seconds > 0
+    assert party.releaser.ledger.charged().count == 0
+    assert torch.equal(party.theta, theta)
+    assert party.step == -1
+    assert party.held_steps(Request(1, torch.arange(32))) == 1
+    assert party.held_steps(Request(1, torch.arange(33))) == 2
+    assert party.held_steps(Feedback(1, 1, None)) == 1
+
+
+def test_a_peers_gradient_is_held_back_too(tmp_path: Path) -> None:
+    role = made(tmp_path, rows_alone=False, mechanism="gaussian", name="adp2sgd")
+    assert delay_of(role, tmp_path / "0").seconds > 0
+    assert role.releaser.ledger.charged().count == 0

@@ -111,13 +111,18 @@ class Metrics:
     ) -> tuple[Answers, dict[str, float]]:
         """The answers to a test set that is not empty, and what every metric says of them.
 
-        Raises ConfigError where a user's own metric does.
+        Raises ConfigError where a user's own metric or module does.
         """
         kept = Kept(
             scores=any(metric not in _WITHOUT_SCORES for metric in self.metrics),
             guesses=per_class in self.metrics,
         )
-        seen = answers(model, params, data, kept)
+        try:
+            seen = answers(model, params, data, kept)
+        except FROM_OWN_CODE as error:  # of a module, at a row of the public test set
+            raise ConfigError(
+                f"model.name={model.name}: {type(error).__name__} on the test set, at this model"
+            ) from error
         found: dict[str, float] = {}
         for metric in self.metrics:
             found |= metric(seen, self.target)
