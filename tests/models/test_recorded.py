@@ -7,14 +7,18 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.datasets import Dataset
+from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models.losses import LOSSES, Loss, cross_entropy
+from tacit.models.metrics import chosen
 from tacit.models.module import ModuleModel, module_model
 from tacit.models.recorded import Recorded, recorded
 from tacit.models.vectors import example_gradients
@@ -86,10 +90,20 @@ def test_a_row_that_trusted_code_raises_at_is_nan_and_no_other_changes(
     assert said.out == said.err == ""
 
 
+@pytest.mark.usefixtures("signals_are_heard")
 def test_ctrl_c_still_ends_a_command() -> None:
     model = model_of(own_modules.Interrupts, trusted=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
         example_gradients(model, *rows_and_attack(model))
+
+
+def test_a_module_that_raises_at_a_row_of_the_test_set_leaves_one_point_out() -> None:
+    model = model_of(Solve)
+    params, x, y = rows_and_attack(model)
+    metrics = chosen((), Target("classes", ("no", "yes")), Path())
+    with pytest.raises(ConfigError, match="on the test set"):  # which the aggregator logs
+        metrics.measure(model, params, Dataset(x, y, 2, "test"))
 
 
 @pytest.mark.parametrize("kind", [*BRANCHES, Ponder])
@@ -135,7 +149,30 @@ class Counts(Solve):
         return self.scores(x, self.b(x))
 
 
-@pytest.mark.parametrize("kind", [Numbers, Clamps, Draws, Counts])
+class Masked(Solve):
+    """Takes as many numbers as there are above one half."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scores(x, self.b(x) + x[x > 0.5].sum())
+
+
+class Compares(Solve):
+    """Compares a row with itself, which is true but for nan."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scores(x, self.b(x)) if torch.equal(x, x * 1.0) else self.a(x)
+
+
+class Filled(Solve):
+    """Writes where a mask says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.b(x)
+        inside[inside < 0] = 0.0
+        return self.scores(x, inside)
+
+
+@pytest.mark.parametrize("kind", [Numbers, Clamps, Draws, Counts, Masked, Compares, Filled])
 def test_code_whose_operations_cannot_be_recorded_is_refused(kind: type[nn.Module]) -> None:
     with pytest.raises(ConfigError, match=r"model\.entry=nets:"):
         model_of(kind)

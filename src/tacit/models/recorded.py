@@ -31,6 +31,9 @@ from tacit.models.base import Model
 from tacit.models.harmless import harmless
 
 _aten: Any = torch.ops.aten
+_INDEXED = (_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_)
+_BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_MASKS = (torch.bool, torch.uint8)
 Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]  # params, x and y of one row, or of a batch
 
 
@@ -88,7 +91,8 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
     """The list for rows of these types on `device`; where there can be none, why.
 
     There is none for code that asks for a number of a row (a branch, an index of Python's, numpy),
-    draws at random, writes to its parameters or buffers, or calls what is not torch's own.
+    makes a size of numbers (a mask in brackets), draws at random, writes to its parameters or
+    buffers, or calls what is not torch's own.
     """
     rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
     rows, labels = rows.to(device, x), labels.to(device, y)
@@ -125,9 +129,24 @@ def _refused(graph: fx.GraphModule) -> str | None:
             return f"{node.target} is not an operation of torch"
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             return f"{node.target} draws at random"
+        if _shaped_by_numbers(node):
+            return f"{node.target} gives a size by numbers, as a mask in brackets does"
         if any(_is_an_input(value) for value in _written(node)):
             return f"{node.target} writes to parameters, buffers or rows"
     return None
+
+
+def _shaped_by_numbers(node: fx.Node) -> bool:
+    """Whether how much an operation gives, or writes, follows numbers: the recorded size is one
+    row's. An index does only if it is a mask.
+    """
+    operation: Any = node.target
+    if operation.overloadpacket in _INDEXED:
+        places: Any = node.args[1]
+        return any(one is not None and one.meta["val"].dtype in _MASKS for one in places)
+    return bool(
+        {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & {*operation.tags}
+    )
 
 
 def _written(node: fx.Node) -> list[Any]:
