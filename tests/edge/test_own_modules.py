@@ -173,7 +173,7 @@ def both_worlds(
         with ExitStack() as end:
             begun = []
             for record in (WITH, WITHOUT):
-                name = f"{'with' if record else 'without'}-{number}"
+                name = f"{'in' if record else 'ex'}-{number}"  # of one length, as a message has it in it
                 world = attacked(folder / name, broker, text, record=record)
                 run, sender = end.enter_context(world)
                 begun.append((sender, run.edge(0, XDG_DATA_HOME=str(run.folder))))
