@@ -132,8 +132,8 @@ class roles:  # noqa: N801  (a module's name)
     def edge(
         run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Releaser
     ) -> EdgeRole:
-        """With its rows."""
-        return _registry.edge(run.define(), name, data, model, releaser)
+        """With its rows, and the way of `tacit edge`: an older tree's default was another."""
+        return _registry.edge(run.define(), name, data, model, releaser, rows_alone=True)
 
     @staticmethod
     def server(run: RunFile, model: Model, people: LabelledRecords | None = None) -> ServerRole:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from tacit.algorithms.fedasync.edge import Edge
 from tacit.config.algorithms import FedAsync
@@ -43,21 +45,27 @@ def pushed(edge: Edge, model: GlobalModel) -> Push:
     return out.message
 
 
-def test_every_local_step_draws_a_batch_of_its_own() -> None:
+@pytest.mark.parametrize("rows_alone", [True, False])
+def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
     class Watched(Edge):
         def draw(self) -> Batch:
-            drawn.append(super().draw())
-            return drawn[-1]
+            batch = super().draw()
+            drawn.append(tuple(batch.index.tolist()))
+            return batch
 
-    drawn: list[Batch] = []
+        def drawn(self) -> NDArray[np.int64]:
+            rows = super().drawn()
+            drawn.append(tuple(rows.tolist()))
+            return rows
+
+    drawn: list[tuple[int, ...]] = []
     section = run_file(section="steps_min = 6").algorithm
     assert isinstance(section, FedAsync)
     releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
-    pushed(
-        Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0)
-    )
+    watched = Watched(section, "edge-0", DATA, MODEL, releaser, rows_alone=rows_alone)
+    pushed(watched, GlobalModel(1, torch.zeros(SIZE), 1.0))
     assert len(drawn) == 6
-    assert len({tuple(batch.index.tolist()) for batch in drawn}) == 6
+    assert len(set(drawn)) == 6
 
 
 def test_worker_h_steps_with_the_proximal_pull_by_hand() -> None:

@@ -36,8 +36,16 @@ def plan(
     return Plan(mechanism, q, batch, z, 0.1, 100.0, 2.0, 1e-5, rows_max=400)
 
 
-def edge(made: Plan, data: Dataset = DATA, seed: int | None = 1, model: Model = MODEL) -> Edge:
-    return Edge("a", data, model, Releaser(made, Ledger(":memory:", "data"), Random(seed)))
+def edge(
+    made: Plan,
+    data: Dataset = DATA,
+    seed: int | None = 1,
+    model: Model = MODEL,
+    *,
+    rows_alone: bool = True,
+) -> Edge:
+    releaser = Releaser(made, Ledger(":memory:", "data"), Random(seed))
+    return Edge("a", data, model, releaser, rows_alone=rows_alone)
 
 
 def push(made: Edge, clip: float = 1.0, version: int = 7) -> Push:
@@ -114,7 +122,7 @@ def test_the_batch_has_one_shape_whatever_is_drawn(
         return real(model, params, x, y)
 
     monkeypatch.setattr(edge_roles, work, recorded)
-    made = edge(plan(mechanism, q=0.3))
+    made = edge(plan(mechanism, q=0.3), rows_alone=False)
     for _ in range(30):
         push(made)
     assert shapes == {((made.size, 1, 1, 3), (made.size,))}

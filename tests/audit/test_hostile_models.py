@@ -51,7 +51,8 @@ def edge(
     plan = Plan(
         mechanism, 1.0, 320.0, z, clip, clip, math.inf, DELTA
     )  # public: the same with the record and without
-    return kind("edge-0", data, model, Releaser(plan, Ledger(":memory:", "attack"), Random()))
+    releaser = Releaser(plan, Ledger(":memory:", "attack"), Random())
+    return kind("edge-0", data, model, releaser, rows_alone=kind is Edge)
 
 
 def sent(role: Edge, params: Tensor, clip: float) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -258,30 +257,27 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
     assert torch.allclose(first, second, rtol=0, atol=2e-3)
 
 
-def test_a_role_by_itself_and_one_without_privacy_compute_nothing_alone() -> None:
+def test_a_role_by_itself_computes_rows_alone_and_one_without_privacy_or_kernel_does_not() -> None:
     model = MODELS["cnn"]
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
-    assert Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser).alone is None
+    assert Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser).alone is not None
     assert edge(model, "none", alone=True).alone is None
     assert edge(build("resnet", (3, 8, 8), 10, width=4), "gaussian", alone=True).alone is None
 
 
 @pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
-def test_a_run_may_have_its_edges_compute_rows_alone(name: str) -> None:
-    found = fields(registry.Owner)
-    assert found[-1].name == "rows_alone"
-    assert found[-1].default is False
+def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: str) -> None:
     model = MODELS["logistic"]
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
-    assert registry.edge(*given, rows_alone=True).way == "drawn rows alone"  # type: ignore[arg-type]
+    assert registry.edge(*given).way == "drawn rows alone"  # type: ignore[arg-type]
     off = "48 slots: not asked for drawn rows alone"
-    assert registry.edge(*given).way == off  # type: ignore[arg-type]
+    assert registry.edge(*given, rows_alone=False).way == off  # type: ignore[arg-type]
 
 
 def test_without_numba_an_edge_goes_the_other_way_and_says_why(

@@ -15,7 +15,7 @@ from tacit_services.worker.tasks import task_loop
 
 def main(settings: EdgeSettings) -> None:
     """Run one edge to its end. Raises TacitError."""
-    row_owner.work(settings, "edge", edge_loop, rows_alone=settings.rows_alone)
+    row_owner.work(settings, "edge", edge_loop)
 
 
 def edge_loop(

@@ -64,11 +64,16 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
-    """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
+    """Edge `number`, with noise from the run's seed; its budget binds as with secret noise.
+
+    It computes a batch in slots, as `batched_edges` needs, and as every machine can: so a simulated
+    run has the same bits with kernels and without. The rows are public, and no clock is watched.
+    """
     plan = definition.plans.plan(number, part.most)
     releaser = Releaser(plan, SimulatedLedger(), _random(definition.seed, number))
     releaser.releases_left = plan.pushes_left(())
-    return registry.edge(definition, f"edge-{number}", part.rows, model, releaser)
+    given = definition, f"edge-{number}", part.rows, model, releaser
+    return registry.edge(*given, rows_alone=False)
 
 
 def _random(seed: int, number: int) -> Random:

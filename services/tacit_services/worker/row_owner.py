@@ -39,21 +39,16 @@ class RowOwner:
     """What the owner of a worker's rows has settled for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
-    says what a run may do with them; None: what the run file says.
+    says what a run may do with them; None: what the run file says. rows_alone: as for `EdgeRole`.
     """
 
     data: Path | None
     device: str
     policy: Path | None
+    rows_alone: bool = True
 
     def role(
-        self,
-        definition: Definition[Any],
-        model: Model,
-        identity: Identity,
-        ledger: Ledger,
-        *,
-        rows_alone: bool = False,
+        self, definition: Definition[Any], model: Model, identity: Identity, ledger: Ledger
     ) -> EdgeRole:
         """The edge role of this identity with its own rows.
 
@@ -64,16 +59,12 @@ class RowOwner:
         plan = definition.plans.plan(identity.number, part.most)
         load_policy(self.policy).check(plan, definition.name, definition.model)
         releaser = Releaser(plan, ledger, Random())
-        return registry.edge(
-            definition, identity.edge, part.rows, model, releaser, device, rows_alone=rows_alone
-        )
+        given = definition, identity.edge, part.rows, model, releaser, device
+        return registry.edge(*given, rows_alone=self.rows_alone)
 
 
-def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bool = False) -> None:
-    """Run one `worker`, whose loop is of `loops`, to its end.
-
-    rows_alone: as `EdgeRole` has it; such a loop holds pushes back. Raises TacitError.
-    """
+def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
+    """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError."""
     stop = stopping()
     torch.set_num_threads(settings.threads)
     flush_pool()
@@ -84,13 +75,11 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops, *, rows_alone: bo
             f"tacit {definition.algorithm.worker}, not by tacit {worker}"
         )
     model = definition.build_model()
-    owner = RowOwner(settings.data, settings.device, settings.policy)
+    owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
     with worker_resources(settings, definition, stop) as resources:
         if resources is None:
             return
-        role = owner.role(
-            definition, model, resources.identity, resources.ledger, rows_alone=rows_alone
-        )
+        role = owner.role(definition, model, resources.identity, resources.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
         log.info("%s computes %s, loops by %s", role.edge, role.way, described())

@@ -45,13 +45,15 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 
+Kind = Callable[..., EdgeRole]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owner:
     """What an edge role is built from and no other edge has.
 
     releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
-    whether it computes the drawn rows only (see `EdgeRole`).
+    as for `EdgeRole`. kind: the class of the role; None: the algorithm's own.
     """
 
     name: str
@@ -59,7 +61,8 @@ class Owner:
     model: Model
     releaser: Releaser
     device: str = "cpu"
-    rows_alone: bool = False
+    rows_alone: bool = True
+    kind: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,15 @@ def edge(
     releaser: Releaser,
     device: str = "cpu",
     *,
-    rows_alone: bool = False,
+    rows_alone: bool = True,
+    kind: Kind | None = None,
 ) -> EdgeRole:
     """Return the role of edge `name` of a run, which holds the rows `data`.
 
-    rows_alone: as for `EdgeRole`; set it only where pushes leave at a time that does not depend on
-    the rows drawn. Peers ignore it. Raises ConfigError for a vertical run, which has no edges.
+    `tacit edge`, the audit, the simulator and the golden runs all make their edges with it, so that
+    none goes another way than the others unless it says so. rows_alone: as for `EdgeRole`; False
+    for an owner's setting, and for the simulator. kind: instead of the algorithm's own class, for
+    the audit's mutants. Raises ConfigError for a vertical run, which has no edges.
     """
     made = ROLES[definition.name].edge
     if made is None:
@@ -114,7 +120,7 @@ def edge(
             f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
             f"tacit party"
         )
-    return made(definition, Owner(name, data, model, releaser, device, rows_alone))
+    return made(definition, Owner(name, data, model, releaser, device, rows_alone, kind))
 
 
 # -- vertical runs ---------------------------------------------------------------------------------
@@ -168,15 +174,14 @@ def party(
 
 
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
-    return mapa.Edge(
-        own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone
-    )
+    kind = own.kind or mapa.Edge
+    return kind(own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone)
 
 
 def _local_steps_edge(
     kind: type[LocalSteps[Any]], definition: Definition[Any], own: Owner
 ) -> EdgeRole:
-    return kind(
+    return (own.kind or kind)(
         definition.algorithm,
         own.name,
         own.data,
@@ -192,7 +197,7 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
     settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
     chooser = Chooser(f"{seed}/{own.name}")
-    return adp2sgd.Peer(
+    return (own.kind or adp2sgd.Peer)(
         own.name,
         own.data,
         own.model,
@@ -208,7 +213,7 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
 def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
     settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
-    return SyncPeer(
+    return (own.kind or SyncPeer)(
         own.name, own.data, own.model, own.releaser, settings, graph, seed=seed, device=own.device
     )
 

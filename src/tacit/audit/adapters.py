@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random as Chooser
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.dp_pasgd import averaging
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.gossip.adp2sgd import Peer
-from tacit.algorithms.gossip.worker import GossipSettings
-from tacit.algorithms.mapa import Edge
-from tacit.audit.subject import CLIP, EDGE, RUN, SCHEMA, Randomness, Subject
-from tacit.config.algorithms import DpPasgd, FedAsync
-from tacit.config.topology import build
+from tacit.audit.subject import CLIP, CLIPS, EDGE, RUN, SCHEMA, Randomness, Subject
+from tacit.config import parse
+from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
 from tacit.privacy.release import Releaser
 from tacit.protocol import wire, wire_gossip, wire_up
 from tacit.protocol.envelope import READS_I16
 from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
+# A run with the audited edge, or peer, and one more. The edge's rows, model and plan are the
+# subject's, and the rest of the run file's [privacy] is not looked at.
+_RUN = f"""
+run.updates = 1_000_000
+data.dataset = "digits"
+model.name = "logistic"
+edges.count = 2
+[privacy]
+clip = {CLIP}
+clip_min = {CLIPS[0]}
+clip_max = {CLIPS[1]}
+[algorithm]
+"""
+
 
 class EdgeAdapter:
-    """MAPA's edge for the audit: model in, bytes out. A push is the noisy sum itself."""
+    """MAPA's edge for the audit: model in, bytes out. A push is the noisy sum itself.
+
+    The edge is made as `tacit edge` makes its own: so it computes the way that edge does.
+    """
+
+    settings: ClassVar[str] = ""  # of the algorithm, with the subject's numbers
 
     def __init__(self, subject: Subject, data: PrivateRows, releaser: Releaser) -> None:
         self.subject = subject
-        self.edge = self.role(data, releaser)
+        given = self.run(), EDGE, data, subject.model, releaser
+        self.edge: EdgeRole = registry.edge(
+            *given, rows_alone=subject.rows_alone, kind=subject.edge
+        )
 
-    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
-        """The audited edge."""
-        return (self.subject.edge or Edge)(EDGE, data, self.subject.model, releaser)
+    def run(self) -> Definition[Any]:
+        """The run that the audited edge is of."""
+        section = f'name = "{self.subject.algorithm}"\n{self.settings}'
+        return parse(_RUN + section.format(subject=self.subject), "audit").define()
 
     def ask(self, message: GlobalModel) -> bytes | None:
         """The edge's message for a model, as bytes; None if it sends nothing.
@@ -51,20 +71,15 @@ class EdgeAdapter:
 
 
 class LocalStepsAdapter(EdgeAdapter):
-    """FedAsync's and FedAvg's worker: a message is the model after H local steps, start - η·Σ
+    """FedAsync's and FedAvg's worker of H steps: a message is the model after them, start - η·Σ
     g̃.
     """
 
-    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
-        """A worker of H steps."""
-        s = self.subject
-        section = FedAsync(
-            name="fedbuff" if s.algorithm == "fedbuff" else "fedasync",
-            steps_min=s.steps,
-            learning_rate=s.learning_rate,
-            proximal=0.0,
-        )
-        return (s.edge or FedAsyncEdge)(section, EDGE, data, s.model, releaser)
+    settings: ClassVar[str] = """
+    steps_min = {subject.steps}
+    learning_rate = {subject.learning_rate}
+    proximal = 0.0
+    """
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """Σ g̃."""
@@ -82,11 +97,10 @@ class DistanceAdapter(LocalStepsAdapter):
 class PeriodicAdapter(LocalStepsAdapter):
     """DP-PASGD's device: a message is its model after τ local steps."""
 
-    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
-        """A device of τ steps."""
-        s = self.subject
-        section = DpPasgd(name="dp-pasgd", tau=s.steps, learning_rate=s.learning_rate)
-        return (s.edge or averaging.Edge)(section, EDGE, data, s.model, releaser)
+    settings: ClassVar[str] = """
+    tau = {subject.steps}
+    learning_rate = {subject.learning_rate}
+    """
 
 
 class PeerAdapter(EdgeAdapter):
@@ -94,17 +108,11 @@ class PeerAdapter(EdgeAdapter):
     proposal.
     """
 
-    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
-        """One peer of two."""
-        terms, pair = (
-            GossipSettings(self.subject.learning_rate, CLIP, 10**9, 10, 10),
-            build("complete", (EDGE, "edge-1")),
-        )
-        self.asked = 0
-        kind = self.subject.edge or Peer
-        return kind(
-            EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1)
-        )
+    settings: ClassVar[str] = """
+    topology = "complete"
+    learning_rate = {subject.learning_rate}
+    """
+    asked = 0
 
     def ask(self, message: GlobalModel) -> bytes | None:
         """The proposal after one step from the model in `message`, as if an exchange had led

@@ -14,9 +14,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
+from tacit.audit import mutants_alone as alone
 from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
@@ -48,23 +50,25 @@ class ShuffledBatches(Edge):
     Poisson.
     """
 
-    _left = torch.empty(0, dtype=torch.int64)
+    _left = np.empty(0, dtype=np.int64)
 
-    def query(self, params: Tensor, clip: float) -> Clipped:
-        rows, plan = len(self.y), self.releaser.plan
-        size = round(plan.sampling_rate * rows)
+    def drawn(self) -> NDArray[np.int64]:
+        """The next rows of the epoch."""
+        size = round(self.releaser.plan.sampling_rate * self.records)
         if len(self._left) < size:
-            self._left = torch.from_numpy(np.argsort(self.releaser.random.words(rows)))
-        drawn, self._left = self._left[:size], self._left[size:]
-        return self.clipped(params, clip, drawn, torch.ones(size, dtype=torch.bool))
+            self._left = np.argsort(self.releaser.random.words(self.records))
+        found, self._left = self._left[:size], self._left[size:]
+        return found
 
 
 class TrueDenominator(Edge):
     """Divides by the number of drawn records, which is secret."""
 
-    def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(mask.sum())))
-        return super().clipped(params, clip, index, mask)
+    def drawn(self) -> NDArray[np.int64]:
+        """The rows, whose number it then divides by."""
+        found = super().drawn()
+        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(len(found))))
+        return found
 
 
 class Obedient(Edge):
@@ -209,6 +213,11 @@ def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
 
+def _in_slots(name: str, edge: type[Edge], **changes: object) -> Subject:
+    """A mutant of how slots are filled or clipped, which drawn rows alone do not come by."""
+    return _mutant(name, edge=edge, rows_alone=False, **changes)
+
+
 # z = 0.5, as near μ = 2 a wrong factor is found with the fewest pushes.
 HALF = _mutant("half noise", z=0.5, releaser=LessNoise)
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
@@ -248,18 +257,18 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
         _mutant("a peer that clips at 2C", algorithm="adp2sgd", edge=rows.TwiceTheClip, z=0.5),
         1200,
     ),
-    ("against", _mutant("two rows added before the clip", edge=rows.PairsTogether, z=0.5), 1600),
-    ("against", _mutant("layers clipped apart", edge=rows.LayersApart, z=0.5), 1200),
-    ("places", _mutant("rows one behind the other", edge=rows.Packed), 600),
-    ("places", _mutant("rows in their order from a random slot", edge=rows.Turned), 800),
+    ("against", _in_slots("two rows added before the clip", rows.PairsTogether, z=0.5), 1600),
+    ("against", _in_slots("layers clipped apart", rows.LayersApart, z=0.5), 1200),
+    ("places", _in_slots("rows one behind the other", rows.Packed), 600),
+    ("places", _in_slots("rows in their order from a random slot", rows.Turned), 800),
     (
         "crowd",
-        _mutant("rounded to nearest", mechanism="discrete_gaussian", edge=rows.RoundedToNearest),
+        _in_slots("rounded to nearest", rows.RoundedToNearest, mechanism="discrete_gaussian"),
         60,
     ),
     ("person", _mutant("rows clipped instead of people", edge=people.RowsClipped), 300),
     ("dealt", _mutant("rows dealt instead of people", deal=people.rows_dealt), 500),
-    ("times", _mutant("strange rows are copied", edge=rows.CopiesStrangeRows), 240),
+    ("times", _in_slots("strange rows are copied", rows.CopiesStrangeRows), 240),
 )
 OTHERS: tuple[tuple[str, Subject], ...] = (
     ("noise", FIRST_LAYER),
@@ -273,15 +282,18 @@ OTHERS: tuple[tuple[str, Subject], ...] = (
     ("starts", _mutant("seeded noise", random=SeededNoise)),
     ("forks", _mutant("generator copied by fork", random=CopiedByFork)),
     ("fields", _mutant("|B| in the scale", mechanism="discrete_gaussian", edge=TrueDenominator)),
-    ("strange", _mutant("rows that are no numbers", edge=rows.StrangeRowsToo)),
+    ("strange", _in_slots("rows that are no numbers", rows.StrangeRowsToo)),
     ("charges", _mutant("one charge for all local steps", releaser=rows.ChargedOnce, **LOCAL)),
     ("charges", _mutant("charges written later", ledger=rows.LateLedger)),
     ("retry", _mutant("re-noised retry", resend=renoised)),
     ("orders", _mutant("noise switched off by a server", edge=Obedient)),
     ("sampler", _mutant("shuffled batches", edge=ShuffledBatches)),
-    ("sampler", _mutant("two coins of q/2", edge=rows.TwoCoins)),
-    ("sampler", _mutant("neighbours share a coin", edge=rows.OppositeCoins)),
-    ("sampler", _mutant("one batch for all local steps", edge=rows.OneBatch, **LOCAL)),
+    ("sampler", _mutant("two coins of q/2", edge=alone.TwoCoins)),
+    ("sampler", _mutant("neighbours share a coin", edge=alone.OppositeCoins)),
+    ("sampler", _mutant("one batch for all local steps", edge=alone.OneBatch, **LOCAL)),
+    ("sampler", _mutant("rows drawn at 1.25 q", edge=alone.MoreOften)),
+    ("sampler", _mutant("the same rows for a model again", edge=alone.SameAgain)),
+    ("sampler", _mutant("a draw of few rows filled up", edge=alone.NeverFewer)),
     ("people", _mutant("rows drawn instead of people", edge=people.RowsDrawn)),
     ("training", MEAN_CLIP),
 )

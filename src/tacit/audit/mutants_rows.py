@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
@@ -20,38 +19,9 @@ from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Released, Releaser, Steps
-from tacit.privacy.sampling import Batch, poisson
-from tacit.protocol.messages import GlobalModel, Outgoing
+from tacit.privacy.sampling import Batch
 
 # -- which rows, and where -------------------------------------------------------------------------
-
-
-class TwoCoins(Edge):
-    """Gives a row two coins of q/2 each, so that it stands in the batch twice if both say yes."""
-
-    def draw(self) -> Batch:
-        """Two batches at half the rate, as one."""
-        rate, random = self.releaser.plan.sampling_rate / 2, self.releaser.random
-        first, second = (poisson(self.records, rate, self.size, random) for _ in range(2))
-        return Batch(torch.cat((first.index, second.index)), torch.cat((first.mask, second.mask)))
-
-
-class OppositeCoins(Edge):
-    """Lets two neighbours share a coin: they are never drawn together, so one tells of the
-    other.
-    """
-
-    def draw(self) -> Batch:
-        """Every row at rate q, as promised, but not independently."""
-        rate = self.releaser.plan.sampling_rate
-        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(
-            np.float64
-        ) * 2.0**-53
-        coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
-        drawn = np.flatnonzero(coins < rate)
-        index = np.full(self.size, self.records, dtype=np.int64)
-        index[self.releaser.random.permutation(self.size)[: len(drawn)]] = drawn
-        return Batch(torch.from_numpy(index), torch.from_numpy(index < self.records))
 
 
 class Packed(Edge):
@@ -158,22 +128,6 @@ class TwiceTheClip(Peer):
 
 
 # -- local steps, noise and charges ----------------------------------------------------------------
-
-
-class OneBatch(FedAsyncEdge):
-    """Draws once for all H local steps of a task."""
-
-    _kept: Batch | None = None
-
-    def work(self, message: GlobalModel) -> list[Outgoing]:
-        """One task with one batch."""
-        self._kept = None
-        return super().work(message)
-
-    def draw(self) -> Batch:
-        """The task's batch."""
-        self._kept = self._kept or super().draw()
-        return self._kept
 
 
 class NoiseAtTheEnd(Releaser):

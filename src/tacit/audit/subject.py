@@ -59,7 +59,8 @@ class Subject:
 
     algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
     mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message
-    is made of. learning_rate: η of them.
+    is made of. learning_rate: η of them. rows_alone: as for `EdgeRole`, by default what `tacit
+    edge` does; False: what it does under TACIT_ROWS_ALONE=false.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Subject:
     learning_rate: float = LOUD
     model: Model = NARROW
     edge: Maker | None = None  # instead of the algorithm's own edge
+    rows_alone: bool = True
     releaser: type[Releaser] = Releaser
     random: type[Random] = Random
     ledger: type[Ledger] = Ledger

@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.algorithms.base.rehearsal import Rehearsed, rehearsed
@@ -42,6 +44,9 @@ class EdgeRole(ABC):
     None. size: slots of a batch, a function of public numbers.
     """
 
+    # Whether its messages leave at a time that does not depend on the rows drawn.
+    held_back: ClassVar[bool] = True
+
     def __init__(
         self,
         edge: str,
@@ -50,22 +55,21 @@ class EdgeRole(ABC):
         releaser: Releaser,
         device: str = "cpu",
         *,
-        rows_alone: bool = False,
+        rows_alone: bool = True,
     ) -> None:
         """Raises PrivacyError for more units than the plan's shapes are made for, or than its
         integers can add up.
 
-        rows_alone: compute the drawn rows only, each by itself, where the model, the mechanism and
-        this machine allow it (`alone` then is not None); otherwise, and by default, a batch of a
-        fixed shape in random slots. Then the time of a step grows with the number of rows drawn,
-        which is secret: only for an edge whose pushes leave at a time that does not depend on it.
+        rows_alone: compute the drawn rows only, each by itself, where the role, the model, the
+        mechanism and this machine allow it (`alone` then is not None); otherwise a batch of a fixed
+        shape in random slots. False: such a batch in any case.
         """
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         rows = data.for_edge(model.classes)
         self.records, self.units, self.size = rows.records, rows.units, releaser.plan.slots
         releaser.plan.check_rows(self.records)
         self.x, self.y = rows.x.to(device), rows.y.to(device)
-        found = self._rows_alone() if rows_alone else "not asked for drawn rows alone"
+        found = self._rows_alone(asked=rows_alone)
         self.alone = found if isinstance(found, RowSums) else None
         self._why_slots = found if isinstance(found, str) else ""
         # Whether the gradient of every unit is an outer product, which need not be written out.
@@ -87,8 +91,16 @@ class EdgeRole(ABC):
         """Whether the run is over."""
         return bool(self.halt_reason)
 
-    def _rows_alone(self) -> RowSums | str:
-        """Return the kernel that adds up drawn rows alone; if none may, why, for the log."""
+    def _rows_alone(self, *, asked: bool) -> RowSums | str:
+        """Return the kernel that adds up drawn rows alone; if none may, why, for the log.
+
+        Nothing else decides how an edge computes. The time of such a step grows with the number of
+        rows drawn, which is secret: so a role's messages must be held back.
+        """
+        if not asked:
+            return "not asked for drawn rows alone"
+        if not self.held_back:
+            return "its messages leave as soon as they are computed"
         if not self.releaser.plan.private:
             return "no Poisson batch is drawn"
         if self.units is not None:
@@ -246,10 +258,13 @@ class EdgeRole(ABC):
 
     def _alone(self, sums: RowSums, params: Tensor, clip: float) -> Clipped:
         """The clipped sum over the drawn rows, and no others."""
-        plan = self.releaser.plan
-        drawn = drawn_rows(self.records, plan.sampling_rate, self.size, self.releaser.random)
         step = self._step(clip)
-        return sums.sum(params, self.x, self.y, drawn, clip, step=step, rows=self.size)
+        return sums.sum(params, self.x, self.y, self.drawn(), clip, step=step, rows=self.size)
+
+    def drawn(self) -> NDArray[np.int64]:
+        """Draw the rows of a fresh Poisson batch, without slots: their numbers (R,)."""
+        rate = self.releaser.plan.sampling_rate
+        return drawn_rows(self.records, rate, self.size, self.releaser.random)
 
     def rehearsals(self) -> list[Callable[[], None]]:
         """Return functions that each do one step's work on public rows and drop the result.

@@ -34,7 +34,7 @@ class LocalSteps(EdgeRole, Generic[S]):
         device: str = "cpu",
         *,
         horizon: int = 1,
-        rows_alone: bool = False,
+        rows_alone: bool = True,
     ) -> None:
         """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
         super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -50,6 +50,8 @@ class Worker(EdgeRole):
 
     `gradient` is lines 5 to 7 of Algorithm 1; how models meet is the subclass's.
     """
+
+    held_back: ClassVar[bool] = False
 
     def __init__(
         self,
