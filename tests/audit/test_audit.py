@@ -21,6 +21,7 @@ from torch import Tensor
 
 from tacit.audit import checks, rows
 from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
+from tacit.audit.mutants_alone import TwiceTheClip
 from tacit.audit.party_mutants import HONEST as PARTIES
 from tacit.audit.party_mutants import MUTANTS, STRUCTURE
 from tacit.audit.statistics import (
@@ -38,7 +39,7 @@ from tacit.audit.statistics import (
 )
 from tacit.audit.subject import NARROW, WIDE, Randomness, Subject
 from tacit.audit.training import HISTORIES, accountants, training
-from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, audit
+from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, SLOTS, audit
 from tacit.audit.worlds import MessageSource, World, quiet_source, quiet_world
 from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -52,6 +53,7 @@ from tests.helpers.nightly import nightly
 PUSHES = 1600
 FEW = 400  # what shows a mutant: with more pushes a bound only rises
 GAUSSIAN, DISCRETE, KNORM = HONEST
+WIDE_CLIP = next(subject for _, subject, _ in SAMPLED if subject.edge is TwiceTheClip)
 WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
 NOBODY = Dataset(torch.zeros(0, *NARROW.shape), torch.zeros(0, dtype=torch.int64), 2, "audit")
 BY_NAME = {subject.mechanism: subject for subject in HONEST}
@@ -154,7 +156,9 @@ def test_the_claims_are_those_of_the_accountant() -> None:
     assert (KNORM.mu, KNORM.epsilon, KNORM.delta) == (None, 2.0, 0.0)
 
 
-@pytest.mark.parametrize("mutant", [HALF, MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
+@pytest.mark.parametrize(
+    "mutant", [HALF, MEAN_CLIP, FIRST_LAYER, WIDE_CLIP], ids=lambda subject: subject.name
+)
 def test_a_mutant_leaks_more_than_it_claims(mutant: Subject) -> None:
     findings = canary(mutant, FEW)
     assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "μ")
@@ -334,20 +338,29 @@ def test_the_samplers_p_value_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "mutant"), [pair for pair in OTHERS if pair[0] == "sampler"], ids=str
+    ("test", "mutant"), [pair for pair in OTHERS if pair[0] in ("sampler", "in parts")], ids=str
 )
 def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(
     test: str, mutant: Subject
 ) -> None:
-    assert [finding.verdict for finding in rows.sampler(mutant, Randomness(1))] == ["caught"]
+    sampler = {"sampler": rows.sampler, "in parts": rows.sampler_in_parts}[test]
+    assert [finding.verdict for finding in sampler(mutant, Randomness(1))] == ["caught"]
 
 
-@pytest.mark.parametrize("subject", [GAUSSIAN, *ALGORITHMS], ids=lambda subject: subject.name)
+@pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
+def test_rows_that_are_computed_in_several_parts_are_drawn_as_promised(subject: Subject) -> None:
+    found = rows.sampler_in_parts(subject, Randomness(1), 300)
+    assert [finding.verdict for finding in found] == ["passes"]
+
+
+@pytest.mark.parametrize(
+    "subject", [GAUSSIAN, *SLOTS, *ALGORITHMS], ids=lambda subject: subject.name
+)
 def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
     assert [finding.verdict for finding in rows.sampler(subject, Randomness(1), 200)] == ["passes"]
 
 
-NEW = ("against", "places", "crowd")
+NEW = ("against", "places", "places in parts", "crowd")
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.audit import mutants_alone as alone
 from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
-from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
+from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Maker, Subject
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.clipping import Clipped
@@ -43,32 +41,6 @@ class MeanClipping(Edge):
         drawn = batch.index[batch.mask]
         mean = mean_gradient(self.model, params, self.x[drawn], self.y[drawn])
         return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
-
-
-class ShuffledBatches(Edge):
-    """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
-    Poisson.
-    """
-
-    _left = np.empty(0, dtype=np.int64)
-
-    def drawn(self) -> NDArray[np.int64]:
-        """The next rows of the epoch."""
-        size = round(self.releaser.plan.sampling_rate * self.records)
-        if len(self._left) < size:
-            self._left = np.argsort(self.releaser.random.words(self.records))
-        found, self._left = self._left[:size], self._left[size:]
-        return found
-
-
-class TrueDenominator(Edge):
-    """Divides by the number of drawn records, which is secret."""
-
-    def drawn(self) -> NDArray[np.int64]:
-        """The rows, whose number it then divides by."""
-        found = super().drawn()
-        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(len(found))))
-        return found
 
 
 class Obedient(Edge):
@@ -213,6 +185,11 @@ def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
 
+def _alone(name: str, edge: Maker, **changes: object) -> Subject:
+    """A mutant of how rows are drawn and added up that are computed alone."""
+    return _mutant(name, edge=edge, compiled=True, **changes)
+
+
 def _in_slots(name: str, edge: type[Edge], **changes: object) -> Subject:
     """A mutant of how slots are filled or clipped, which drawn rows alone do not come by."""
     return _mutant(name, edge=edge, rows_alone=False, **changes)
@@ -222,7 +199,7 @@ def _in_slots(name: str, edge: type[Edge], **changes: object) -> Subject:
 HALF = _mutant("half noise", z=0.5, releaser=LessNoise)
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
 MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
-DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
+DENOMINATOR = _alone("wrong denominator |B|", alone.TrueDenominator)
 LOCAL: dict[str, object] = {"algorithm": "fedasync", "steps": 4, "rate": 0.5}  # H > 1 and q < 1
 
 # (test, mutant, messages each way): a test that must catch it; docs/privacy.md has its power.
@@ -259,6 +236,8 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ),
     ("against", _in_slots("two rows added before the clip", rows.PairsTogether, z=0.5), 1600),
     ("against", _in_slots("layers clipped apart", rows.LayersApart, z=0.5), 1200),
+    ("places in parts", _alone("every second place computed", alone.ByPlace), 120),
+    ("canary", _alone("drawn rows clipped at 2C", alone.TwiceTheClip, z=0.5), 1000),
     ("places", _in_slots("rows one behind the other", rows.Packed), 600),
     ("places", _in_slots("rows in their order from a random slot", rows.Turned), 800),
     (
@@ -281,19 +260,21 @@ OTHERS: tuple[tuple[str, Subject], ...] = (
     ("empty", DENOMINATOR),
     ("starts", _mutant("seeded noise", random=SeededNoise)),
     ("forks", _mutant("generator copied by fork", random=CopiedByFork)),
-    ("fields", _mutant("|B| in the scale", mechanism="discrete_gaussian", edge=TrueDenominator)),
+    ("fields", _alone("|B| in the scale", alone.TrueDenominator, mechanism="discrete_gaussian")),
     ("strange", _in_slots("rows that are no numbers", rows.StrangeRowsToo)),
     ("charges", _mutant("one charge for all local steps", releaser=rows.ChargedOnce, **LOCAL)),
     ("charges", _mutant("charges written later", ledger=rows.LateLedger)),
     ("retry", _mutant("re-noised retry", resend=renoised)),
     ("orders", _mutant("noise switched off by a server", edge=Obedient)),
-    ("sampler", _mutant("shuffled batches", edge=ShuffledBatches)),
-    ("sampler", _mutant("two coins of q/2", edge=alone.TwoCoins)),
-    ("sampler", _mutant("neighbours share a coin", edge=alone.OppositeCoins)),
-    ("sampler", _mutant("one batch for all local steps", edge=alone.OneBatch, **LOCAL)),
-    ("sampler", _mutant("rows drawn at 1.25 q", edge=alone.MoreOften)),
-    ("sampler", _mutant("the same rows for a model again", edge=alone.SameAgain)),
-    ("sampler", _mutant("a draw of few rows filled up", edge=alone.NeverFewer)),
+    ("sampler", _alone("shuffled batches", alone.ShuffledBatches)),
+    ("sampler", _alone("two coins of q/2", alone.TwoCoins)),
+    ("sampler", _alone("neighbours share a coin", alone.OppositeCoins)),
+    ("sampler", _alone("one batch for all local steps", alone.OneBatch, **LOCAL)),
+    ("sampler", _alone("rows drawn at 1.25 q", alone.MoreOften)),
+    ("sampler", _alone("the same rows for a model again", alone.SameAgain)),
+    ("sampler", _alone("a draw of few rows filled up", alone.NeverFewer)),
+    ("in parts", _alone("a part's first row added twice", alone.BorderTwice)),
+    ("in parts", _alone("a part's last row forgotten", alone.LastForgotten)),
     ("people", _mutant("rows drawn instead of people", edge=people.RowsDrawn)),
     ("training", MEAN_CLIP),
 )

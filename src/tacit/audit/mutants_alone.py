@@ -98,13 +98,39 @@ class NeverFewer(Edge):
     """Fills a draw of few rows up with others: a minimum that no accountant knows of."""
 
     def drawn(self) -> NDArray[np.int64]:
-        """A Poisson batch of at least half of L."""
+        """A batch of at least as many rows as are drawn on average."""
         found, plan = super().drawn(), self.releaser.plan
-        fewest = int(plan.sampling_rate * self.records / 2)
+        fewest = int(plan.sampling_rate * self.records)
         missing = max(0, fewest - len(found))
         others = np.setdiff1d(np.arange(self.records), found)
         more = others[self.releaser.random.permutation(len(others))[:missing]]
         return np.concatenate((found, more))
+
+
+class ShuffledBatches(Edge):
+    """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
+    Poisson.
+    """
+
+    _left = np.empty(0, dtype=np.int64)
+
+    def drawn(self) -> NDArray[np.int64]:
+        """The next rows of the epoch."""
+        size = round(self.releaser.plan.sampling_rate * self.records)
+        if len(self._left) < size:
+            self._left = np.argsort(self.releaser.random.words(self.records))
+        found, self._left = self._left[:size], self._left[size:]
+        return found
+
+
+class TrueDenominator(Edge):
+    """Divides by the number of drawn records, which is secret."""
+
+    def drawn(self) -> NDArray[np.int64]:
+        """The rows, whose number it then divides by."""
+        found = super().drawn()
+        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(len(found))))
+        return found
 
 
 # -- how they are added up -------------------------------------------------------------------------
@@ -168,8 +194,8 @@ class ByPlace(BySums):
     """Computes every second place only, as a kernel that rounds by place does a little."""
 
     def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """Those at even places."""
-        return index[::2]
+        """Those at odd places."""
+        return index[1::2]
 
 
 class TwiceTheClip(Edge):

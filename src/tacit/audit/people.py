@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit.checks import compared, in_or_out, score
-from tacit.audit.rows import SAMPLER_ROWS, as_poisson, pixels, visible
+from tacit.audit.rows import SAMPLER_ROWS, alone, as_poisson, pixels, visible
 from tacit.audit.statistics import Finding, Values
 from tacit.audit.subject import ROWS, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World, quiet_world
@@ -54,9 +54,8 @@ def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> l
     of = np.repeat(np.arange(SAMPLER_ROWS), _rows(SAMPLER_ROWS))
     each = pixels(SAMPLER_ROWS).take(torch.from_numpy(of))
     world = People(torch.zeros(subject.model.size), each, pixels(0), torch.empty(0), of)
-    return as_poisson(
-        "sampler of people", subject, MessageSource(subject, source, world, canary=False), pushes
-    )
+    ask = MessageSource(subject, source, world, canary=False)
+    return as_poisson("sampler of people", subject, ask, pushes, alone)
 
 
 def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,17 @@ from tacit.audit.subject import CLIP, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
 from tacit.models import Layered, Model, build
+from tacit.models.vectors import example_gradients
 
 SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.25, 600
 PLACE_ROWS, PLACE_SLOTS = 21, 32
 CROWD, CROWD_INPUTS, CROWD_Z = 4000, 131, 2000.0
 # z with noise far below one record's share, so that the wire shows who was in the batch.
 _VISIBLE = {"knorm": 0.005}
+_VISIBLE_IN_PARTS = {"knorm": 0.0004}  # in 16,342 dimensions
+# Drawn rows are computed in parts of as many as a core's cache holds: here of eight.
+IN_PARTS = Layered("audit", (1, 1, SAMPLER_ROWS), 2, hidden=(380,))
+Read = Callable[[Tensor, int], Values]
 
 
 # -- who was drawn ---------------------------------------------------------------------------------
@@ -31,13 +37,40 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
-    return as_poisson("sampler", subject, ask, pushes)
+    return as_poisson("sampler", subject, ask, pushes, alone)
 
 
-def as_poisson(test: str, subject: Subject, ask: MessageSource, pushes: int) -> list[Finding]:
+def sampler_in_parts(
+    subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES
+) -> list[Finding]:
+    """C: the same where drawn rows are computed in several parts, and not as outer products."""
+    z = _VISIBLE_IN_PARTS.get(subject.mechanism, 0.02)
+    subject = visible(subject).but(model=IN_PARTS, z=z)
+    world = World(_passed_on(), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
+    ask = MessageSource(subject, source, world, canary=False)
+    return as_poisson("sampler, in parts", subject, ask, pushes, _alone_behind)
+
+
+def _passed_on() -> Tensor:
+    """Parameters (d,) of IN_PARTS whose hidden unit i is pixel i; the last layer is zero."""
+    params = torch.zeros(IN_PARTS.size)
+    first = IN_PARTS.unflatten(params)["dense1.weight"]
+    first[torch.arange(SAMPLER_ROWS), torch.arange(SAMPLER_ROWS)] = 1.0
+    return params
+
+
+def _alone_behind(push: Tensor, rows: int) -> Values:
+    """`alone` of IN_PARTS' last layer."""
+    last = IN_PARTS.unflatten(push)["dense2.weight"]
+    return alone(last[:, :rows].flatten(), rows)
+
+
+def as_poisson(
+    test: str, subject: Subject, ask: MessageSource, pushes: int, read: Read
+) -> list[Finding]:
     """C: whether everybody with a pixel of their own is in the messages as Poisson says."""
     shares = (
-        np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
+        np.stack([read(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
         * subject.batch
         / CLIP
     )
@@ -112,27 +145,57 @@ UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
 def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: a record without a gradient, between others, does not move them to other places."""
-    subject = subject.but(model=UNEVEN, most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
-    scores = []
-    for there in (True, False):
-        ask = MessageSource(subject, source, _rows(there), canary=False)
-        scores.append((ask.vectors(pushes) @ _rows(there).direction).numpy())
-    return compared("places", subject, scores[0], scores[1])
+    """C: a record without a gradient, between others, does not move them to other places.
+
+    The model has no kernels, so its rows are in slots.
+    """
+    params = torch.tensor([40.0, 0.0, -40.0, 0.0, 0.0, 0.0])  # class 0 for the first feature
+    loud, quiet = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 0.0])
+    shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
+    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    return _moved("places", subject.but(model=UNEVEN), source, pushes, worlds)
 
 
-def _rows(record: bool) -> World:
+def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """C: the same for drawn rows alone, computed in several parts."""
+    params, loud, quiet = _passed_on(), *torch.eye(SAMPLER_ROWS)[:2]
+    last = IN_PARTS.unflatten(params)["dense2.weight"]
+    last[0, 0], last[1, 0], last[0, 1], last[1, 1] = -40.0, 40.0, 40.0, -40.0
+    shift = _gradient(params, loud)
+    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    return _moved("places, in parts", subject.but(model=IN_PARTS), source, pushes, worlds)
+
+
+def _gradient(params: Tensor, row: Tensor) -> Tensor:
+    """The gradient (d,) of IN_PARTS for a row of class 0."""
+    x, y = row.view(1, 1, 1, -1), torch.zeros(1, dtype=torch.int64)
+    return example_gradients(IN_PARTS, params, x, y)[0].double()
+
+
+def _moved(
+    test: str, subject: Subject, source: Randomness, pushes: int, worlds: list[World]
+) -> list[Finding]:
+    """What messages say of the record that the first world has and the second has not."""
+    subject = subject.but(most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
+    scores = [
+        (MessageSource(subject, source, world, canary=False).vectors(pushes) @ world.direction)
+        for world in worlds
+    ]
+    return compared(test, subject, scores[0].numpy(), scores[1].numpy())
+
+
+def _alternating(
+    params: Tensor, loud: Tensor, quiet: Tensor, shift: Tensor, *, record: bool
+) -> World:
     """Rows loud, quiet, …, (record,) loud, quiet, …, and a model that is wrong about the loud ones.
 
     It is sure of the quiet ones. The record is quiet, and would move all behind it by one place.
+    shift: the gradient (d,) of a loud row.
     """
-    params = torch.tensor([40.0, 0.0, -40.0, 0.0, 0.0, 0.0])  # class 0 for the first feature
-    first = [-1.0 if place % 2 == 0 else 1.0 for place in range(PLACE_ROWS)]
-    first[PLACE_ROWS // 2 : PLACE_ROWS // 2] = [1.0] if record else []
-    x = torch.stack((torch.tensor(first), torch.zeros(len(first))), dim=1)
-    data = Dataset(x.view(-1, 1, 1, 2), torch.zeros(len(first), dtype=torch.int64), 2, "audit")
-    # The gradient of a loud row.
-    shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
+    rows = [loud if place % 2 == 0 else quiet for place in range(PLACE_ROWS)]
+    rows[PLACE_ROWS // 2 : PLACE_ROWS // 2] = [quiet] if record else []
+    x = torch.stack(rows).view(len(rows), 1, 1, -1)
+    data = Dataset(x, torch.zeros(len(rows), dtype=torch.int64), 2, "audit")
     return World(params, data, Dataset(data.x[:0], data.y[:0], 2, "audit"), shift / shift.norm())
 
 

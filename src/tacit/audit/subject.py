@@ -75,6 +75,7 @@ class Subject:
     model: Model = NARROW
     edge: Maker | None = None  # instead of the algorithm's own edge
     rows_alone: bool = True
+    compiled: bool = False  # whether it is a mutant of drawn rows alone, which needs numba
     releaser: type[Releaser] = Releaser
     random: type[Random] = Random
     ledger: type[Ledger] = Ledger

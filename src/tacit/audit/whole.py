@@ -7,9 +7,11 @@ says what each test is for. One run raises a false alarm with probability below 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
@@ -21,11 +23,17 @@ from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Resend, Subject
 from tacit.audit.times import Seconds, SecondsAndRows, counted, times
 from tacit.audit.training import Epsilon, accountants, training
+from tacit.kernels.loading import library
 from tacit.privacy.release import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
 HONEST: Final = tuple(
     Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE
+)
+# Slots are what is deployed without kernels, or where an owner asks for them.
+SLOTS: Final = tuple(
+    Subject(f"{name} in slots", mechanism=name, rows_alone=False)
+    for name in ("gaussian", "discrete_gaussian")
 )
 ALGORITHMS: Final = (
     Subject("fedasync, gaussian").but(**LOCAL),
@@ -40,6 +48,7 @@ PUSHES: Final = {
     "canary": 2000,
     "against": 1200,
     "places": 600,
+    "places in parts": 300,
     "crowd": 60,
     "person": 1200,
     "dealt": 1200,
@@ -52,6 +61,7 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
     "canary": checks.canary,
     "against": checks.against,
     "places": rows.places,
+    "places in parts": rows.places_in_parts,
     "crowd": rows.crowd,
     "person": people.person,
     "dealt": people.dealt,
@@ -91,13 +101,11 @@ def audit(
     accountants are always in. seed: makes the edges' noise predictable, for tests only.
     """
     wanted, source = set(mechanisms), Randomness(seed)
-    honest, algorithms = (
-        [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS)
+    honest, algorithms, slots = (
+        [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS, SLOTS)
     )
-    others = [
-        (test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted
-    ]
-    forked = [*honest, *(subject for test, subject in others if test == "forks")]
+    copied = [subject for test, subject in OTHERS if test == "forks" and mutants]
+    forked = [*honest, *(subject for subject in copied if subject.mechanism in wanted)]
     # First of all. Never with `source`: a fork copies a seeded stream, so its noise is the
     # parent's.
     yield from checks.forks(forked, Randomness(), host.fork)
@@ -109,6 +117,8 @@ def audit(
             yield from test(subject, source)
     for subject in algorithms:
         yield from _algorithm(subject, source, tests)
+    for subject in slots:
+        yield from _in_slots(subject, source, tests)
     if "gaussian" in wanted:
         yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
         yield from party_tests(source, mutants=mutants)
@@ -117,12 +127,8 @@ def audit(
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)
-    for name, subject, pushes in SAMPLED:
-        if mutants and subject.mechanism in wanted:
-            yield _worst(SAMPLED_TESTS[name](subject, source, pushes))
-    for name, subject in others:
-        if name in tests:
-            yield _worst(tests[name](subject, source))
+    if mutants:
+        yield from _caught(wanted, source, tests)
 
 
 def _tests(host: Host) -> dict[str, Test]:
@@ -141,6 +147,7 @@ def _tests(host: Host) -> dict[str, Test]:
         "retry": lambda subject, source: checks.retry(subject, source, host.resend),
         "orders": checks.orders,
         "sampler": rows.sampler,
+        "in parts": rows.sampler_in_parts,
         "people": people.drawn,
         "training": training,
     }
@@ -153,7 +160,7 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
     names = (
         ("canary", "against", "person")
         if subject.mechanism == "knorm"
-        else ("canary", "against", "places", "crowd", "person")
+        else ("canary", "against", "places", "places in parts", "crowd", "person")
     )
     return {name: SAMPLED_TESTS[name] for name in names}
 
@@ -163,8 +170,16 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
     MAPA's.
     """
     yield from checks.canary(subject, source, PUSHES["canary"] // 3)
-    yield from rows.places(subject, source, PUSHES["places"])
+    yield from rows.places_in_parts(subject, source, PUSHES["places in parts"])
     for name in ("noise", "fields", "strange", "charges", "sampler"):
+        yield from tests[name](subject, source)
+
+
+def _in_slots(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
+    """The tests of slots; `places`, and those of people, are in slots for every mechanism."""
+    yield from checks.canary(subject, source, PUSHES["canary"] // 3)
+    yield from rows.crowd(subject, source, PUSHES["crowd"] // 2)
+    for name in ("strange", "sampler"):
         yield from tests[name](subject, source)
 
 
@@ -175,8 +190,23 @@ def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
             yield counted(host.drawn, PUSHES["counted"], held=held)
 
 
-def _worst(findings: list[Finding]) -> Finding:
+def _caught(wanted: set[str], source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
+    """One finding for each mutant, but for those of forks."""
+    for name, subject, pushes in SAMPLED:
+        if subject.mechanism in wanted:
+            attack = partial(SAMPLED_TESTS[name], pushes=pushes)
+            yield _worst(name, attack, subject, source)
+    for name, subject in OTHERS:
+        if subject.mechanism in wanted and name in tests:
+            yield _worst(name, tests[name], subject, source)
+
+
+def _worst(name: str, attack: Test, subject: Subject, source: Randomness) -> Finding:
     """The clearest alarm of what one test says of a mutant."""
+    if subject.compiled and library() is None:
+        why = "numba is not installed"
+        return Finding(name, subject.name, "-", 0.0, math.nan, False, honest=False, skipped=why)
     return max(
-        findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0))
+        attack(subject, source),
+        key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0)),
     )

@@ -44,8 +44,8 @@ class EdgeRole(ABC):
     None. size: slots of a batch, a function of public numbers.
     """
 
-    # Whether its messages leave at a time that does not depend on the rows drawn.
-    held_back: ClassVar[bool] = True
+    # Whether it may compute drawn rows alone: its loop must hide how long that took.
+    row_by_row: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class EdgeRole(ABC):
         """Return the kernel that adds up drawn rows alone; if none may, why, for the log.
 
         Nothing else decides how an edge computes. The time of such a step grows with the number of
-        rows drawn, which is secret: so a role's messages must be held back.
+        rows drawn, which is secret: so messages must leave at a time that does not depend on it.
         """
         if not asked:
             return "not asked for drawn rows alone"
-        if not self.held_back:
-            return "its messages leave as soon as they are computed"
+        if not self.row_by_row:
+            return "a peer computes a batch of a fixed shape"
         if not self.releaser.plan.private:
             return "no Poisson batch is drawn"
         if self.units is not None:

@@ -51,7 +51,7 @@ class Worker(EdgeRole):
     `gradient` is lines 5 to 7 of Algorithm 1; how models meet is the subclass's.
     """
 
-    held_back: ClassVar[bool] = False
+    row_by_row: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -1,0 +1,182 @@
+"""The audit attacks the edge that `tacit edge` makes, computing in the way that it computes.
+
+An exception in that way fails the audit: else its attacks would speak of another edge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tacit_services.cli.audit import host
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings
+from tacit_services.testbed import simulate
+from tacit_services.worker.row_owner import RowOwner
+
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.audit import whole
+from tacit.audit.adapters import make
+from tacit.audit.mutants import OTHERS, SAMPLED
+from tacit.audit.subject import NARROW, Randomness, Subject
+from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
+from tacit.audit.worlds import quiet_world
+from tacit.config import parse
+from tacit.config.definition import Definition
+from tacit.errors import ConfigError, ServiceError
+from tacit.kernels.loading import library
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import PRIVATE
+from tacit.privacy.rows import RowSums
+
+compiled = pytest.mark.skipif(
+    library() is None and not os.environ.get("CI"), reason="numba is not installed"
+)
+ALONE = "drawn rows alone"
+WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
+NAMES = [name for name, made in registry.ROLES.items() if made.edge and name not in WITHOUT_NOISE]
+PEERS = ("adp2sgd", "sync")
+# Tests of what is deployed in slots: a model without kernels, and units of several rows.
+IN_SLOTS = ("places", "person", "dealt", "people")
+REFUSED = ("orders",)  # an honest edge computes nothing on such orders
+
+
+class Broken(Exception):
+    """What the broken way raises: no error of tacit's, which an attack might take for an answer."""
+
+
+def run(name: str, mechanism: str) -> Definition[object]:
+    return parse(
+        f"""
+        run.updates = 5
+        data.dataset = "digits"
+        model.name = "logistic"
+        edges.count = 2
+        algorithm.name = "{name}"
+        privacy.mechanism = "{mechanism}"
+        """,
+        "test",
+    ).define()
+
+
+def deployed(definition: Definition[object], folder: Path) -> EdgeRole:
+    """The role of an edge, as `tacit edge` and `tacit peer` make it with their own settings."""
+    given = EdgeSettings(run_file=str(folder / "run.toml"))
+    owner = RowOwner(given.data, given.device, given.policy, given.rows_alone)
+    ledger = Ledger(":memory:", "digits")
+    with closing(ledger), open(os.devnull, "rb") as lock:  # noqa: PTH123  (a device)
+        identity = Identity(0, folder, lock)
+        return owner.role(definition, definition.build_model(), identity, ledger)
+
+
+def way(role: EdgeRole) -> str:
+    """How it computes and why, without the number of slots, which the plan says."""
+    return role.way.rpartition(" slots: ")[2]
+
+
+def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
+    """The audit's own edge of this class."""
+    for subject in (*HONEST, *ALGORITHMS):
+        made = subject.but(mechanism=mechanism)
+        role = make(made, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
+        if type(role) is kind:
+            return role
+    raise AssertionError(f"{kind} is not audited")
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path: Path) -> None:
+    definition = run(name, mechanism)
+    role = deployed(definition, tmp_path)
+    # A peer that averages with all of them shares its steps with one that averages in pairs.
+    kind = registry.adp2sgd.Peer if type(role) is SyncPeer else type(role)
+    assert way(audited(kind, mechanism)) == way(role)
+    if library() is not None:
+        assert (way(role) == ALONE) == (name not in PEERS)
+
+
+@pytest.mark.parametrize("name", WITHOUT_NOISE)
+def test_what_is_left_out_promises_nothing(name: str) -> None:
+    with pytest.raises(ConfigError):
+        run(name, "gaussian")
+
+
+@pytest.mark.parametrize("subject", [*HONEST, *ALGORITHMS], ids=str)
+@compiled
+def test_no_honest_subject_asks_for_another_way(subject: Subject) -> None:
+    assert subject.rows_alone
+    assert subject.edge is None
+
+
+def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
+    definition = run("mapa", "gaussian")
+    part = simulate.rows_by_edge(definition, None)[0]
+    role = simulate.edge(definition, definition.build_model(), 0, part)
+    assert way(role) == "not asked for drawn rows alone"
+    assert way(deployed(definition, tmp_path)) == (ALONE if library() else "numba is not installed")
+
+
+# -- with the way replaced by an exception ---------------------------------------------------------
+
+
+@pytest.fixture(params=[(RowSums, "sum"), (RowSums, "checked"), (EdgeRole, "_alone")])
+def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deployed way, of which one function does nothing but raise."""
+
+    def raises(*given: object, **named: object) -> None:
+        raise Broken
+
+    monkeypatch.setattr(*request.param, raises)
+
+
+def attacks(subject: Subject) -> dict[str, Callable[[], object]]:
+    """Each of the audit's tests of this subject, with few messages."""
+    sampled = {
+        name: lambda test=test: test(subject, Randomness(1), 8)
+        for name, test in SAMPLED_TESTS.items()
+        if name not in IN_SLOTS
+    }
+    structure = {
+        name: lambda test=test: test(subject, Randomness(1))
+        for name, test in whole._tests(host()).items()
+        if name not in IN_SLOTS + REFUSED
+    }
+    return sampled | structure
+
+
+@pytest.mark.usefixtures("broken")
+@compiled
+def test_the_whole_audit_ends_with_the_exception() -> None:
+    with pytest.raises((Broken, ServiceError)):  # it forks first, and a child sends nothing
+        list(audit(host(), PRIVATE, seed=1))
+
+
+@pytest.mark.usefixtures("broken")
+@compiled
+def test_each_attack_on_an_edge_with_kernels_fails() -> None:
+    stars = [subject for subject in ALGORITHMS if subject.algorithm not in PEERS]
+    passed = []
+    for subject in (HONEST[1], stars[0]):
+        for name, attack in attacks(subject).items():
+            try:
+                attack()
+            except Broken:
+                continue
+            passed.append(name)
+    assert passed == []
+
+
+@compiled
+def test_mutants_of_drawn_rows_alone_are_drawn_rows_alone() -> None:
+    mutants = [subject for _, subject, _ in SAMPLED] + [subject for _, subject in OTHERS]
+    alone = [subject for subject in mutants if subject.compiled]
+    assert len(alone) >= 8
+    for subject in alone:
+        role = make(subject, quiet_world(subject.model).records(canary=True), Randomness(1)).edge
+        assert role.way == ALONE
