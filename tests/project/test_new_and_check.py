@@ -71,7 +71,7 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     assert "into clinic/siteN.csv, then" in capsys.readouterr().out
     folder = sample.parent / "clinic"
     for site in range(3):
-        table(folder / f"site{site}.csv", 4000 + site, seed=site)
+        table(folder / f"site{site}.csv", 4000 + site, seed=2 + site)
     run = config.load(folder / "run.toml")
     assert (run.edges.count, run.run.updates) == (3, 300)
     assert isinstance(run.data, TableData)

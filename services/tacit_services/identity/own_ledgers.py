@@ -1,72 +1,89 @@
 """The ledgers of users' own data: one for each edge, in the user's data folder.
 
     ledgers/<id>/data.json           whose data it is, what it was called, what its files were
+    ledgers/<id>/units-<part>.json   a sketch of whose rows they were
     ledgers/<id>/<dealing>/edge-<n>.db
 
-Data is found by its name or by its file's bytes, so it is found again when the file grows, is
-replaced or renamed, whatever run or folder uses it. Nothing here deletes a ledger. Where it is not
-clear which edge had a person before, an edge starts from the largest spend of any.
+Data is found by its name, by its file's bytes, or by a sketch of its units and rows, so it is found
+again when the file grows, is replaced, renamed, copied or written in another form, whatever run or
+folder uses it. Nothing here deletes a ledger. Where it is not clear which edge had a person before,
+an edge starts from the largest spend of any.
+
+**What ε bounds.** Let a unit be in the data of some runs, all of which were found to be of one
+entry. Then all that was released of the unit is charged in ledgers of that entry. Within a dealing
+the unit is at one edge, whose ledger has every charge. A new dealing begins at every edge with the
+largest spend of any edge before, which is at least that of the unit's own; by induction the
+ledger of its edge is never below what was released of it. Data that is known by its sketch alone is
+dealt anew, unless its units are people and it is dealt as before: a person's edge depends on
+nothing but the id and the seed. Entries that are joined go on with the sum of what they had spent.
+So ε is an upper bound for a unit as far as the data that it is in was found to be of one entry:
+`sketch` says with which errors that is seen. It is not seen where files share less than 3 %, where
+one is over some 250 times larger than the other (for rows, 100), and where rows alone could tell,
+but other columns are read, or they are too few or too much alike; nor in another user's data
+folder. There name and bytes alone tell.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tacit.datasets.own.own_rows import EDGE
+from tacit.datasets.sketch import Sketches
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import History, epsilon_pld
-from tacit.privacy.ledger import Ledger, read_chains
-from tacit_services.disk import files
+from tacit.privacy.accounting import History
+from tacit_services.identity import data_register, dealt_ledgers, joining, kinship, sketch_files
+from tacit_services.identity.data_register import Entry
+from tacit_services.identity.kinship import Kin
+from tacit_services.identity.sketch_files import Kept
 
-FORMAT = 1
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
-_DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
-_DELTA = 1e-5  # δ at which spends are compared
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The record of one owner's data, as in data.json.
-
-    id: the folder's name, and what the ledgers call their data. names, digests: all that the data
-    was ever called, and the SHA-256 of every file that it ever was. unit: fixed by the first
-    charge. dealing: how the file is dealt now, in words; number: of the dealing. before: the ledger
-    that an edge of this dealing starts from, relative to the folder. edges: SHA-256 of the files of
-    each edge, where they have files of their own.
-    """
-
-    id: str
-    names: tuple[str, ...]
-    digests: tuple[str, ...]
-    unit: str
-    dealing: str
-    number: int = 0
-    before: str | None = None
-    edges: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerLocation:
-    """A ledger's file, and what it calls the data."""
+    """A ledger's file, and what it calls the data. continues: whose it was; None: it begins."""
 
     path: Path
     dataset: str
+    continues: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of some data. continues: the name of the ledger that it has; None: a new one
+    begins. by: how it was found: its name, bytes, people or rows.
+    """
+
+    continues: str | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What an edge's data has spent. unseen: ledgers of an older tacit, which know no rows yet.
+
+    tells: whether a changed copy of the data will be known.
+    """
+
+    known: Known
+    history: History
+    unseen: int
+    tells: bool
 
 
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
     """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
 
-    Raises PrivacyError where the name belongs to one ledger and the bytes to another, for another
-    unit than the one that was charged, while an edge works on another dealing, and where the folder
-    cannot be read or written.
+    Raises PrivacyError where the name belongs to one ledger and the bytes to another, where it has
+    units of two, for another unit than the one that was charged, while an edge works on another
+    dealing, and where the folder cannot be read or written. Raises ConfigError and DataError of
+    data that cannot be read.
     """
     with opened(owned, number, home) as found:
         return found
@@ -80,36 +97,54 @@ def opened(owned: Owned, number: int, home: Path) -> Iterator[LedgerLocation]:
 
 
 def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLocation:
-    try:
-        with _locked(root):
-            entry = _registered(root, owned, number)
-            slot = _slot(entry, owned, number)
-            found = LedgerLocation(_started(root / entry.id, entry, slot), entry.id)
-            lock = kept.enter_context((root / entry.id / _DEALT).open("ab"))
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PrivacyError(
-            f"ledgers {root}: {error}; an edge needs a durable place for them"
-        ) from error
+    drawn = _drawn(root, owned, number)
+    with _durable(root), data_register.locked(root):
+        known = kinship.find(root, owned, drawn).entry
+        entry = _registered(root, owned, number, drawn)
+        folder = root / entry.id
+        slot = _slot(folder, entry, owned, number, drawn)
+        path = dealt_ledgers.started(folder, entry, slot)
+        lock = kept.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        return LedgerLocation(path, entry.id, None if known is None else known.names[0])
+
+
+def standing(owned: Owned, number: int, home: Path) -> Standing:
+    """Return what is known of this data; nothing is written or registered. Raises as `place`."""
+    root = home / "ledgers"
+    with _durable(root):
+        key = sketch_files.key_of(root) if root.is_dir() else None
+        seen = _seen(root, owned, number)
+    drawn = None if seen is not None else sketch_files.drawn(owned, key or b"")
+    tells = _tells(seen.sketches if seen else drawn)
+    if not root.is_dir():
+        return Standing(Known(None, ""), (), 0, tells)
+    with _durable(root):
+        kin = kinship.find(root, owned, None if key is None else drawn)
+        unseen = sum(
+            next(sketch_files.parts(root / entry.id), None) is None
+            for entry in data_register.entries(root)
+        )
+        name = None if kin.entry is None else kin.entry.names[0]
+        spent = _history(root, kin, owned, number, drawn)
+        return Standing(Known(name, kin.by), spent, unseen, tells)
 
 
 def history(owned: Owned, number: int, home: Path) -> History:
-    """Return what edge `number` of this data has spent; nothing is written or registered.
+    """Return what edge `number` of this data has spent; nothing is written. Raises as `place`."""
+    return standing(owned, number, home).history
 
-    Raises PrivacyError as `place`.
-    """
-    root = home / "ledgers"
-    entry = _found(root, owned) if root.is_dir() else None
-    if entry is None:
+
+def _history(root: Path, kin: Kin, owned: Owned, number: int, drawn: Sketches | None) -> History:
+    if (entry := kin.entry) is None:
         return ()
     folder = root / entry.id
     _with_unit(folder, entry, owned)
-    if entry.dealing != owned.dealing:
-        largest = _largest(folder / str(entry.number))
-        return _before(folder, entry) if largest is None else _history(largest)
-    path = folder / str(entry.number) / f"edge-{_slot(entry, owned, number)}.db"
-    return _history(path) if path.exists() else _before(folder, entry)
+    if entry.dealing != owned.dealing or _dealt_anew(kin, owned):
+        return dealt_ledgers.most(folder, entry)
+    slot = _slot(folder, entry, owned, number, drawn)
+    path = dealt_ledgers.ledger_of(folder, entry, slot)
+    return dealt_ledgers.history(path) if path.exists() else dealt_ledgers.before(folder, entry)
 
 
 def known(place: Path, digest: str, home: Path) -> str | None:
@@ -119,7 +154,7 @@ def known(place: Path, digest: str, home: Path) -> str | None:
     damaged register.
     """
     for path in sorted((home / "ledgers").glob("*/data.json")):
-        entry = _read(path)
+        entry = data_register.read(path)
         if digest in entry.digests or any(_overlap(place, name) for name in entry.names):
             return entry.names[0]
     return None
@@ -137,29 +172,39 @@ def _overlap(place: Path, name: str) -> bool:
 
 
 @contextmanager
-def held(data: Iterable[Owned], home: Path) -> Iterator[None]:
-    """Keep these data for one run of this machine, as long as the context lasts.
+def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
+    """Keep these data, those of edge 0, 1, …, for one run of this machine, while the context lasts.
+
+    Yields how each was known before.
 
     Two runs at once may deal the same rows in two ways; then each edge would have a ledger in both.
-    Names and bytes are registered before the next run can ask, so a copy is found, too. Raises
-    PrivacyError where another run has one of them.
+    Names, bytes and units are registered before the next run can ask, so a copy is found, too.
+    Raises PrivacyError where another run has one of them.
     """
     root = home / "ledgers"
     with ExitStack() as kept:
-        with _locked(root):
-            ours: set[str] = set()
-            for one in data:
-                entry = _found(root, one) or _new(one)
-                _write(root / entry.id, _named(entry, one))
-                if entry.id not in ours:
-                    _keep(kept, root / entry.id, one.name)
-                ours.add(entry.id)
-        yield
+        names, known, begun = {}, [], set()
+        for number, one in enumerate(data):
+            drawn = _drawn(root, one, number)
+            with _durable(root), data_register.locked(root):
+                kin, entry = kinship.find(root, one, drawn), _adopted(root, one, number, drawn)
+            if kin.entry is None:
+                begun.add(entry.id)
+            known.append(Known(None if entry.id in begun else entry.names[0], kin.by))
+            names[one.name] = one
+        with _durable(root), data_register.locked(root):  # one may have joined another meanwhile
+            ours = {}
+            for one in names.values():
+                if (found := kinship.find(root, one, None).entry) is not None:
+                    ours[found.id] = one.name
+            for identity, name in ours.items():
+                _keep(kept, root / identity, name)
+        yield known
 
 
 def _keep(kept: ExitStack, folder: Path, name: str) -> None:
     """Lock the folder of some data for a run, as long as `kept` lasts. Raises PrivacyError."""
-    lock = kept.enter_context((folder / "run.lock").open("ab"))
+    lock = kept.enter_context((folder / dealt_ledgers.RUN).open("ab"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -169,155 +214,106 @@ def _keep(kept: ExitStack, folder: Path, name: str) -> None:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (root / "lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _durable(root: Path) -> Iterator[None]:
+    """Raises PrivacyError where the folder of the ledgers cannot be read or written."""
+    try:
         yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PrivacyError(
+            f"ledgers {root}: {error}; an edge needs a durable place for them"
+        ) from error
 
 
-def _registered(root: Path, owned: Owned, number: int) -> Entry:
-    """The data's entry, which knows its name, its file and its dealing from now on."""
-    entry = _found(root, owned) or _new(owned)
+def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
+    """The sketches of the data; None where its entry has them already, of these very bytes.
+
+    The pass over the data is not made under the register's lock.
+    """
+    with _durable(root), data_register.locked(root):
+        key = sketch_files.made_key(root)
+        if _seen(root, owned, number) is not None:
+            return None
+    return sketch_files.drawn(owned, key)
+
+
+def _seen(root: Path, owned: Owned, number: int) -> Kept | None:
+    """The sketches that the data's entry has, where they are of these very bytes, too."""
+    if (entry := kinship.find(root, owned, None).entry) is None:
+        return None
+    part = sketch_files.part_of(owned, _slot(root / entry.id, entry, owned, number, None))
+    kept = sketch_files.read(root / entry.id, part)
+    return kept if kept is not None and sketch_files.name_of(owned) in kept.files else None
+
+
+def _tells(sketches: Sketches | None) -> bool:
+    return sketches is None or sketches.units is not None or sketches.rows.tells
+
+
+def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> Entry:
+    """The data's entry, which knows its name, bytes and units from now on."""
+    kin = kinship.find(root, owned, drawn)
+    entry = kin.entry or data_register.begun(owned)
     folder = root / entry.id
     entry = _with_unit(folder, entry, owned)
-    if entry.dealing != owned.dealing:
-        _refuse_in_use(folder, owned)
-        largest = _largest(folder / str(entry.number))
-        before = entry.before if largest is None else str(largest.relative_to(folder))
-        entry = replace(
-            entry, dealing=owned.dealing, number=entry.number + 1, before=before, edges={}
-        )
-    entry = _named(entry, owned)
-    if not owned.dealing:
-        slot = _slot(entry, owned, number)
-        known = entry.edges.get(slot, ())
-        entry = replace(entry, edges=entry.edges | {slot: _added(known, owned.digest)})
-    _write(folder, entry)
+    entry = joining.unspent(root, entry, kin.joins)
+    if _dealt_anew(kin, owned):
+        entry = _redealt(folder, entry, owned)
+    data_register.write(folder, entry := data_register.named(entry, owned))
+    if drawn is not None:
+        part = sketch_files.part_of(owned, _slot(folder, entry, owned, number, drawn))
+        sketch_files.add(folder, part, owned, drawn)
     return entry
 
 
-def _refuse_in_use(folder: Path, owned: Owned) -> None:
-    """Raise PrivacyError while an edge has a ledger of the dealing before open."""
-    if not (folder / _DEALT).exists():
-        return
-    with (folder / _DEALT).open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise PrivacyError(
-                f"data {owned.name}: an edge is training on it as it was dealt before, and this "
-                "run deals it in another way; wait for its end, or stop it"
-            ) from error
+def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> Entry:
+    """The data's entry, dealt as this run deals it."""
+    entry = _adopted(root, owned, number, drawn)
+    folder = root / entry.id
+    if entry.dealing != owned.dealing:
+        entry = _redealt(folder, entry, owned)
+    if not owned.dealing:
+        slot = _slot(folder, entry, owned, number, drawn)
+        known = entry.edges.get(slot, ())
+        edges = entry.edges | {slot: data_register.added(known, owned.digest)}
+        entry = replace(entry, edges=edges)
+    data_register.write(folder, entry)
+    return entry
 
 
-def _found(root: Path, owned: Owned) -> Entry | None:
-    entries = [_read(path) for path in sorted(root.glob("*/data.json"))]
-    named = [entry for entry in entries if owned.name in entry.names]
-    alike = [entry for entry in entries if owned.digest in entry.digests]
-    if named and alike and named[0].id != alike[0].id:
-        raise PrivacyError(
-            f"data {owned.name}: has a ledger by its name, and another by its bytes, which are "
-            f"those of {alike[0].names[0]}; with two the same people would have two budgets: "
-            f'say data.name = "{alike[0].names[0]}"'
-        )
-    return next(iter(named + alike), None)
+def _dealt_anew(kin: Kin, owned: Owned) -> bool:
+    """Whether edges may have other units than before, though the data is dealt in the same words.
+
+    A row's edge depends on how it is encoded, and a site's file on its number; a person's does not.
+    """
+    return kin.by_units and not (owned.dealing and owned.unit != "row")
 
 
-def _new(owned: Owned) -> Entry:
-    name = hashlib.sha256(owned.name.encode()).hexdigest()[:16]
-    return Entry(name, (), (), owned.unit, owned.dealing)
-
-
-def _named(entry: Entry, owned: Owned) -> Entry:
-    """Return the entry that knows the data's name and bytes from now on."""
-    names, digests = _added(entry.names, owned.name), _added(entry.digests, owned.digest)
-    return replace(entry, names=names, digests=digests)
+def _redealt(folder: Path, entry: Entry, owned: Owned) -> Entry:
+    dealt_ledgers.refuse_in_use(folder, owned.name, dealt_ledgers.DEALT)
+    largest = dealt_ledgers.largest(folder, entry)
+    before = entry.before if largest is None else str(largest.relative_to(folder))
+    return replace(entry, dealing=owned.dealing, number=entry.number + 1, before=before, edges={})
 
 
 def _with_unit(folder: Path, entry: Entry, owned: Owned) -> Entry:
-    if entry.unit != owned.unit and any(_history(path) for path in folder.glob("*/edge-*.db")):
+    if entry.unit != owned.unit and dealt_ledgers.spent(folder.parent, entry):
+        also = "" if owned.name in entry.names else f" (it is known as {entry.names[0]})"
         raise PrivacyError(
-            f"data {owned.name}: its ledger counts by {entry.unit!r}, and data.unit says "
+            f"data {owned.name}{also}: its ledger counts by {entry.unit!r}, and data.unit says "
             f"{owned.unit!r}; what was charged for one unit says nothing of another"
         )
     return replace(entry, unit=owned.unit)
 
 
-def _slot(entry: Entry, owned: Owned, number: int) -> str:
-    """The number under which this edge's ledger is kept: of the file with these bytes, or its
-    own.
+def _slot(folder: Path, entry: Entry, owned: Owned, number: int, drawn: Sketches | None) -> str:
+    """The number under which this edge's ledger is kept: of the file with these bytes, or its own.
+
+    Where the edge's own file before had none of these units and another edge's had: that one's.
     """
+    if owned.dealing:
+        return str(number)
     alike = [slot for slot, digests in entry.edges.items() if owned.digest in digests]
-    return alike[0] if alike and not owned.dealing else str(number)
-
-
-def _started(folder: Path, entry: Entry, slot: str) -> Path:
-    """The ledger of `slot`. One that is new begins with what may have been spent before."""
-    path = folder / str(entry.number) / f"edge-{slot}.db"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    before = _before(folder, entry)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with closing(Ledger(fresh, entry.id)) as ledger:
-        for spend in before:
-            ledger.charge(
-                spend.sampling_rate,
-                spend.noise_multiplier,
-                spend.mechanism,
-                secret=True,
-                count=spend.count,
-            )
-    fresh.rename(path)
-    files.sync(path.parent)
-    return path
-
-
-def _before(folder: Path, entry: Entry) -> History:
-    """Return what an edge without a ledger in this dealing may have spent: the most of any."""
-    here = None if entry.dealing else _largest(folder / str(entry.number))
-    earlier = None if entry.before is None else folder / entry.before
-    found = [_history(path) for path in (here, earlier) if path is not None]
-    return max(found, key=_epsilon, default=())
-
-
-def _largest(folder: Path) -> Path | None:
-    """The ledger in `folder` that has spent most; None where none has spent anything."""
-    spent = [path for path in sorted(folder.glob("edge-*.db")) if _history(path)]
-    return max(spent, key=lambda path: _epsilon(_history(path)), default=None)
-
-
-def _epsilon(history: History) -> float:
-    return epsilon_pld(history, _DELTA)
-
-
-def _history(path: Path) -> History:
-    chains = read_chains(path)
-    return chains[0].history() if chains else ()
-
-
-def _added(known: tuple[str, ...], one: str) -> tuple[str, ...]:
-    return known if one in known else (*known, one)
-
-
-def _read(path: Path) -> Entry:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise PrivacyError(
-            f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
-        ) from error
-    if content.pop("format") != FORMAT:
-        raise ValueError(f"{path}: has another format, this tacit reads {FORMAT}")
-    edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
-    names, digests = tuple(content.pop("names")), tuple(content.pop("digests"))
-    return Entry(names=names, digests=digests, edges=edges, **content)
-
-
-def _write(folder: Path, entry: Entry) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    content = {"format": FORMAT, **asdict(entry)}
-    files.write(folder / "data.json", json.dumps(content, indent=1).encode(), files.SECRET)
-    files.sync(folder.parent)
+    if alike or drawn is None or sketch_files.read(folder, str(number)) is None:
+        return next(iter(alike), str(number))
+    known = [slot for slot in kinship.slots(folder, drawn) if slot in entry.edges]
+    return str(number) if str(number) in known else next(iter(known), str(number))

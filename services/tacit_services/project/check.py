@@ -65,11 +65,13 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
     facts += [("model", f"{definition.model}, {model.size:,} parameters")]
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home)
-    facts += _budget(plan, ledgers)
+    facts += _budget(plan, ledgers, home)
     if definition.algorithm.worker == "edge":
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
-    notes = [*run.notes, *_absent(definition.source, seen)]
+    with slow.step("comparing the test set with private rows"):
+        alike = own_budget.refuse_private_test(definition, home, registered=False)
+    notes = [*run.notes, *alike, *_absent(definition.source, seen)]
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return Report(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
@@ -138,7 +140,7 @@ def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     )
 
 
-def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, str]]:
+def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[tuple[str, str]]:
     if not plan.private:
         yield "privacy", f"none: privacy.mechanism={plan.mechanism}"
         return
@@ -148,6 +150,8 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, s
         f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
         f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
     )
+    if ledgers:
+        yield "ledger", "; ".join(own_budget.of_ledgers(ledgers, home))
     for one in ledgers:
         yield (
             f"ledger of {one.edge}",

@@ -27,6 +27,7 @@ from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, tables
+from tacit_services.identity.own_ledgers import Known
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, load_policy
 from tacit_services.testbed import output_folder, own_budget
@@ -72,8 +73,8 @@ def run(
     http = _free_address(serve)
     children: list[Child] = []
     with ExitStack() as beside:
-        beside.enter_context(_budget(definition))
-        ledgers = list(_ledgers(definition, resume))
+        known = beside.enter_context(_budget(definition))
+        ledgers = list(_ledgers(definition, known, resume))
         beside.enter_context(output_folder.locked(out))
         state = output_folder.kept(out) if resume else output_folder.fresh(out, console)
         notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
@@ -121,11 +122,11 @@ def _check(
         raise ConfigError(f"--journal {journal}: {why}")
 
 
-def _budget(run: Definition[Any]) -> AbstractContextManager[object]:
+def _budget(run: Definition[Any]) -> AbstractContextManager[list[Known]]:
     """The budget of own data, held against another run of it; of any other, nothing."""
     if run.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
         return own_budget.held(run, data_home())
-    return contextlib.nullcontext()
+    return contextlib.nullcontext([])
 
 
 def _places(store: str, out: Path, http: str, *, keep: bool) -> dict[str, str]:
@@ -173,12 +174,15 @@ def _of_the_run(
     )
 
 
-def _ledgers(run: Definition[Any], resume: bool) -> Iterator[str]:
-    """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
+def _ledgers(run: Definition[Any], known: list[Known], resume: bool) -> Iterator[str]:
+    """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing, and
+    ConfigError where the test set has private rows.
+    """
     given = bool(os.environ.get("TACIT_LEDGER"))
     home = data_home()
+    yield from own_budget.refuse_private_test(run, home, registered=bool(known))
     if not given and (own := own_budget.left(run, home)):
-        yield from own_budget.said(run, own, home, resume)
+        yield from own_budget.said(run, own, home, known, resume)
         own_budget.register(run, home)
     else:
         yield live.ledgers(run, given)

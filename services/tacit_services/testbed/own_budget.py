@@ -4,32 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.config.definition import Definition
-from tacit.errors import PrivacyError
+from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.rounding import up_to
 from tacit_services.identity import own_ledgers
+from tacit_services.identity.own_ledgers import Known
+from tacit_services.identity.public_files import overlaps
+
+_ALIKE = 0.1  # share of different rows that a test set may have in common without a word
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
-    None: the run has no guarantee, so no budget.
+    releases: None where the run has no guarantee, so no budget. known: whether its ledger begins.
+    unseen, tells: as `Standing`.
     """
 
     edge: str
     spent: float
     budget: float
     releases: int | None
+    known: Known
+    unseen: int
+    tells: bool
 
 
-def held(run: Definition[Any], home: Path) -> AbstractContextManager[None]:
-    """The data of all edges, kept for this run. Raises PrivacyError where another run has it."""
+def held(run: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
+    """The data of all edges, kept for this run, and how it was known before.
+
+    Raises PrivacyError where another run has it.
+    """
     every = (run.source.owned(number) for number in range(run.workers))
     return own_ledgers.held([one for one in every if one is not None], home)
 
@@ -55,9 +66,67 @@ def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     owned = run.source.owned(number)
     if owned is None:
         return None
-    plan, history = run.plans.plan(number), own_ledgers.history(owned, number, home)
-    spent = epsilon_pld(history, plan.delta)
-    return Left(f"edge-{number}", spent, plan.epsilon, plan.pushes_left(history))
+    plan, standing = run.plans.plan(number), own_ledgers.standing(owned, number, home)
+    spent = epsilon_pld(standing.history, plan.delta)
+    left = plan.pushes_left(standing.history)
+    known, unseen, tells = standing.known, standing.unseen, standing.tells
+    return Left(f"edge-{number}", spent, plan.epsilon, left, known, unseen, tells)
+
+
+def refuse_private_test(run: Definition[Any], home: Path, *, registered: bool) -> list[str]:
+    """Return what to say of a test set that has people of the training data, or rows like theirs.
+
+    registered: whether the ledgers know the training data already, which is then not read again.
+    Raises ConfigError where it has private rows, DataError for a file that cannot be read.
+    """
+    if (test := run.source.test_file()) is None:
+        return []
+    every = [] if registered else [run.source.owned(number) for number in range(run.workers)]
+    notes = []
+    for one in overlaps(test, [owned for owned in every if owned is not None], home):
+        if one.private:
+            raise ConfigError(
+                f"data.test={test.file!r}: about {one.share:.0%} of it are rows of {one.of}; the "
+                "test set is public, and of other people"
+            )
+        if one.people:
+            notes.append(
+                f"about {one.people:.0%} of the units ({test.unit}) of {test.file} are in "
+                f"{one.of}, too: their rows in it are public, and the model is not tested on others"
+            )
+        elif one.share > _ALIKE:
+            notes.append(
+                f"about {one.share:.0%} of the different rows of {test.file} are in {one.of}, too. "
+                "Rows are so much alike that chance may do that: see that it is of other people"
+            )
+    return list(dict.fromkeys(notes))
+
+
+def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
+    """Say whether ledgers begin or continue, each in one line."""
+    begun = [one.edge for one in ledgers if one.known.continues is None]
+    if begun:
+        which = "a new ledger begins" if len(ledgers) == 1 else f"new ledgers begin ({_few(begun)})"
+        older = max(one.unseen for one in ledgers)
+        but = f", but {older} of an older tacit know no rows until they are used again"
+        yield f"{which}: no data like this is known in {home}{but if older else ''}"
+    for name in dict.fromkeys(one.known.continues for one in ledgers):
+        if name is not None:
+            ours = [one for one in ledgers if one.known.continues == name]
+            how = dict.fromkeys(one.known.by for one in ours)
+            yield (
+                f"the ledger of {name} continues, known by {' and '.join(how)}: "
+                f"ε = {max(one.spent for one in ours):.3f} is spent"
+            )
+    if any(not one.tells for one in ledgers):
+        yield (
+            "its rows are too few or too much alike for a changed copy to be known by them: let "
+            "data.name stay as it is"
+        )
+
+
+def _few(edges: list[str]) -> str:
+    return edges[0] if len(edges) == 1 else f"{edges[0]} to {edges[-1]}"
 
 
 def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
@@ -75,13 +144,17 @@ def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | 
     )
 
 
-def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
-    """Return what a user should know of `ledgers` before the run.
+def said(
+    run: Definition[Any], ledgers: list[Left], home: Path, known: list[Known], resume: bool
+) -> Iterator[str]:
+    """Return what a user should know of `ledgers` before the run. known: how each was, by `held`.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
     may have paid for all that it needs.
     """
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
+    before = [replace(one, known=how) for one, how in zip(ledgers, known, strict=True)]
+    yield from of_ledgers(before, home)
     if not resume and (refused := trained_out(run, ledgers, home)):
         raise PrivacyError(refused)
     if any(one.spent for one in ledgers):
@@ -90,7 +163,7 @@ def said(run: Definition[Any], ledgers: list[Left], home: Path, resume: bool) ->
             f"ε = {up_to(most.spent, 3)} of {most.budget:g} was spent before at {most.edge}; "
             f"{most.releases} releases are left to it"
         )
-    known = [one.releases for one in ledgers if one.releases is not None]
-    versions = sum(known) // run.traits.steps // run.traits.uploads
-    if len(known) == len(ledgers) and versions < run.horizon:
+    paid = [one.releases for one in ledgers if one.releases is not None]
+    versions = sum(paid) // run.traits.steps // run.traits.uploads
+    if len(paid) == len(ledgers) and versions < run.horizon:
         yield f"they pay for {versions} of {run.horizon} {run.traits.counted}; the run ends there"

@@ -6,6 +6,7 @@ anybody: how long rows take to be read tells of single ones.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +24,8 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import Credentials, prepared
 from tacit_services.worker.heartbeat import Heartbeat
 from tacit_services.worker.outbox import Outbox
+
+log = logging.getLogger("tacit.edge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,13 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
         with lineage.ledger(identity, identity.ledger_place, source.name) as ledger:
             yield ledger
         return
-    with (
-        own_ledgers.opened(owned, identity.number, data_home()) as found,
-        lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger,
-    ):
-        yield ledger
+    with own_ledgers.opened(owned, identity.number, data_home()) as found:
+        if found.continues is None:
+            log.info("a new ledger begins: no data like this is known in %s", data_home())
+        else:
+            log.info("the ledger of %s continues", found.continues)
+        with lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger:
+            yield ledger
 
 
 def outbox_of(identity: Identity, ledger: Ledger, run: str) -> Outbox:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from tacit.datasets.benchmarks.text import Text
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
 from tacit.datasets.partition import Method, all_shards
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 
@@ -40,13 +42,20 @@ class Owned:
     """What the ledger of a user's own data is found by.
 
     name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
-    it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own.
+    it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own. marks:
+    says what it holds, in one pass over it; None: it is found by name and bytes alone. view: of the
+    schema by which it says that. file: its file's name, for messages. apart_from: names of ledgers
+    that are of other people, as the owner says, though their ids or rows are alike.
     """
 
     name: str
     digest: str
     unit: str
     dealing: str
+    view: str = ""
+    marks: Callable[[], Iterator[Marks]] | None = field(default=None, compare=False, repr=False)
+    apart_from: tuple[str, ...] = ()
+    file: str = field(default="", compare=False)
 
 
 class Source(Protocol):
@@ -92,6 +101,12 @@ class Source(Protocol):
 
     def test(self, root: Path | None) -> Dataset | None:
         """The public test set; None where there is none. Raises ConfigError, DataError."""
+        ...
+
+    def test_file(self) -> Owned | None:
+        """Return what a user's own test file is told apart from private ones by; None: there is
+        none. Raises ConfigError, DataError.
+        """
         ...
 
     def check(self, root: Path | None) -> None:
@@ -195,6 +210,9 @@ class Benchmark:
     def test(self, root: Path | None) -> Dataset:
         """All test rows. Raises ConfigError, DataError."""
         return published.load(self.name, "test", root, None, self.features, self.text)
+
+    def test_file(self) -> None:
+        """Nobody's own."""
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError or DataError for a training file that is missing or another."""

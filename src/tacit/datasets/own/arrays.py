@@ -22,9 +22,10 @@ from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
 from tacit.datasets.own.files import OTHERS, digest
-from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own
+from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Array, Values
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 from tacit.regular_file import opened
@@ -78,6 +79,10 @@ class ArraysReader:
         """x of every row; the file need not have more. Raises DataError."""
         for first, (raw,) in self._blocks(path, whole=False):
             yield self.values.x(raw, f"{path.name}: array {self.x!r}", first)
+
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
+        return marks_of(self.read(path), self.unit)
 
     def _blocks(self, path: Path, *, whole: bool) -> Iterator[tuple[int, list[Array]]]:
         """The number of the first row, and some rows of each array."""

@@ -49,7 +49,7 @@ def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int6
 
 def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
     """Cut at the bounds and scaled to [0, 1]; n of a missing value: the column's own number."""
-    numbers = _as_numbers(column, values, first)
+    numbers = as_numbers(column, values, first)
     gone = np.isnan(numbers)
     if column.missing == "refuse":
         _refuse(gone, column, "a missing value", first)
@@ -59,7 +59,7 @@ def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
     return ((cut - column.low) / (column.high - column.low)).astype(np.float32)
 
 
-def _as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.float64]:
+def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.float64]:
     """float64 (n,), nan where a value is missing."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         values = pc.utf8_trim_whitespace(values)
@@ -77,17 +77,17 @@ def _as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.
 def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
     """The place of each value in the column's values; len(values) for any other."""
     found = pc.index_in(
-        _as_text(column, values, first), value_set=pa.array(column.values, pa.string())
+        as_text(column, values, first), value_set=pa.array(column.values, pa.string())
     )
     filled = pc.fill_null(found, len(column.values))
     places = np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
     if column.missing == "refuse":
-        gone = _as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
+        gone = as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
         _refuse(gone, column, "a missing value", first)
     return places
 
 
-def _as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
+def as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
     """Text, trimmed; null where a value is missing or nothing but blanks."""
     name = column if isinstance(column, str) else column.name
     try:
@@ -107,10 +107,15 @@ def _units(
     """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
     if schema.unit is None:
         return each_its_own(x, y)
-    values = _decoded(batch.column(schema.unit))
+    return units_of(schema.unit, batch, first)
+
+
+def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> Units:
+    """16 bytes of SHA-256 of each row's unit, which the column `unit` has. Raises DataError."""
+    values = _decoded(batch.column(unit))
     if not pa.types.is_floating(values.type) and not pa.types.is_decimal(values.type):
-        values = _as_text(schema.unit, values, first)
-    return unit_ids(values.to_pylist(), f"column {schema.unit!r} (unit)", first)
+        values = as_text(unit, values, first)
+    return unit_ids(values.to_pylist(), f"column {unit!r} (unit)", first)
 
 
 def _refuse(bad: npt.NDArray[np.bool_], column: Column, what: str, first: int) -> None:

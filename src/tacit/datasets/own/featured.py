@@ -13,6 +13,7 @@ import torch
 
 from tacit.datasets.features import Features, apply, shape_with, steps_of
 from tacit.datasets.own.rows import EncodedRows, Floats, Reader
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
 
@@ -86,6 +87,10 @@ class FeaturedReader:
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Features of every row. Raises ConfigError, DataError."""
         return map(self._seen, self.reader.inputs(path))
+
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """What its rows hold before features, as `reader` says. Raises DataError."""
+        return self.reader.marks(path)
 
     def _seen(self, x: Floats, *, private: bool = False) -> Floats:
         found: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()

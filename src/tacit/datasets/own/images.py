@@ -24,8 +24,9 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from tacit.datasets.own.files import PIXELS_MAX, digest_of
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 from tacit.regular_file import opened
@@ -98,6 +99,10 @@ class ImagesReader:
         """x of every picture: of one file, a table's, or all in a folder. Raises DataError."""
         for block in self._blocks(Picture(file) for file in self.files(path)):
             yield self._x(block, path)
+
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """Yield what its pictures hold as they are read, and whose they are. Raises DataError."""
+        return marks_of(self.read(path), self.unit)
 
     def files(self, path: Path) -> list[Path]:
         """The pictures' files, in the order of `inputs`. Raises DataError."""

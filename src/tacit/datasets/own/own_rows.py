@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ class OwnRows:
 
     owner: whose data it is, where the run file says so. folder: the run file's, which `train` and
     `test` are in. most: the most units that an edge may have. of_unit: how a unit's rows count.
-    seed: of the dealing.
+    seed: of the dealing. apart_from: ledgers that are of other people.
     """
 
     owner: str | None
@@ -38,6 +39,7 @@ class OwnRows:
     of_unit: UnitRows
     edges: int
     seed: int
+    apart_from: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -92,8 +94,12 @@ class OwnRows:
         dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
             dealing += f", columns {plain(self.reader).digest()[:16]}"
-        content = self.reader.content(path)
-        return Owned(self.owner or str(whole), content, self.unit, dealing)
+        return self._owned(self.owner or str(whole), path, dealing)
+
+    def _owned(self, name: str, path: Path, dealing: str) -> Owned:
+        content, reader = self.reader.content(path), plain(self.reader)
+        marks, view = partial(reader.marks, path), reader.digest()[:16]
+        return Owned(name, content, self.unit, dealing, view, marks, self.apart_from, path.name)
 
     def test(self, root: Path | None) -> Dataset | None:
         """The public test set, read whole. Raises ConfigError, DataError."""
@@ -101,6 +107,20 @@ class OwnRows:
             return None
         x, y = together(self._test_path(self.examples), self.reader)
         return Dataset(x, y, self.target.classes, f"{self.name}/test")
+
+    def test_file(self) -> Owned | None:
+        """Return what the test file is told apart from private ones by; None: there is none.
+
+        Raises ConfigError, DataError.
+        """
+        return None if self.examples is None else self.public(self._test_path(self.examples))
+
+    def public(self, path: Path) -> Owned:
+        """Return what a public file is told apart from private ones by.
+
+        Raises ConfigError, DataError.
+        """
+        return self._owned(str(path), path, "")
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError for a missing file, or a test file that is a training file."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import OwnersError
 
@@ -89,6 +90,10 @@ class Reader(Protocol):
         """x of its rows, which need neither target nor unit. Raises DataError."""
         ...
 
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """Yield what its rows hold, and whose they are. Raises DataError."""
+        ...
+
 
 def hashed(contents: Iterable[bytes]) -> Units:
     """16 bytes of SHA-256 of each: who a row is of, without saying it."""
@@ -99,3 +104,12 @@ def hashed(contents: Iterable[bytes]) -> Units:
 def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> Units:
     """Return the units, where each row is its own: by what the encoded row holds."""
     return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))
+
+
+def marks_of(parts: Iterable[EncodedRows], unit: str | None) -> Iterator[Marks]:
+    """Yield what encoded rows hold, x and y, and whose they are, if `unit` says it."""
+    for part in parts:
+        if unit is None:
+            yield Marks(part.units, None)
+        else:
+            yield Marks(each_its_own(part.x, part.y), part.units)

@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from tacit.datasets.own.encoding import encode, inputs_of
 from tacit.datasets.own.files import digest
+from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import Number, TableSchema
 from tacit.datasets.own.table_file import batches
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
 _BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
@@ -73,3 +75,13 @@ class TableReader:
         for batch in batches(path, columns):
             for first in range(0, batch.num_rows, step):
                 yield batch.slice(first, step)
+
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """Yield what its rows hold, before bounds and places, and whose they are.
+
+        Raises DataError.
+        """
+        first = 0
+        for batch in batches(path, self.schema.names):
+            yield marks_of(self.schema, batch, first)
+            first += batch.num_rows

@@ -13,9 +13,10 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from tacit.datasets.own.files import digest, digest_of
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, words_of
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of, words_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Values
+from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError, OwnersError
 from tacit.user_code import entry_digest, load_entry
@@ -80,6 +81,10 @@ class DatasetReader:
         """x of every row. Raises ConfigError, DataError."""
         for first, (raw, *_) in self._blocks(path, 1):
             yield self.values.x(raw, f"{self.entry}: x", first)
+
+    def marks(self, path: Path) -> Iterator[Marks]:
+        """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
+        return marks_of(self.read(path), self.unit)
 
     def _blocks(self, path: Path, width: int) -> Iterator[tuple[int, list[Any]]]:
         """The number of the first row; then x as an array, and what else rows have as lists."""

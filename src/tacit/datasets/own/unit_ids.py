@@ -58,6 +58,10 @@ def _text(value: Any) -> str:
         value = value.decode()
     if not isinstance(value, _BY_TEXT):
         raise ValueError
-    text = str(value).strip()
-    whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return whole(str(value).strip())
+
+
+def whole(text: str) -> str:
+    """`text`, or where it is a whole number with zeros behind the point: that number."""
+    found = _WHOLE.fullmatch(text)
+    return found[1] if found else text

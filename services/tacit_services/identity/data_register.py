@@ -1,0 +1,101 @@
+"""The register of users' own data: what each was called, and what its files were.
+
+ledgers/lock               held while the register is read or written
+ledgers/<id>/data.json     an entry
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from tacit.datasets.source import Owned
+from tacit.errors import PrivacyError
+from tacit_services.disk import files
+
+FORMAT = 2  # 1: had no `joined`
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The record of one owner's data, as in data.json.
+
+    id: the folder's name, and what the ledgers call their data. names, digests: all that the data
+    was ever called, and the SHA-256 of every file that it ever was. unit: fixed by the first
+    charge. dealing: how the file is dealt now, in words; number: of the dealing. before: the ledger
+    that an edge of this dealing starts from, relative to the folder. edges: SHA-256 of the files of
+    each edge, where they have files of their own. joined: entries that this one has taken over,
+    with what was spent there; they count no longer.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    digests: tuple[str, ...]
+    unit: str
+    dealing: str
+    number: int = 0
+    before: str | None = None
+    edges: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    joined: tuple[str, ...] = ()
+
+
+def entries(root: Path) -> list[Entry]:
+    """All entries that count. Raises PrivacyError for a damaged one, ValueError for its format."""
+    found = [read(path) for path in sorted(root.glob("*/data.json"))]
+    over = {name for entry in found for name in entry.joined}
+    return [entry for entry in found if entry.id not in over]
+
+
+def begun(owned: Owned) -> Entry:
+    """Return the entry of data that nothing is known of."""
+    name = hashlib.sha256(owned.name.encode()).hexdigest()[:16]
+    return Entry(name, (), (), owned.unit, owned.dealing)
+
+
+def named(entry: Entry, owned: Owned) -> Entry:
+    """Return the entry that knows the data's name and bytes from now on."""
+    names, digests = added(entry.names, owned.name), added(entry.digests, owned.digest)
+    return replace(entry, names=names, digests=digests)
+
+
+def added(known: tuple[str, ...], *others: str) -> tuple[str, ...]:
+    """`known` and those of the others that are new, each once."""
+    return tuple(dict.fromkeys((*known, *others)))
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Nobody else reads or writes the register in `root` meanwhile."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (root / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def read(path: Path) -> Entry:
+    """The entry in this data.json. Raises PrivacyError where it is damaged, and ValueError."""
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise PrivacyError(
+            f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
+        ) from error
+    if content.pop("format") not in (1, FORMAT):
+        raise ValueError(f"{path}: has another format, this tacit reads {FORMAT}")
+    edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
+    names, digests = tuple(content.pop("names")), tuple(content.pop("digests"))
+    joined = tuple(content.pop("joined", ()))
+    return Entry(names=names, digests=digests, edges=edges, joined=joined, **content)
+
+
+def write(folder: Path, entry: Entry) -> None:
+    """Replace the entry in `folder`, durably. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    content = {"format": FORMAT, **asdict(entry)}
+    files.write(folder / "data.json", json.dumps(content, indent=1).encode(), files.SECRET)
+    files.sync(folder.parent)

@@ -1,0 +1,96 @@
+"""Two entries of the register become one, as their data turned out to be of the same people.
+
+The entry that stays has all names, bytes and sketches of the other, and names it as joined; nothing
+of the other is changed or deleted. One write of one file does it, so a crash leaves both, or one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tacit.datasets.sketch import merged
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting import History
+from tacit_services.identity import data_register, dealt_ledgers, sketch_files
+from tacit_services.identity.data_register import Entry, added
+
+
+def unspent(root: Path, entry: Entry, others: tuple[Entry, ...]) -> Entry:
+    """Return `entry` with others, from which nothing was spent, in it; not written yet.
+
+    Raises PrivacyError while one of them is in use.
+    """
+    for other in others:
+        _refuse_in_use(root, other)
+        _take_sketches(root, entry, other)
+        entry = _with(entry, other)
+    return entry
+
+
+def join(home: Path, one: str, other: str) -> Entry:
+    """Make one entry of two that have these names; every edge starts from the sum of their spends.
+
+    A person who is in the data of both may have spent the most of either, so the sum of these two
+    is an upper bound for everybody. Raises PrivacyError where there are no two, or they are in use,
+    or count by other units.
+    """
+    root = home / "ledgers"
+    try:
+        with data_register.locked(root):
+            kept, gone = (_named(root, name) for name in (one, other))
+            if kept.id == gone.id:
+                raise PrivacyError(f"{one} and {other}: have one ledger already")
+            if kept.unit != gone.unit:
+                raise PrivacyError(
+                    f"{one} counts by {kept.unit!r}, {other} by {gone.unit!r}: what was charged "
+                    "for one unit says nothing of another"
+                )
+            for each in (kept, gone):
+                _refuse_in_use(root, each)
+            _take_sketches(root, kept, gone)
+            joined = replace(_with(kept, gone), number=kept.number + 1, edges={})
+            place = root / kept.id / str(joined.number) / "joined.db"
+            dealt_ledgers.begin(place, kept.id, _sum(root, kept, gone))
+            joined = replace(joined, before=f"{joined.number}/joined.db")
+            data_register.write(root / kept.id, joined)
+            return joined
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PrivacyError(f"ledgers {root}: {error}") from error
+
+
+def _sum(root: Path, *entries: Entry) -> History:
+    return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
+
+
+def _named(root: Path, name: str) -> Entry:
+    for entry in data_register.entries(root):
+        if name in entry.names:
+            return entry
+    raise PrivacyError(f"{name}: no ledger in {root} has this name")
+
+
+def _with(entry: Entry, other: Entry) -> Entry:
+    return replace(
+        entry,
+        names=added(entry.names, *other.names),
+        digests=added(entry.digests, *other.digests),
+        joined=added(entry.joined, other.id),
+    )
+
+
+def _take_sketches(root: Path, entry: Entry, other: Entry) -> None:
+    """Let `entry` know the units of `other`; it may know them although they are not joined then."""
+    for part, theirs in sketch_files.parts(root / other.id):
+        ours = sketch_files.read(root / entry.id, part)
+        if ours is None:
+            sketch_files.write(root / entry.id, part, theirs)
+        elif not set(theirs.files) <= set(ours.files):
+            every = added(ours.files, *theirs.files)
+            both = merged(ours.sketches, theirs.sketches)
+            sketch_files.write(root / entry.id, part, sketch_files.Kept(every, both))
+
+
+def _refuse_in_use(root: Path, entry: Entry) -> None:
+    locks = (dealt_ledgers.DEALT, dealt_ledgers.RUN)
+    dealt_ledgers.refuse_in_use(root / entry.id, entry.names[0], *locks)
