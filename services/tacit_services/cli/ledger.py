@@ -1,7 +1,7 @@
 """`tacit ledger show | verify | export`: reads an edge's own ledger file, and changes nothing.
 
-`tacit ledger move` takes it to another place. `tacit ledger` alone asks a run's aggregator; that is
-in main.py.
+`tacit ledger move` takes it to another place, `tacit ledger join` makes one of two. `tacit ledger`
+alone asks a run's aggregator; that is in main.py.
 """
 
 from __future__ import annotations
@@ -106,6 +106,26 @@ def move(
         return
     for chain in chains:
         say(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
+
+
+@app.command(epilog='Example: tacit ledger join clinic "/data/2026-10/patients.csv"')
+def join(
+    one: Annotated[str, typer.Argument(help="name of own data that has a ledger: it stays")],
+    other: Annotated[str, typer.Argument(help="name of other data of the same people")],
+    as_json: AsJson = False,
+) -> None:
+    """Make one ledger of two of own data: every edge starts from the sum of what they have spent.
+
+    For good: no command takes them apart again.
+    """
+    from tacit_services.identity import joining
+    from tacit_services.settings import data_home
+
+    joined = joining.join(data_home(), one, other)
+    if as_json:
+        typer.echo(json.dumps({"names": list(joined.names)}, indent=2))
+        return
+    typer.echo(f"{one}: has the ledger of {other}, too; each edge starts from the sum of both")
 
 
 def _file(place: Path) -> Path:

@@ -100,7 +100,7 @@ def _known_by(folder: Path, drawn: Sketches) -> list[str]:
 
 
 def _refuse(owned: Owned, names: list[str]) -> None:
-    one, other = names[:2]
+    one, other, *_ = sorted(names)
     raise PrivacyError(
         f"data {owned.name}: has people or rows of two ledgers, {one} and {other}, and whoever is "
         f'in both has spent both. `tacit ledger join "{one}" "{other}"` makes one of them, which '

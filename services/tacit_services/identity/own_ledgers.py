@@ -160,6 +160,12 @@ def known(place: Path, digest: str, home: Path) -> str | None:
     return None
 
 
+def called(name: str, home: Path) -> bool:
+    """Whether a ledger has this name. Raises PrivacyError for a damaged register."""
+    paths = (home / "ledgers").glob("*/data.json")
+    return any(name in data_register.read(path).names for path in paths)
+
+
 def _overlap(place: Path, name: str) -> bool:
     """Whether `place` is what `name` says, where it says a path, or one is in the other."""
     ours, named = place.resolve().parts, Path(name).parts

@@ -19,7 +19,7 @@ class Wanted:
     sample: the public table that columns, bounds and classes are guessed from; images: the folder
     of public pictures that classes and size are. Either becomes the test set. entry: of the user's
     own module, None for a small one that is written here. sites: how many have a file or a folder
-    of their own; None: one is dealt.
+    of their own; None: one is dealt. name: of the private data's ledger.
     """
 
     sample: Path | None
@@ -28,6 +28,7 @@ class Wanted:
     entry: str | None
     sites: int | None = None
     images: Path | None = None
+    name: str = ""
 
     @property
     def edges(self) -> int:

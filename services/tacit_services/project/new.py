@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 from tacit.datasets.own.files import digest
@@ -24,7 +26,7 @@ def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
     nothing is left.
     """
     _check_names(folder, wanted)
-    draft = _draft(wanted)  # before anything is written
+    draft = _draft(replace(wanted, name=_free_name(folder.name, home)))  # nothing is written yet
     _refuse_private(wanted, home)
     if folder.exists():
         raise ConfigError(f"{folder}: is there already; nothing is overwritten")
@@ -54,6 +56,12 @@ def _whole(folder: Path) -> Iterator[None]:
     except BaseException:  # Ctrl-C too: a half folder would refuse the next try. It is raised again
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _free_name(name: str, home: Path) -> str:
+    """`name`, or where a ledger is called so already: with the first number that is free."""
+    others = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], others) if not own_ledgers.called(one, home))
 
 
 def _draft(wanted: Wanted) -> Draft:

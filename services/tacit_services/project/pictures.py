@@ -126,6 +126,7 @@ def _data(wanted: Wanted, classes: list[str], size: tuple[int, int], channels: i
     what = "a folder a class, dealt to the edges; or a table of path and label"
     lines = [
         'kind = "images"',
+        f"name = {quoted(wanted.name)}  # of the ledger that counts for these pictures: keep it",
         f'train = "{wanted.train}"  # private pictures: '
         + (what if wanted.sites is None else "site0 of edge 0, site1 of edge 1, …"),
         'test = "public"  # public, and of other people',

@@ -60,6 +60,7 @@ def _data(wanted: Wanted, target: Guess) -> list[str]:
     )
     lines = [
         'kind = "table"',
+        f"name = {quoted(wanted.name)}  # of the ledger that counts for these rows: keep it",
         f'train = "{wanted.train}"  # {what}',
         f'test = "public{suffix}"  # public, and of other people'
         if wanted.sample is not None

@@ -68,6 +68,11 @@ The {row}s stay where they are; what leaves is noised, and counted.
     tacit keys                      # every key of the run file
 
 Put the private {row}s into `{train}`. What a {row} is, and whose: `run.toml`. What the owner
-allows: `policy.toml`. The ledger of what was spent lies in ~/.local/share/tacit and is never begun
-afresh.
+allows: `policy.toml`.
+
+The ledger of what was spent lies in `~/.local/share/tacit` (or `$XDG_DATA_HOME/tacit`). Its name
+is `data.name` in `run.toml`. It also knows the file's bytes, people and rows, so next month's
+export in another folder goes on with it. `tacit check` and `tacit run` say in one line whether a
+ledger begins or continues. Another user, or another `$XDG_DATA_HOME`, has other ledgers: look at
+that line.
 """

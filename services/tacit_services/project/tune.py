@@ -19,13 +19,14 @@ from tacit.config.complaints import one_line
 from tacit.config.fingerprint import differences
 from tacit.config.own_data import OwnData
 from tacit.datasets import load
-from tacit.datasets.own.own_rows import EDGE, alike
+from tacit.datasets.own.own_rows import EDGE, OwnRows, alike
 from tacit.datasets.own.rows import EncodedRows, each_its_own
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.source import Benchmark, Part
 from tacit.datasets.stand_in import StandIn, stand_in
 from tacit.errors import ConfigError, PrivacyError, TacitError
 from tacit_services.identity import own_ledgers
+from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulate import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
@@ -68,8 +69,8 @@ def tune(
     """Search settings of `run` on public rows. public: a file beside the run file or elsewhere; of
     published data the name of a data set. root: where published data lies. home: of the ledgers.
 
-    Private rows are not read. Raises ConfigError, DataError, PrivacyError where a ledger knows the
-    file.
+    Private rows that lie here are compared with the public ones, and used for nothing else. Raises
+    ConfigError, DataError, and PrivacyError for private rows.
     """
     if run.algorithm.worker == "party":
         raise ConfigError("tacit tune: a vertical run has no edges with rows of their own")
@@ -204,12 +205,23 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
             f"--public {path.name}: a ledger knows it (as {owner}); settings that are chosen on "
             "private rows tell of them, at no ε that anybody counts. Use public or made-up rows"
         )
-    files = {data.train.replace(EDGE, str(number)) for number in range(run.edges.count)}
-    reader = data.reader(run.folder)
-    for private in ((run.folder / name).resolve() for name in files):
-        if private.exists() and (path.is_relative_to(private) or alike(reader, path, private)):
+    files = {data.train.replace(EDGE, str(number)): number for number in range(run.edges.count)}
+    reader, source, there = data.reader(run.folder), run.source, []
+    assert isinstance(source, OwnRows)
+    for name, number in files.items():
+        private = (run.folder / name).resolve()
+        if not private.exists():
+            continue
+        if path.is_relative_to(private) or alike(reader, path, private):
             raise PrivacyError(
                 f"--public {path.name}: is a training file, or a copy; use public or made-up rows"
+            )
+        there.append(source.owned(number))
+    for one in overlaps(source.public(path), there, home):
+        if one.private:
+            raise PrivacyError(
+                f"--public {path.name}: about {one.share:.0%} of it are rows of {one.of}; use "
+                "public or made-up rows"
             )
 
 

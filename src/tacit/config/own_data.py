@@ -20,7 +20,7 @@ from tacit.privacy.report import Promise
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
 _CHANCE = 6.0  # or so many standard deviations of a number that chance makes, where that is more
-_OF_ONE_MACHINE = ("name", "train", "test")
+_OF_ONE_MACHINE = ("name", "apart_from", "train", "test")
 _NOT_COUNTED = "data.{}: say it; it is counted only where one training file lies here"
 
 
@@ -41,6 +41,12 @@ class OwnData(FeaturedData):
         min_length=1,
         max_length=200,
         description="whose ledger this is; left out: the file's absolute path",
+    )
+    apart_from: tuple[str, ...] = Field(
+        (),
+        strict=False,
+        description="names of ledgers that are of other people, though ids or rows are alike: the "
+        "owner's word",
     )
     train: str = Field(
         min_length=1,
@@ -138,6 +144,7 @@ class OwnData(FeaturedData):
             of_unit=UnitRows(self.unit_rows or 1, self.unit_gradient == "mean"),
             edges=run.edges.count,
             seed=run.run.seed,
+            apart_from=self.apart_from,
         )
 
     def public_size(self, edges: int, columns: bool) -> int:

@@ -1,0 +1,252 @@
+"""Data is known by its units and rows: whose ledger it has, whatever it is called."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tacit_services.identity import joining, own_ledgers
+from tacit_services.identity.own_ledgers import Known, LedgerLocation
+
+from tacit.datasets.own.rows import hashed
+from tacit.datasets.sketch import Marks
+from tacit.datasets.source import Owned
+from tacit.errors import DataError, PrivacyError
+from tacit.privacy.ledger import Ledger
+
+DEALT = "by row to 2 edges, seed 1"
+BY_PERSON = "by who to 2 edges, seed 1"
+
+
+def data(
+    name: str,
+    rows: Iterable[object],
+    *,
+    people: Iterable[object] | None = None,
+    dealing: str = DEALT,
+    apart_from: tuple[str, ...] = (),
+) -> Owned:
+    """Somebody's data with these rows, and who they are of, in a file of its own bytes."""
+    marks = hashed(str(row).encode() for row in rows)
+    units = None if people is None else hashed(str(one).encode() for one in people)
+
+    def read() -> Iterator[Marks]:
+        yield Marks(marks, units)
+
+    unit = "row" if people is None else "who"
+    return Owned(name, f"bytes of {name}", unit, dealing, "schema", read, apart_from, name)
+
+
+def charge(place: LedgerLocation, times: int) -> None:
+    with closing(Ledger(place.path, place.dataset)) as ledger:
+        ledger.charge(0.1, 1.0, "gaussian", secret=True, count=times)
+
+
+def spent(owned: Owned, home: Path, number: int = 0) -> int:
+    found = sum(spend.count for spend in own_ledgers.history(owned, number, home))
+    place = own_ledgers.place(owned, number, home)
+    with closing(Ledger(place.path, place.dataset)) as ledger:
+        assert sum(spend.count for spend in ledger.history()) == found  # as `tacit check` said
+    return found
+
+
+OCTOBER = data("october", range(300))
+NOVEMBER = data("november", range(100, 400))
+
+
+def test_rows_in_another_folder_start_from_the_most_that_any_edge_had_spent(tmp_path: Path) -> None:
+    for edge, times in ((0, 3), (1, 9)):
+        charge(own_ledgers.place(OCTOBER, edge, tmp_path), times)
+    assert [spent(NOVEMBER, tmp_path, edge) for edge in range(2)] == [9, 9]
+    charge(own_ledgers.place(NOVEMBER, 0, tmp_path), 1)
+    assert [spent(OCTOBER, tmp_path, edge) for edge in range(2)] == [10, 9]
+
+
+def test_people_who_are_dealt_as_before_keep_the_ledgers_of_their_edges(tmp_path: Path) -> None:
+    people = range(300)
+    one = data("one", people, people=people, dealing=BY_PERSON)
+    for edge, times in ((0, 3), (1, 9)):
+        charge(own_ledgers.place(one, edge, tmp_path), times)
+    other = data("two", range(1000, 1300), people=people, dealing=BY_PERSON)  # their next visits
+    assert [spent(other, tmp_path, edge) for edge in range(2)] == [3, 9]
+
+
+def test_the_same_rows_by_another_unit_are_refused(tmp_path: Path) -> None:
+    charge(own_ledgers.place(OCTOBER, 0, tmp_path), 3)
+    with pytest.raises(PrivacyError, match=r"it is known as october\): its ledger counts by 'row'"):
+        own_ledgers.place(data("two", range(300), people=range(300)), 0, tmp_path)
+
+
+def test_other_rows_and_too_few_of_them_begin_anew(tmp_path: Path) -> None:
+    charge(own_ledgers.place(OCTOBER, 0, tmp_path), 3)
+    assert spent(data("others", range(1000, 1300)), tmp_path) == 0
+    assert spent(data("few", [*range(2000, 3000), *range(20)]), tmp_path) == 0
+
+
+def test_a_ledger_that_paid_for_nothing_is_no_second_one(tmp_path: Path) -> None:
+    own_ledgers.place(NOVEMBER, 0, tmp_path)  # registered, and never charged
+    one = data("one", range(2000, 2300))
+    charge(own_ledgers.place(one, 0, tmp_path), 5)
+    both = data("both", [*range(100, 400), *range(2000, 2300)])
+    assert spent(both, tmp_path) == 5
+    assert [spent(each, tmp_path) for each in (NOVEMBER, one)] == [5, 5]
+
+
+def test_two_that_paid_are_refused_by_name_until_they_are_joined(tmp_path: Path) -> None:
+    one = data("one", range(2000, 2300))
+    for each, times in ((OCTOBER, 4), (one, 5)):
+        charge(own_ledgers.place(each, 0, tmp_path), times)
+    both = data("both", [*range(300), *range(2000, 2300)])
+    for look in (own_ledgers.place, own_ledgers.history):
+        with pytest.raises(PrivacyError, match="rows of two ledgers, october and one"):
+            look(both, 0, tmp_path)
+    with (
+        pytest.raises(PrivacyError, match="rows of two ledgers"),
+        own_ledgers.held([both], tmp_path),
+    ):
+        pass
+    assert own_ledgers.history(OCTOBER, 0, tmp_path)[0].count == 4  # nothing has changed
+    joining.join(tmp_path, "october", "one")
+    for each in (both, OCTOBER, one):
+        assert [spent(each, tmp_path, edge) for edge in range(2)] == [9, 9]
+    charge(own_ledgers.place(one, 0, tmp_path), 1)
+    assert spent(OCTOBER, tmp_path) == 10
+    with pytest.raises(PrivacyError, match="have one ledger already"):
+        joining.join(tmp_path, "one", "october")
+
+
+def test_data_in_use_is_not_joined(tmp_path: Path) -> None:
+    one = data("one", range(2000, 2300))
+    charge(own_ledgers.place(one, 0, tmp_path), 5)
+    with own_ledgers.opened(OCTOBER, 0, tmp_path) as place:
+        charge(place, 4)
+        with pytest.raises(PrivacyError, match="an edge is training on it"):
+            joining.join(tmp_path, "one", "october")
+    joining.join(tmp_path, "one", "october")
+
+
+def test_the_owner_may_say_that_people_are_others(tmp_path: Path) -> None:
+    charge(own_ledgers.place(OCTOBER, 0, tmp_path), 3)
+    other = data("november", range(100, 400), apart_from=("october",))
+    assert spent(other, tmp_path) == 0
+
+
+def test_a_site_that_got_the_rows_of_another_has_its_ledger(tmp_path: Path) -> None:
+    rows = {0: range(300), 1: range(1000, 1300)}
+    for number, times in ((0, 3), (1, 9)):
+        site = data(f"bytes {number}", rows[number], dealing="")
+        named = Owned("sites", site.digest, "row", "", "schema", site.marks)
+        charge(own_ledgers.place(named, number, tmp_path), times)
+    moved = data("", [*rows[1], -1], dealing="")
+    named = Owned("sites", "other bytes", "row", "", "schema", moved.marks)
+    assert spent(named, tmp_path) == 12  # as a new site it began with the 3 of the other
+
+
+def test_a_run_says_of_each_edge_how_its_data_was_known(tmp_path: Path) -> None:
+    sites = [
+        Owned("sites", f"bytes {number}", "row", "", "schema", data("", rows).marks)
+        for number, rows in enumerate((range(300), range(1000, 1300)))
+    ]
+    with own_ledgers.held(sites, tmp_path) as known:
+        assert known == [Known(None, ""), Known(None, "name")]
+    charge(own_ledgers.place(sites[0], 0, tmp_path), 3)
+    with own_ledgers.held(sites, tmp_path) as known:
+        assert {one.continues for one in known} == {"sites"}
+    with own_ledgers.held([NOVEMBER], tmp_path) as known:
+        assert known == [Known("sites", "rows")]
+
+
+def test_data_is_read_once_for_its_sketch(tmp_path: Path) -> None:
+    passes = []
+
+    def read() -> Iterator[Marks]:
+        passes.append(1)
+        assert OCTOBER.marks is not None
+        yield from OCTOBER.marks()
+
+    owned = Owned("once", str(tmp_path), "row", DEALT, "schema", read)
+    with own_ledgers.held([owned, owned], tmp_path):
+        for number in range(2):
+            own_ledgers.history(owned, number, tmp_path)
+            own_ledgers.place(owned, number, tmp_path)
+    assert len(passes) == 1
+
+
+def test_what_cannot_be_read_begins_no_ledger(tmp_path: Path) -> None:
+    def read() -> Iterator[Marks]:
+        raise DataError("train.csv: is damaged")
+        yield
+
+    with pytest.raises(DataError, match="is damaged"):
+        own_ledgers.place(Owned("one", "aa", "row", DEALT, "schema", read), 0, tmp_path)
+    assert not list(tmp_path.glob("ledgers/*/data.json"))
+
+
+def older(home: Path) -> Path:
+    """A register as tacit 0.2 wrote it, with one ledger that has paid."""
+    plain = Owned("october", OCTOBER.digest, "row", DEALT)
+    charge(own_ledgers.place(plain, 0, home), 7)
+    [path] = home.glob("ledgers/*/data.json")
+    content = json.loads(path.read_text()) | {"format": 1}
+    del content["joined"]
+    path.write_text(json.dumps(content, indent=1))
+    (home / "ledgers" / "sketch.key").unlink()
+    assert not list(home.glob("ledgers/*/units-*"))
+    return path
+
+
+def test_a_ledger_of_an_older_tacit_gets_its_sketch_when_it_is_next_used(tmp_path: Path) -> None:
+    path = older(tmp_path)
+    standing = own_ledgers.standing(NOVEMBER, 0, tmp_path)
+    assert (standing.known.continues, standing.unseen) == (None, 1)  # and `tacit check` says so
+    assert spent(OCTOBER, tmp_path) == 7
+    assert json.loads(path.read_text())["format"] == 2
+    assert own_ledgers.standing(NOVEMBER, 0, tmp_path).unseen == 0
+    assert spent(NOVEMBER, tmp_path) == 7
+
+
+def test_a_lost_key_is_not_made_anew_in_silence(tmp_path: Path) -> None:
+    own_ledgers.place(OCTOBER, 0, tmp_path)
+    (tmp_path / "ledgers" / "sketch.key").unlink()
+    for look in (own_ledgers.place, own_ledgers.history):
+        with pytest.raises(PrivacyError, match=r"sketch\.key: is gone"):
+            look(OCTOBER, 0, tmp_path)
+
+
+def test_a_damaged_sketch_is_said_to_be_one(tmp_path: Path) -> None:
+    own_ledgers.place(OCTOBER, 0, tmp_path)
+    [path] = tmp_path.glob("ledgers/*/units-all.json")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(PrivacyError, match=r"units-all\.json: is damaged"):
+        own_ledgers.place(NOVEMBER, 0, tmp_path)
+
+
+def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
+    """Eight processes that begin at once, each with a file of its own, and one that is common."""
+    gate, opener = os.pipe()
+    children = []
+    for number in range(8):
+        if not (child := os.fork()):
+            try:
+                os.close(opener)
+                os.read(gate, 1)  # until the parent has closed it
+                site = data("", [*range(300), *range(1000 * number, 1000 * number + 200)])
+                own = Owned("sites", f"{number}", "row", "", "schema", site.marks)
+                dealt = data("common", range(90_000, 90_300))
+                own_ledgers.place(own, number, tmp_path)
+                own_ledgers.place(dealt, number % 2, tmp_path)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    os.close(opener)
+    os.close(gate)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
+    parts = sorted(path.name for path in tmp_path.glob("ledgers/*/units-*.json"))
+    assert parts == [*(f"units-{number}.json" for number in range(8)), "units-all.json"]
+    found = own_ledgers.standing(data("again", range(7000, 7200)), 0, tmp_path)
+    assert found.known == Known("sites", "rows")
