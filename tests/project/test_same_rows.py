@@ -40,14 +40,18 @@ def patients(count: int, seed: int) -> Lines:
     ]
 
 
-def project(
-    folder: Path, lines: Lines, train: str = "train.csv", columns: object = COLUMNS, **data: object
-) -> Path:
+def project(folder: Path, lines: Lines, *, columns: object = COLUMNS, **data: object) -> Path:
     """A run on these rows, in a folder of their own."""
     folder.mkdir()
     head = "who,age,dose,outcome"
-    (folder / train).write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
-    of_data = {"dataset": None, "kind": "table", "train": train, "target": "outcome", "rows": 200}
+    (folder / "train.csv").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
+    of_data = {
+        "dataset": None,
+        "kind": "table",
+        "train": "train.csv",
+        "target": "outcome",
+        "rows": 200,
+    }
     text = toml(
         data={**of_data, "columns": columns, **data},
         run={"updates": 8},
@@ -160,7 +164,8 @@ def test_in_another_folder_of_data_a_ledger_is_said_to_begin(
     charge(run, home)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
     said = check(run, capsys)[1]
-    assert f"new ledgers begin (edge-0 to edge-1): no data like this is known in {tmp_path}/other"
+    begun = "new ledgers begin (edge-0 to edge-1): no data like this is known in"
+    assert f"{begun} {tmp_path / 'other' / 'tacit'}" in said
     assert said_to_be_spent(said) == {"0.000"}
 
 
