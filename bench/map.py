@@ -2,7 +2,7 @@
 
 Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
 follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to
-`errors`, `regular_file`, `shown`, `logs` and `disk`, which anybody may use. Under each picture are
+`errors`, `rounding`, `regular_file`, `shown`, `logs` and `disk`, which anybody may use. Under each picture are
 its rooms in the order of pyproject's contracts, the top first, with the first sentence of their
 docstrings.
 """
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = Path("docs/architecture.md")
 BEGIN, END = "<!-- the map: made by `make map` -->", "<!-- end of the map -->"
 PARTS = {"tacit": "The library", "tacit_services": "The processes"}
-UNDRAWN = ("errors", "regular_file", "shown", "logs", "disk")
+UNDRAWN = ("errors", "rounding", "regular_file", "shown", "logs", "disk")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 Arrows = dict[str, set[str]]
 

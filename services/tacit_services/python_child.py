@@ -1,4 +1,6 @@
-"""The start of Python as a child process: nothing of the current folder is on its path.
+"""Python as a child process.
+
+Nothing of the current folder is on its path.
 
 `python -c` and `python -m` put the current folder first on the path. A `socket.py` beside a run
 file would then be run in place of Python's own, although no SHA-256 covers it. What the user has

@@ -1,4 +1,4 @@
-"""Numbers in words, rounded to the side on which the words stay true.
+"""Numbers rounded for words.
 
 What is spent is never less than is said, what is left never more, and what breaks a bound never
 reads as if it kept it.
