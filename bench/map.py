@@ -1,10 +1,9 @@
 """`python -m bench.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
 
 Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
-follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to
-`errors`, `rounding`, `regular_file`, `shown`, `logs` and `disk`, which anybody may use. Under each picture are
-its rooms in the order of pyproject's contracts, the top first, with the first sentence of their
-docstrings.
+follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to a
+room of UNDRAWN, which anybody may use. Under each picture are its rooms in the order of pyproject's
+contracts, the top first, with the first sentence of their docstrings.
 """
 
 from __future__ import annotations
