@@ -1,6 +1,6 @@
-"""Opens files that others name, and only files: no pipe, device, socket or folder in their place.
+"""Opens files, and nothing in their place.
 
-A pipe is waited for without an end, and a device may have none. Each is refused at once, by an
+No pipe, device, socket or folder. A pipe is waited for without an end, and a device may have none. Each is refused at once, by an
 OSError whose `strerror` says what is there.
 """
 

@@ -1,6 +1,6 @@
-"""How words of others are shown: names of classes, columns, files, edges, reasons of peers.
+"""Words of others, shown safely.
 
-They may hold what a terminal obeys (ESC), what ends a line, what turns a line around (U+202E), what
+Names of classes, columns, files and edges, reasons of peers. They may hold what a terminal obeys (ESC), what ends a line, what turns a line around (U+202E), what
 is not seen (U+200B), and what a spreadsheet computes (`=…`).
 """
 

@@ -192,7 +192,7 @@ def _whole(kind: str, path: Path) -> None:
     elif kind == "csv":
         csv.write_csv(table, path)
     elif kind == "npz":
-        np.savez_compressed(path, **arrays)
+        np.savez_compressed(path, x=arrays["x"], y=arrays["y"], who=arrays["who"])
     else:
         save_file(arrays, path)
 
