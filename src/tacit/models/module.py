@@ -34,19 +34,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.base import Layer, Layout, Model
 from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
-from tacit.models.module_layers import RAISED, SeenModule, seen_through
+from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
 from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients
 
 Factory = Callable[[], nn.Module]
-
-# Layers that look across examples, keep statistics or draw at random, and what to use instead.
-_REFUSED: tuple[tuple[type, str], ...] = (
-    (nn.modules.batchnorm._BatchNorm, "GroupNorm or LayerNorm, which look at one example"),
-    (nn.modules.dropout._DropoutNd, "no dropout: the noise of the mechanism regularises"),
-    (nn.modules.lazy.LazyModuleMixin, "the layer with its sizes given"),
-    (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +240,7 @@ def module_model(
         trusted,
     )
     _check_start(entry, model)
-    _check_layers(entry, model.module)
+    check_layers(entry, model.module)
     if not model.layout:
         raise ConfigError(
             f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})"
@@ -265,23 +257,6 @@ def module_model(
             f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
         ) from error
     return model
-
-
-def _check_layers(entry: str, module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        for kind, instead in _REFUSED:
-            if isinstance(layer, kind) and not _harmless(layer):
-                raise ConfigError(
-                    f"model.entry={entry}: layer {name or '(the module)'} is "
-                    f"{type(layer).__name__}; use {instead}"
-                )
-
-
-def _harmless(layer: object) -> bool:
-    """A dropout that never drops, an instance norm that keeps nothing."""
-    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
-        return not layer.track_running_stats
-    return isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p == 0
 
 
 def _check_start(entry: str, model: ModuleModel) -> None:

@@ -25,6 +25,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from tacit.errors import ConfigError
 from tacit.models.base import Layer, Window
 
 # Of an example's own numbers only, whatever their arguments.
@@ -58,6 +59,15 @@ RAISED = (
     SystemExit,
 )
 _BATCHES = 3, 5  # sizes that the code is tried with
+
+
+# Layers that look across examples, keep statistics or draw at random, and what to use instead.
+_REFUSED: tuple[tuple[type, str], ...] = (
+    (nn.modules.batchnorm._BatchNorm, "GroupNorm or LayerNorm, which look at one example"),
+    (nn.modules.dropout._DropoutNd, "no dropout: the noise of the mechanism regularises"),
+    (nn.modules.lazy.LazyModuleMixin, "the layer with its sizes given"),
+    (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,3 +274,21 @@ def _layer(layer: Any, x: Tensor, output: Tensor) -> Layer:
         plain = functional.layer_norm(x.detach(), layer.normalized_shape, eps=layer.eps)
         return Layer(plain, output, bias=layer.bias is not None, scale="features")
     return Layer(x, output, bias=getattr(layer, "bias", None) is not None)
+
+
+def check_layers(entry: str, module: nn.Module) -> None:
+    """Raise ConfigError for a layer that cannot be trained privately, with what to use instead."""
+    for name, layer in module.named_modules():
+        for kind, instead in _REFUSED:
+            if isinstance(layer, kind) and not _harmless(layer):
+                raise ConfigError(
+                    f"model.entry={entry}: layer {name or '(the module)'} is "
+                    f"{type(layer).__name__}; use {instead}"
+                )
+
+
+def _harmless(layer: object) -> bool:
+    """A dropout that never drops, an instance norm that keeps nothing."""
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+        return not layer.track_running_stats
+    return isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p == 0
