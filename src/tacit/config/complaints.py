@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 _Location = tuple[int | str, ...]
-_SHOWN = 300  # characters of a wrong value
+_SHOWN = 2_000  # characters of a wrong value
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
 
 
