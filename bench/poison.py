@@ -21,7 +21,7 @@ import torch
 from tacit_services.testbed.simulate import Simulation, rows_by_edge
 from torch import Tensor
 
-from bench.lies import LIES, Lie, World
+from bench.lies import EVERY, LIES, Lie, World
 from tacit import config
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
@@ -106,17 +106,22 @@ class HostileSimulator(Simulator):
 
     def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
         """As the simulator's, with the lie, and what the aggregator refuses of any algorithm."""
-        if isinstance(message, Update) and message.edge in self._liars and self._lie is not None:
-            message = self._poisoned(message)
+        if isinstance(message, Update) and self._lie is not None:
+            message = self._seen(message)
             if not learnable(message.vector):
                 self.kept_out[message.edge] = "not finite"
                 return
         super().fold(message)
 
-    def _poisoned(self, update: Update) -> Update:
+    def _seen(self, update: Update) -> Update:
+        """The update, or what a liar makes of it, who sees everybody's."""
         assert self._base is not None
         assert self._lie is not None
         base = self._base if self._sends_models() else torch.zeros_like(self._base)
+        self._world.note(update.edge, update.vector - base)
+        if update.edge not in self._liars:
+            return update
+        self._world.own += 1
         led = self._lie(self._world, update, update.vector - base)
         return replace(update, vector=base + led)
 
@@ -139,7 +144,7 @@ class Case:
 def run_file(case: Case) -> RunFile:
     """The run of a case."""
     setting = SETTINGS[case.algorithm]
-    partition = "" if case.partition == HALVES else case.partition
+    partition = "" if case.partition in (HALVES, LONE) else case.partition
     head = HEAD.format(updates=setting.updates, pushes=setting.pushes, partition=partition)
     fast = "[edges]\nslowdown = [1, 4, 4, 4, 4]\n" if case.lie.endswith("fast") else ""
     return config.parse(head + setting.section + fast + case.guard, "case", seed=case.seed)
@@ -161,6 +166,8 @@ def outcome(case: Case) -> dict[str, Any]:
     parts = rows_by_edge(definition, None)  # the bundled digits
     if case.partition == HALVES:
         parts = _halves(parts, case.seed)
+    if case.partition == LONE:
+        parts = _lone(parts, case.seed)
     liars = frozenset(f"edge-{number}" for number in range(case.liars))
     if case.lie == "wrong labels":
         parts = [_mislabelled(p) if n < case.liars else p for n, p in enumerate(parts)]
@@ -170,7 +177,7 @@ def outcome(case: Case) -> dict[str, Any]:
     if case.algorithm == "mapa":  # which goes against what it is sent
         direction = -direction
     world = World(role, direction, torch.Generator().manual_seed(case.seed))
-    lie = LIES[case.lie] if case.lie else None
+    lie = EVERY[case.lie] if case.lie else None
     workers = list(simulation.simulator.edges.values())
     simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
     when: dict[str, int] = {}
@@ -183,9 +190,13 @@ def outcome(case: Case) -> dict[str, Any]:
     test = simulation.definition.source.test(None)
     assert test is not None
     accuracy = evaluate(simulation.model, role.params, test)[0]
+    sevens = test.x[test.y == 7]
+    right = simulation.model.logits(role.params, sevens).argmax(1) == 7
     return {
         "accuracy": round(100 * accuracy, 2),
+        "recall": round(100 * float(right.float().mean()), 1),
         "version": role.version,
+        "opposed": sorted(role.watch.opposed) if role.watch else [],
         "accused": {edge: [when.get(edge, 0), why] for edge, why in role.accused.items()},
         "halted": role.halt_reason,
     }
@@ -206,6 +217,21 @@ def _halves(parts: list[Part], seed: int) -> list[Part]:
     ]
 
 
+def _lone(parts: list[Part], seed: int) -> list[Part]:
+    """The last edge alone has class 7, and rows of the others, all as many as before."""
+    rows = [_published(part) for part in parts]
+    x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
+    sizes = [len(one.y) for one in rows]
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(y), generator=generator)
+    order = torch.cat([order[y[order] != 7], order[y[order] == 7]])
+    dealt = torch.split(order, sizes)
+    return [
+        replace(part, rows=replace(one, x=x[index], y=y[index]))
+        for part, one, index in zip(parts, rows, dealt, strict=True)
+    ]
+
+
 def _published(part: Part) -> Dataset:
     assert isinstance(part.rows, Dataset)
     return part.rows
@@ -220,6 +246,8 @@ def _mislabelled(part: Part) -> Part:
 
 ALGORITHMS = ("mapa", "fedasync", "fedbuff", "dp-pasgd")
 SEEDS = (101, 102, 103)  # none at which a margin of `agreement` was chosen
+LONE = "lone"  # not a key of [data]: the last edge alone has class 7
+DIRICHLET = 'partition = "dirichlet"\nalpha = 0.1'
 HALVES = "halves"  # not a key of [data]: classes dealt to two camps
 UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 

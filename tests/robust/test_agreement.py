@@ -62,6 +62,16 @@ def test_nobody_is_accused_for_unequal_data(means: list[Tensor]) -> None:
     assert opponents(walks(means), T) == []
 
 
+def test_one_liar_does_not_bring_an_edge_with_other_data_under_suspicion() -> None:
+    # Given an edge with data of its own, somewhat against three that agree,
+    odd = -0.45 * axis(0) + 0.89 * axis(1)
+    honest = [axis(0), axis(0), axis(0), odd]
+    assert opponents(walks(honest), T) == []
+    # and a liar that goes with the three and against it, further than any of them;
+    against = 2 * (axis(0) - odd) / float(torch.linalg.vector_norm(axis(0) - odd)) * 1.5
+    assert "edge-4" not in opponents(walks([against, *honest]), T, worse=math.inf, behind=math.inf)
+
+
 def test_the_set_is_the_one_that_a_search_of_all_sets_finds() -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(60):

@@ -66,6 +66,7 @@ class ServerDriver:
         self.epoch = 0  # the store's; 0: the run has not been taken over yet
         self.store_up = True
         self._said_accused: set[str] = set()
+        self._said_discounted: frozenset[str] = frozenset()
         self._announced = -math.inf
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
@@ -156,11 +157,19 @@ class ServerDriver:
             self._reply(self.journal.enter(entry, deadline) or ())
 
     def _say_accused(self) -> None:
-        """Log whom the updates' sums accuse, once."""
+        """Log whom the updates' sums accuse, or find to work against the others, once."""
         accused = self.role.accused
         for edge in accused.keys() - self._said_accused:
             log.warning("%s is in quarantine: %s", edge, accused[edge])
         self._said_accused = set(accused)
+        discounted = self.role.discounted
+        for edge in discounted - self._said_discounted:
+            log.warning(
+                "%s works against the other edges, and counts for a tenth while it does: it lies, or "
+                "has other data",
+                edge,
+            )
+        self._said_discounted = discounted
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
         """Take the store over again once it is back.

@@ -282,8 +282,9 @@ class Guard(Section):
     )
     agreement: bool = Field(
         False,
-        description="quarantine edges that work against the others; one that pulls further than "
-        "they do counts for less (needs `sums`)",
+        description="edges that work against the others, or pull much further than they do, count "
+        "for less; nobody is quarantined for it, as other data may be the reason (needs `sums`; "
+        "figures for unequal data: docs/attacks.md)",
     )
     rule: Rule = Field(
         "mean",

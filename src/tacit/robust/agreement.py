@@ -37,7 +37,8 @@ def opponents(
     the mean among the others. Four more rule out unequal data, by margins that were measured
     (docs/attacks.md), not proven:
 
-    1. A's updates point away from the others' (OPPOSED).
+    1. A's updates point away from the others' (OPPOSED), also from the half of them that they are
+       least against. So a minority that lies does not bring the data of one edge under suspicion.
     2. The others point the same way (TOGETHER). Where every edge's data differs, they do not.
     3. The sum of all updates runs against A's (`worse`, in deviations). Where honest edges pull two
        ways, the model comes to rest at 0 here, after both have gained.
@@ -138,13 +139,15 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
 
 
 def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
-    """Return two mean cosines: between `chosen` and the rest, and among the rest."""
+    """Return two mean cosines: of `chosen` with the half of the rest that is closest, of the rest."""
     rest = [one for one in range(len(products)) if one not in chosen]
     lengths = products.diagonal().clamp(min=1.0)
     ours, theirs = float(lengths[chosen].mean()), float(lengths[rest].mean())
     among = _off_diagonal(products[rest][:, rest])
     own = float(among.sum()) / max(1, len(rest) * (len(rest) - 1))
-    return float(products[chosen][:, rest].mean()) / math.sqrt(ours * theirs), own / theirs
+    between = products[chosen][:, rest].mean(0).sort(descending=True).values
+    closest = float(between[: math.ceil(len(rest) / 2)].mean())
+    return closest / math.sqrt(ours * theirs), own / theirs
 
 
 def _deviation(products: Tensor, variances: Tensor, weights: Tensor) -> float:

@@ -54,7 +54,8 @@ class Walk:
     """A running sum of whitened updates.
 
     total: the sum (d,). count: how many. squared: ‖total‖². pull, pull2, most: Σ a·rows, Σ a²·rows
-    and the largest a, where one row of an update pulls by a.
+    and the largest a, where one row of an update pulls by a. keep: with each update the earlier
+    ones count so many times as much; below 1 the sum is of the latest, and has no `longest`.
     """
 
     total: Tensor
@@ -64,21 +65,30 @@ class Walk:
     pull2: float = 0.0
     most: float = 0.0
     deviation: float = 0.0  # mean of the noise, to compare lengths of edges
+    keep: float = 1.0
 
     @classmethod
-    def begin(cls, size: int) -> Walk:
+    def begin(cls, size: int, keep: float = 1.0) -> Walk:
         """Return the empty sum of updates with `size` numbers."""
-        return cls(torch.zeros(size, dtype=torch.float64))
+        return cls(torch.zeros(size, dtype=torch.float64), keep=keep)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Σ keep^k and Σ keep^2k over the updates: how often a mean is in the sum, and noise."""
+        n, keep = self.count, self.keep
+        if keep == 1:
+            return float(n), float(n)
+        return (1 - keep**n) / (1 - keep), (1 - keep ** (2 * n)) / (1 - keep * keep)
 
     def add(self, white: Tensor, law: Law) -> None:
         """Add an update `white`, whitened (d,) float64, that should keep `law`."""
-        self.total = self.total + white
+        self.total = self.total * self.keep + white if self.keep != 1 else self.total + white
         self.count += 1
         self.squared = float(self.total @ self.total)
         a = law.relative
         self.pull, self.pull2 = self.pull + a * law.rows, self.pull2 + a * a * law.rows
         self.most = max(self.most, a)
-        self.deviation += (law.deviation - self.deviation) / self.count
+        self.deviation += (law.deviation - self.deviation) / self.weights[0]
 
     def longest(self, t: float) -> float:
         """Return the bound that an honest sum's length exceeds with probability at most 2·e^-t."""
@@ -87,7 +97,7 @@ class Walk:
 
     def mean_square(self) -> float:
         """An unbiased estimate of the squared length of the sum of the means."""
-        return self.squared - self.count * len(self.total)
+        return self.squared - self.weights[1] * len(self.total)
 
     def between(self, t: float) -> tuple[float, float]:
         """Return (lower, upper) bounds of the mean update's length, before whitening.
@@ -95,11 +105,13 @@ class Walk:
         Each fails with probability about e^-t: the noise along the mean is bounded as if the mean
         were known.
         """
-        n, d = self.count, len(self.total)
+        if not self.count:
+            return 0.0, math.inf
+        (times, n), d = self.weights, len(self.total)
         square = self.mean_square()
         along = 2 * math.sqrt(2 * t * n * max(square, 0.0))
         spread = 2 * n * (math.sqrt(d * t) + t) + along
-        scale = self.deviation / max(1, n)
+        scale = self.deviation / times
         low, high = math.sqrt(max(0.0, square - spread)), math.sqrt(max(0.0, square) + spread)
         return low * scale, high * scale
 
@@ -116,13 +128,15 @@ def longest_pull(pull: float, pull2: float, most: float, t: float) -> float:
 class Sums:
     """The sums of one edge's updates, to be tested against their law.
 
-    whole: over the edge's whole life. block: since the last `renew`. energy: Σ‖w‖² of all whitened
+    whole: over the edge's whole life. block: since the last `renew`. recent: of its latest
+    updates, one for each `keep`. energy: Σ‖w‖² of all whitened
     updates w. owed: the noise that their spread must show, in units of d. most_one: the largest
     expected pull of one update.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, recent: tuple[float, ...] = ()) -> None:
         self.whole, self.block = Walk.begin(size), Walk.begin(size)
+        self.recent = [Walk.begin(size, keep) for keep in recent]
         self.energy, self.owed, self.most_one = 0.0, 0.0, 0.0
 
     def add(self, vector: Tensor, law: Law) -> None:
@@ -130,10 +144,17 @@ class Sums:
         white = vector.to(torch.float64) / law.deviation
         self.whole.add(white, law)
         self.block.add(white, law)
+        for walk in self.recent:
+            walk.add(white, law)
         self.energy += float(white @ white)
         n = self.whole.count
         self.owed += law.least * (n - 1) / n  # Welford's weight of update n in the spread
         self.most_one = max(self.most_one, law.relative * law.rows)
+
+    @property
+    def walks(self) -> tuple[Walk, ...]:
+        """All sums of this edge, the longest first."""
+        return self.whole, self.block, *self.recent
 
     def renew(self) -> None:
         """Begin a new block."""

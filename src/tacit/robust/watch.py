@@ -17,12 +17,21 @@ from torch import Tensor
 from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
+# Sums of an edge's latest updates, by `keep`: as good as plain means of 3, 7 and 15.
+RECENT = (1 / 2, 3 / 4, 7 / 8)
 MOST = 200  # edges that are compared with one another; more are dealt to groups
 # Times the others' mean: as far as unequal data led honest edges (docs/attacks.md).
 FAR = 2.0
-# t of the bounds on lengths: with probability e^-4 an honest edge loses some weight for a while.
-_DOUBT = 4.0
+LATEST = 1.5  # the same over an edge's latest updates
+NEAR = 1.0  # the same for an edge that stands apart from the others
+OPPOSED_WEIGHT = 0.1  # of an edge that works against the others: it may be its data
+# t of the bounds on lengths: an honest edge may lose some weight for a while by its noise.
+_DOUBT = 1.0
+_ANY = math.inf  # no margin
+_SLOW = 2  # of an edge's sums, those over its life and a block; the others are of its latest
+_UNKNOWN = [(0.0, math.inf)] * (_SLOW + len(RECENT))
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
+_NAMES = ("whole", "block", *(f"recent{number}" for number in range(len(RECENT))))
 _SUMS = ("energy", "owed", "most_one")
 
 
@@ -41,7 +50,7 @@ class Verdict:
 class Watch:
     """The sums of every edge's updates; `judge` adds one update and returns the consequence.
 
-    It holds two vectors (d,) of float64 for each of K edges. More than MOST edges are divided by
+    It holds two vectors (d,) of float64 for each of K edges, and with `agreement` five. More than MOST edges are divided by
     name into groups of about the same size, and agreement is tested in one group at a time. So an
     update costs O(MOST·d) and O(MOST²), whatever K.
     """
@@ -57,27 +66,36 @@ class Watch:
         self.names: list[str] = []  # of `edges`, sorted
         self.seen = 0  # updates judged
         self.renewal = 1  # updates an edge at which the current blocks began
+        self.apart: frozenset[str] = frozenset()  # edges that pull away from the others
+        self.opposed: frozenset[str] = frozenset()  # those of them that work against the others
+        # Of every edge: (lower, upper) bounds of its mean's length, over each of its sums.
+        self._lengths: dict[str, list[tuple[float, float]]] = {}
 
     def judge(self, edge: str, vector: Tensor, law: Law) -> Verdict:
         """Add an update of `edge` and judge it; vector: its step (d,). law: what it must keep."""
         sums = self._sums(edge)
         sums.add(vector, law)
+        self._measure(edge)
         self.seen += 1
         if why := sums.broken(self.t):
             return Verdict(0.0, {edge: why})
-        accused = self._opponents() if self.agreement else {}
-        weight = self._weight(edge) if self.agreement else 1.0
+        weight = 1.0
+        if self.agreement:
+            self._compare()
+            weight = min(self._weight(edge), OPPOSED_WEIGHT if edge in self.opposed else 1.0)
         self._renew()
-        return Verdict(0.0 if edge in accused else weight, accused)
+        return Verdict(weight)
 
     def forget(self, edge: str) -> None:
         """Drop this edge's sums, so that it begins anew; the others' stay."""
         if self.edges.pop(edge, None) is not None:
             self.names.remove(edge)
+            self.apart, self.opposed = self.apart - {edge}, self.opposed - {edge}
+            self._lengths.pop(edge, None)
 
     def _sums(self, edge: str) -> Sums:
         if edge not in self.edges:
-            self.edges[edge] = Sums(self.size)
+            self.edges[edge] = Sums(self.size, RECENT if self.agreement else ())
             bisect.insort(self.names, edge)
         return self.edges[edge]
 
@@ -90,51 +108,66 @@ class Watch:
         """Return the sums of group `number`; neighbours in the order of names are apart."""
         return {name: self.edges[name] for name in self.names[number :: self.groups]}
 
-    def _opponents(self) -> dict[str, str]:
-        """Return the edges that work against the others, with the reason.
+    def _measure(self, edge: str) -> None:
+        if self.agreement:
+            walks = self.edges[edge].walks
+            self._lengths[edge] = [walk.between(_DOUBT) for walk in walks]
 
-        One group is tested in as many updates as a group has edges; the groups take turns.
+    def _compare(self) -> None:
+        """Note which edges stand apart from the others, and which of them work against them.
+
+        One group is tested in as many updates as a group has edges; the groups take turns. Who
+        worked against the others once is held to do so while it stands apart.
         """
         size = math.ceil(len(self.names) / self.groups)
         turn, left = divmod(self.seen, size)
         if left or self.seen < 2 * len(self.names):  # else it would test at each newcomer
-            return {}
+            return
         group = self._group(turn % self.groups)
         t = self.t + 2 * math.log(1 + self.seen / size)  # a union bound over all the tests so far
         whole = {name: sums.whole for name, sums in group.items()}
-        if found := opponents(whole, t):
-            return dict.fromkeys(found, "all its updates work against the other edges'")
         block = {name: sums.block for name, sums in group.items()}
-        if found := opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER):
-            return dict.fromkeys(found, "its latest updates work against the other edges'")
-        return {}
+        apart = {*opponents(whole, t, worse=_ANY, behind=_ANY)} | {
+            *opponents(block, t, worse=_ANY, behind=_ANY)
+        }
+        against = {*opponents(whole, t)} if apart else set()
+        if apart and not against:
+            against = {*opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER)}
+        against |= self.opposed & apart
+        self.apart = (self.apart - group.keys()) | apart
+        self.opposed = (self.opposed - group.keys()) | against
 
     def _weight(self, edge: str) -> float:
         """Return the part of this edge's update that counts, in (0, 1].
 
-        It is below 1 where the edge's mean is longer than the others' median mean can be: an edge
-        may pull as far as the others' data shows that data can. Beyond FAR times that it adds less
-        than they do, the less the further, so nobody gains by pulling as far as the law allows.
+        It is below 1 where the edge's mean over its life or a block is longer than FAR times the
+        others' median mean can be, so that it adds no more than that; beyond twice as far it adds
+        the less, the further it pulls. So it is for an edge that stands apart, with NEAR. The same
+        holds for its latest updates with LATEST, and beyond it adds less at once: for who goes as
+        far as the law allows, back and forth, before the end.
         """
         group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
         if len(group) < FEWEST:
             return 1.0
-        share = min(self._share(group, edge, name) for name in ("whole", "block"))
-        return share * min(1.0, FAR * share)
-
-    def _share(self, group: dict[str, Sums], edge: str, name: str) -> float:
-        walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in group.items()}
-        own, _ = walks.pop(edge).between(_DOUBT)
-        others = [walk.between(_DOUBT)[1] if walk.count else math.inf for walk in walks.values()]
-        most = median(others)
-        return 1.0 if own <= most else most / own
+        lengths = [self._lengths.get(name, _UNKNOWN) for name in group if name != edge]
+        typical = [
+            median(high for _, high in others) / max(own, 1e-300)
+            for (own, _), others in zip(
+                self._lengths[edge], zip(*lengths, strict=True), strict=True
+            )
+        ]
+        far = NEAR if edge in self.apart else FAR
+        slow = min(1.0, *(far * share for share in typical[:_SLOW]))
+        fast = min(1.0, *(LATEST * share for share in typical[_SLOW:]))
+        return min(slow * min(1.0, 2 * slow), fast * fast)
 
     def _renew(self) -> None:
         """Begin new blocks whenever the number of updates has doubled; they show a late change."""
         if self.seen >= 2 * self.renewal * len(self.edges):
             self.renewal *= 2
-            for sums in self.edges.values():
+            for edge, sums in self.edges.items():
                 sums.renew()
+                self._measure(edge)
 
     # -- persistence -------------------------------------------------------------------------------
 
@@ -143,12 +176,13 @@ class Watch:
         tensors: dict[str, Tensor] = {}
         values: dict[str, Any] = {}
         for edge, sums in self.edges.items():
-            walks = {"whole": sums.whole, "block": sums.block}
+            walks = dict(zip(_NAMES, sums.walks, strict=False))
             tensors |= {f"watch/{name}/{edge}": walk.total for name, walk in walks.items()}
             values[edge] = {key: getattr(sums, key) for key in _SUMS} | {
                 name: {key: getattr(walk, key) for key in _WALK} for name, walk in walks.items()
             }
-        return tensors, {"seen": self.seen, "renewal": self.renewal, "edges": values}
+        found = {"seen": self.seen, "renewal": self.renewal, "edges": values}
+        return tensors, found | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
@@ -158,5 +192,11 @@ class Watch:
             sums = self._sums(edge)
             for key in _SUMS:
                 setattr(sums, key, kept[key])
-            sums.whole = Walk(tensors[f"watch/whole/{edge}"], **kept["whole"])
-            sums.block = Walk(tensors[f"watch/block/{edge}"], **kept["block"])
+            for name, walk in zip(_NAMES, sums.walks, strict=False):
+                if name in kept:  # a snapshot of 0.2 has no latest updates
+                    walk.total = tensors[f"watch/{name}/{edge}"]
+                    for key in _WALK:
+                        setattr(walk, key, kept[name][key])
+            self._measure(edge)
+        self.apart = frozenset(values.get("apart", ()))
+        self.opposed = frozenset(values.get("opposed", ()))

@@ -69,6 +69,11 @@ class Fold:
         """Whether the run is over."""
         return bool(self.halt_reason)
 
+    @property
+    def discounted(self) -> frozenset[str]:
+        """Edges that work against the others, so that the guard lets them count for little."""
+        return frozenset() if self.watch is None else self.watch.opposed
+
     def note_staleness(self, tau: int) -> None:
         """Count an update of staleness τ = `tau`."""
         self.recent.append(tau)
