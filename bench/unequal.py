@@ -1,8 +1,8 @@
 """One liar of five on equal and unequal data: `python -m bench.unequal`, out/unequal.json.
 
-The setting is `bench.poison`'s. Data is dealt by chance, by Dirichlet 0.1, or so that one edge alone
-has class 7. Beside every attack stand the honest run with and without the guard, and the run
-without the liar's edge, whose rows are then lost (`absent`).
+The setting is `bench.poison`'s. Data is dealt by chance, by Dirichlet 0.1, or so that one edge
+alone has class 7, whose recall stands in brackets. Beside every attack stand the honest run with
+and without the guard, and the run without the liar's edge, whose rows are then lost.
 """
 
 from __future__ import annotations

@@ -165,8 +165,8 @@ class ServerDriver:
         discounted = self.role.discounted
         for edge in discounted - self._said_discounted:
             log.warning(
-                "%s works against the other edges, and counts for a tenth while it does: it lies, or "
-                "has other data",
+                "%s works against the other edges, and counts for little while it does: it lies, "
+                "or has other data",
                 edge,
             )
         self._said_discounted = discounted

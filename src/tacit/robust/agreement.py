@@ -139,7 +139,7 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
 
 
 def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
-    """Return two mean cosines: of `chosen` with the half of the rest that is closest, of the rest."""
+    """Return mean cosines: of `chosen` with the closest half of the rest, and among the rest."""
     rest = [one for one in range(len(products)) if one not in chosen]
     lengths = products.diagonal().clamp(min=1.0)
     ours, theirs = float(lengths[chosen].mean()), float(lengths[rest].mean())

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
-from tacit.robust.law import Law, Sums, Walk
+from tacit.robust.law import Law, Sums
 
 # Sums of an edge's latest updates, by `keep`: as good as plain means of 3, 7 and 15.
 RECENT = (1 / 2, 3 / 4, 7 / 8)
@@ -50,9 +50,9 @@ class Verdict:
 class Watch:
     """The sums of every edge's updates; `judge` adds one update and returns the consequence.
 
-    It holds two vectors (d,) of float64 for each of K edges, and with `agreement` five. More than MOST edges are divided by
-    name into groups of about the same size, and agreement is tested in one group at a time. So an
-    update costs O(MOST·d) and O(MOST²), whatever K.
+    It holds two vectors (d,) of float64 for each of K edges, and with `agreement` five. More than
+    MOST edges are divided by name into groups of about the same size, and agreement is tested in
+    one group at a time. So an update costs O(MOST·d) and O(MOST²), whatever K.
     """
 
     def __init__(self, size: int, edges: int, false_alarm: float, *, agreement: bool) -> None:
