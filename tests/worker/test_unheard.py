@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tacit_services.transport.flight import DROPS
 from tacit_services.worker.unheard import TRIES, Unheard
 
 from tests.helpers.processes import deployment
 from tests.helpers.run_files import MAPA, toml
-from tests.helpers.servers import mosquitto, wait_for
+from tests.helpers.servers import PATIENCE, mosquitto, wait_for
 
 RUN = toml(
     MAPA,
@@ -59,3 +60,23 @@ def test_a_broker_that_drops_larger_messages_in_silence_is_told_of(tmp_path: Pat
             # then its edge does not send for ever in silence.
             said = "has not come to the aggregator in 10 tries"
             wait_for(lambda: any(said in log.read_text() for log in run.folder.glob("edge-*.log")))
+
+
+@pytest.mark.parametrize("who", ["edge", "aggregator"])
+def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(
+    tmp_path: Path, who: str
+) -> None:
+    # Given a broker that takes less than a Hello, or the announcement of a run,
+    with mosquitto(tmp_path, "max_packet_size 400") as broker:
+        address = f"{broker.host}:{broker.port}"
+        with deployment(tmp_path, RUN, address, "memory://", "small") as run:
+            service = run.edge(0, TACIT_PATIENCE="0.2") if who == "edge" else run.aggregator()
+            # then it is tried a few times, and ends with one line.
+            process = service.process
+            assert process is not None
+            wait_for(lambda: process.poll() is not None, 2 * PATIENCE)
+            assert service.wait() == 4
+            (log,) = run.folder.glob(f"{who}-*.log")
+            said = log.read_text().splitlines()
+            assert "drops the connection at a message of" in said[-1]
+            assert sum("connection lost" in line for line in said) == DROPS
