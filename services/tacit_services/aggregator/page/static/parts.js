@@ -4,10 +4,12 @@ export const at = (id) => document.getElementById(id);
 
 // A text with "?" for each character that is not seen, or turns text around. Names come from others.
 const HIDDEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}]/gu;
-const seen = (text) => String(text).replace(HIDDEN, "?");
+const PLAIN = /^[ -~]*$/;  // most texts, told at once
+const seen = (text) => (PLAIN.test(text) ? text : String(text).replace(HIDDEN, "?"));
 
 // Set an element's text, only if it is another.
 export function say(element, text) {
+  if (element.textContent === text) return;
   const shown = seen(text);
   if (element.textContent !== shown) element.textContent = shown;
 }
