@@ -6,9 +6,11 @@ An exception in that way fails the audit: else its attacks would speak of anothe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tacit_services.cli.audit import host
@@ -19,6 +21,7 @@ from tacit_services.worker.row_owner import RowOwner
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.audit import whole
 from tacit.audit.adapters import make
@@ -50,7 +53,7 @@ class Broken(Exception):
     """What the broken way raises: no error of tacit's, which an attack might take for an answer."""
 
 
-def run(name: str, mechanism: str) -> Definition[object]:
+def run(name: str, mechanism: str) -> Definition[Any]:
     return parse(
         f"""
         run.updates = 5
@@ -64,7 +67,7 @@ def run(name: str, mechanism: str) -> Definition[object]:
     ).define()
 
 
-def deployed(definition: Definition[object], folder: Path) -> EdgeRole:
+def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
     """The role of an edge, as `tacit edge` and `tacit peer` make it with their own settings."""
     given = EdgeSettings(run_file=str(folder / "run.toml"))
     owner = RowOwner(given.data, given.device, given.policy, given.rows_alone)
@@ -95,7 +98,7 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
     definition = run(name, mechanism)
     role = deployed(definition, tmp_path)
     # A peer that averages with all of them shares its steps with one that averages in pairs.
-    kind = registry.adp2sgd.Peer if type(role) is SyncPeer else type(role)
+    kind = Peer if type(role) is SyncPeer else type(role)
     assert way(audited(kind, mechanism)) == way(role)
     if library() is not None:
         assert (way(role) == ALONE) == (name not in PEERS)
@@ -132,18 +135,19 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     def raises(*given: object, **named: object) -> None:
         raise Broken
 
-    monkeypatch.setattr(*request.param, raises)
+    owner, name = request.param
+    monkeypatch.setattr(owner, name, raises)
 
 
-def attacks(subject: Subject) -> dict[str, Callable[[], object]]:
+def attacks(subject: Subject) -> Mapping[str, Callable[[], object]]:
     """Each of the audit's tests of this subject, with few messages."""
     sampled = {
-        name: lambda test=test: test(subject, Randomness(1), 8)
+        name: partial(test, subject, Randomness(1), 8)
         for name, test in SAMPLED_TESTS.items()
         if name not in IN_SLOTS
     }
     structure = {
-        name: lambda test=test: test(subject, Randomness(1))
+        name: partial(test, subject, Randomness(1))
         for name, test in whole._tests(host()).items()
         if name not in IN_SLOTS + REFUSED
     }

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
@@ -194,11 +193,14 @@ def _caught(wanted: set[str], source: Randomness, tests: dict[str, Test]) -> Ite
     """One finding for each mutant, but for those of forks."""
     for name, subject, pushes in SAMPLED:
         if subject.mechanism in wanted:
-            attack = partial(SAMPLED_TESTS[name], pushes=pushes)
-            yield _worst(name, attack, subject, source)
+            yield _worst(name, _of(SAMPLED_TESTS[name], pushes), subject, source)
     for name, subject in OTHERS:
         if subject.mechanism in wanted and name in tests:
             yield _worst(name, tests[name], subject, source)
+
+
+def _of(test: Sampled, pushes: int) -> Test:
+    return lambda subject, source: test(subject, source, pushes)
 
 
 def _worst(name: str, attack: Test, subject: Subject, source: Randomness) -> Finding:
