@@ -159,7 +159,7 @@ class Watch:
         far = NEAR if edge in self.apart else FAR
         slow = min(1.0, *(far * share for share in typical[:_SLOW]))
         fast = min(1.0, *(LATEST * share for share in typical[_SLOW:]))
-        return min(slow * min(1.0, 2 * slow), fast * fast)
+        return float(min(slow * min(1.0, 2 * slow), fast * fast))
 
     def _renew(self) -> None:
         """Begin new blocks whenever the number of updates has doubled; they show a late change."""
