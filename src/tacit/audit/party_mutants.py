@@ -110,7 +110,7 @@ def _mutant(name: str, subject: Vertical, releaser: type[EmbeddingReleaser]) -> 
 MUTANTS = (
     ("asked", _mutant("embeddings without a bound", FRESH, Unclipped), 600),
     ("asked", _mutant("half the sensitivity of an embedding", FRESH, Halved), 1600),
-    ("asked", _mutant("fresh embeddings charged once", FRESH, OnceForAll), 600),
+    ("asked", _mutant("fresh embeddings charged once", FRESH, OnceForAll), 1600),
     ("steps", _mutant("half the sensitivity of a step", STEPS, Halved), 1200),
     ("learned", _mutant("learned, charged as if fresh", TRAINED, AsIfFresh), 600),
 )
