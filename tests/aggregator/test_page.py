@@ -13,6 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from tacit.rounding import up_to
 from tests.aggregator.test_shares import shown as shown_run
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.rest import TOKEN, Rig, served
@@ -68,7 +69,7 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
 
 def spent(epsilon: float, *, bound: bool) -> str:
     """ε, as the page writes it."""
-    return f"{'≤ ' if bound else ''}{epsilon:.3f}" if epsilon else "0"
+    return f"{'≤ ' if bound else ''}{up_to(epsilon, 3)}" if epsilon else "0"
 
 
 def agrees(shown: Shown, url: str) -> None:

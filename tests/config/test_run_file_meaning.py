@@ -69,7 +69,9 @@ OTHER = {
 
 
 # Of a user's own module: tests/config/test_own_data.py.
-OF_A_MODULE = {f"model.{key}" for key in ("entry", "arguments", "loss", "weights", "trainable")}
+OF_A_MODULE = {
+    f"model.{key}" for key in ("entry", "arguments", "loss", "weights", "trainable", "control_flow")
+}
 
 
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
