@@ -80,7 +80,23 @@ def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> No
     assert caught == several | {subject.name for _, subject in OTHERS} | {
         subject.name for _, subject in STRUCTURE
     }
-    assert sum(finding.honest for finding in findings) <= DECISIONS
+    assert 0.9 * DECISIONS < sum(map(decisions, findings)) <= DECISIONS
+
+
+WITH_CHANCE = {"std/claim", "p-value", "|correlation|", "C a record"}
+
+
+def decisions(finding: Finding) -> int:
+    """How many limits, or tests with chance, may accuse an honest target in this finding.
+
+    A bound needs two limits, and where the finding is the larger of both directions, four. Kernels'
+    times have an arithmetic of their own (`row_times`), and what compares bytes has no chance.
+    """
+    if not finding.honest:
+        return 0
+    if finding.quantity in ("μ", "ε") and finding.test != "one whole training":
+        return 4 if finding.test.startswith(("time, ", "party, ")) else 2
+    return int(finding.quantity in WITH_CHANCE or finding.test == "one whole training")
 
 
 @pytest.mark.exhaustive
@@ -231,7 +247,7 @@ def test_coordinates_without_their_noise_are_named() -> None:
     assert uneven(drawn(HALF), HALF.std)[1] == list(range(NARROW.size))
 
 
-@pytest.mark.parametrize("scale", [2 / 3, 0.85, 1.18, 3 / 2])
+@pytest.mark.parametrize("scale", [2 / 3, 0.8, 1.25, 3 / 2])
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_noise_of_another_scale_is_caught_in_every_coordinate(
     subject: Subject, scale: float
@@ -360,7 +376,7 @@ def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
     assert [finding.verdict for finding in rows.sampler(subject, Randomness(1), 200)] == ["passes"]
 
 
-NEW = ("against", "places", "places in parts", "crowd")
+NEW = ("against", "places", "places in parts", "crowd", "own", "raising")
 
 
 @pytest.mark.parametrize(
@@ -377,7 +393,8 @@ def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
 @pytest.mark.parametrize("test", NEW)
 @pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
 def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:
-    assert bad(SAMPLED_TESTS[test](subject, Randomness(1), 200 if test != "crowd" else 20)) == []
+    pushes = {"crowd": 20, "raising": 50}.get(test, 200)
+    assert bad(SAMPLED_TESTS[test](subject, Randomness(1), pushes)) == []
 
 
 def test_an_edge_without_any_row_sends_noise_like_any_other() -> None:

@@ -6,36 +6,43 @@ An exception in that way fails the audit: else its attacks would speak of anothe
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tacit_services.cli.audit import host
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
 from tacit_services.testbed import simulate
 from tacit_services.worker.row_owner import RowOwner
 
+from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
-from tacit.audit import whole
+from tacit.audit import own_modules, whole
 from tacit.audit.adapters import make
 from tacit.audit.mutants import OTHERS, SAMPLED
+from tacit.audit.own_modules import Gated, Solving, model_of
 from tacit.audit.subject import NARROW, Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
-from tacit.audit.worlds import quiet_world
+from tacit.audit.worlds import opposed_world, quiet_world
 from tacit.config import parse
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
+from tacit.models.recorded import Recorded, recorded
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import PRIVATE
 from tacit.privacy.rows import RowSums
+from tests.helpers.run_files import toml
 
 compiled = pytest.mark.skipif(
     library() is None and not os.environ.get("CI"), reason="numba is not installed"
@@ -45,7 +52,7 @@ WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
 NAMES = [name for name, made in registry.ROLES.items() if made.edge and name not in WITHOUT_NOISE]
 PEERS = ("adp2sgd", "sync")
 # Tests of what is deployed in slots: a model without kernels, and units of several rows.
-IN_SLOTS = ("places", "person", "dealt", "people")
+IN_SLOTS = ("places", "own", "raising", "person", "dealt", "people")
 REFUSED = ("orders",)  # an honest edge computes nothing on such orders
 
 
@@ -102,6 +109,34 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
     assert way(audited(kind, mechanism)) == way(role)
     if library() is not None:
         assert (way(role) == ALONE) == (name not in PEERS)
+
+
+@pytest.mark.parametrize("kind", [Gated, Solving])
+def test_the_audits_own_modules_are_computed_the_deployed_way(
+    kind: type[Gated], tmp_path: Path
+) -> None:
+    shutil.copy(own_modules.__file__, tmp_path / "nets.py")
+    rows = np.zeros((8, 2), dtype=np.float32), np.arange(8) % 2
+    np.savez(tmp_path / "rows.npz", x=rows[0], y=rows[1])
+    (tmp_path / "run.toml").write_text(
+        toml(
+            run={"updates": 5},
+            data={"kind": "arrays", "train": "rows.npz", "shape": [2], "classes": 2, "rows": 8}
+            | {"rows_max": 8, "low": 0.0, "high": 1.0, "dataset": None},
+            model={"name": "python", "entry": f"nets:{kind.__name__}"},
+            algorithm={"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
+            edges={"count": 1},
+        )
+    )
+    role = deployed(config.load(tmp_path / "run.toml").define(), tmp_path)
+    subject = HONEST[1].but(model=model_of(kind))
+    mine = make(subject, opposed_world().records(canary=True), Randomness(1)).edge
+    assert type(role) is type(mine)
+    assert (way(mine), mine.ghost) == (way(role).replace(role.model.name, "audit"), role.ghost)
+    for model in (role.model, mine.model):
+        found = recorded(model, "cpu", torch.float32, torch.int64)
+        assert isinstance(found, Recorded)
+        assert (found.whole is None) == (kind is Solving)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)

@@ -47,10 +47,12 @@ def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     return in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
 
 
-def against(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+def against(
+    subject: Subject, source: Randomness, pushes: int, test: str = "canary against all"
+) -> list[Finding]:
     """A: the same for a record that all others pull against, through all layers at once."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
-    return in_or_out("canary against all", subject, source, opposed_world(), pushes)
+    return in_or_out(test, subject, source, opposed_world(), pushes)
 
 
 def in_or_out(

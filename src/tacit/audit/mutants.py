@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.audit import mutants_alone as alone
+from tacit.audit import mutants_own as own
 from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Maker, Subject
@@ -245,6 +246,10 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
         _in_slots("rounded to nearest", rows.RoundedToNearest, mechanism="discrete_gaussian"),
         60,
     ),
+    ("own", _mutant("own rows weighted by their number", edge=own.ByTheirNumber, z=0.5), 300),
+    ("own", _mutant("own rows computed with neighbours", edge=own.WithNeighbours, z=0.5), 300),
+    ("raising", _mutant("an exception drops the batch", edge=own.DropsTheBatch), 200),
+    ("raising", _mutant("an exception ends the edge", edge=own.EndsWithARow), 100),
     ("person", _mutant("rows clipped instead of people", edge=people.RowsClipped), 300),
     ("dealt", _mutant("rows dealt instead of people", deal=people.rows_dealt), 500),
     ("times", _in_slots("strange rows are copied", rows.CopiesStrangeRows), 240),

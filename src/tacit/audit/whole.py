@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import checks, people, rows
+from tacit.audit import checks, own_modules, people, rows
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.row_times import row_times
@@ -49,6 +49,8 @@ PUSHES: Final = {
     "places": 600,
     "places in parts": 300,
     "crowd": 60,
+    "own": 400,
+    "raising": 200,
     "person": 1200,
     "dealt": 1200,
     "times": 240,
@@ -62,6 +64,8 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
     "places": rows.places,
     "places in parts": rows.places_in_parts,
     "crowd": rows.crowd,
+    "own": own_modules.own_module,
+    "raising": own_modules.raising,
     "person": people.person,
     "dealt": people.dealt,
     "times": times,
@@ -119,7 +123,8 @@ def audit(
     for subject in slots:
         yield from _in_slots(subject, source, tests)
     if "gaussian" in wanted:
-        yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
+        for name in ("own", "raising", "dealt"):
+            yield from SAMPLED_TESTS[name](HONEST[0], source, PUSHES[name])
         yield from party_tests(source, mutants=mutants)
         more = 4 if host.seconds else 1  # a network adds noise to times, too
         yield from row_times()

@@ -1,0 +1,51 @@
+"""Edges with users' own modules that keep rows apart badly, which the audit must catch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.mapa import Edge
+from tacit.models.vectors import example_gradients
+from tacit.privacy.clipping import Clipped
+
+
+class ByTheirNumber(Edge):
+    """Weighs each row by how many are in the batch, as a loss that is a mean does."""
+
+    def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        """The clipped sum, times the slots for each row drawn."""
+        found = super().clipped(params, clip, index, mask)
+        return replace(found, total=found.total * (len(mask) / max(1, int(mask.sum()))))
+
+
+class WithNeighbours(Edge):
+    """Takes the batch's mean from every row, as a layer that normalises by the batch does."""
+
+    def gradients(self, params: Tensor, index: Tensor) -> Tensor:
+        """Gradients (B, d) of rows that depend on each other."""
+        x = self.x[index]
+        return example_gradients(self.model, params, x - x.mean(0), self.y[index])
+
+
+class DropsTheBatch(Edge):
+    """Catches what one row raises for the whole batch, which then adds nothing."""
+
+    def gradients(self, params: Tensor, index: Tensor) -> Tensor:
+        """Gradients (B, d): all nan, where one is."""
+        found = super().gradients(params, index)
+        return found if bool(found.isfinite().all()) else torch.full_like(found, math.nan)
+
+
+class EndsWithARow(Edge):
+    """Lets through what a row raises."""
+
+    def gradients(self, params: Tensor, index: Tensor) -> Tensor:
+        """Gradients (B, d), unless a row's is not finite."""
+        found = super().gradients(params, index)
+        if not bool(found.isfinite().all()):
+            raise torch.linalg.LinAlgError
+        return found

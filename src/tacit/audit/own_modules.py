@@ -1,0 +1,93 @@
+"""The audit's test A for users' own modules, whose rows are computed by recorded operations.
+
+The modules compute what the audit's narrow network computes, in code that does not show its layers.
+So the same worlds attack them. One of them raises where its hidden unit is `POLE`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from tacit.audit.checks import against, compared
+from tacit.audit.statistics import Finding
+from tacit.audit.subject import ROWS, Randomness, Subject
+from tacit.audit.worlds import MessageSource, World, opposed_world
+from tacit.datasets import Dataset
+from tacit.models import Model
+from tacit.models.losses import cross_entropy
+from tacit.models.module import module_model
+
+POLE = 3.0
+
+
+class Gated(nn.Module):
+    """One hidden unit, by an operation that is no layer: mapped over a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.head = nn.Linear(2, 1), nn.Linear(1, 2)
+        nn.init.constant_(self.enter.weight, 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores (B, 2)."""
+        scores: Tensor = self.head(self.hidden(self.enter(x.flatten(1))))
+        return scores
+
+    def hidden(self, unit: Tensor) -> Tensor:
+        """The unit (B, 1), or 0 where it is negative."""
+        return torch.where(unit > 0, unit, 0.0)
+
+
+class Solving(Gated):
+    """The same, as the solution of an equation that has none at POLE: computed row by row."""
+
+    def hidden(self, unit: Tensor) -> Tensor:
+        """The unit (B, 1), or 0 where it is negative; raises at POLE."""
+        factor = POLE - unit
+        return super().hidden(torch.linalg.solve(factor.unsqueeze(2), factor * unit))
+
+
+@cache
+def model_of(kind: type[Gated]) -> Model:
+    """The module as a model of a run."""
+    return module_model("audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy)
+
+
+def own_module(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """A: `against`, where the rows' gradients are an own module's."""
+    return against(subject.but(model=model_of(Gated)), source, pushes, "own module")
+
+
+def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """A: bounds on what one message says of a record that the module raises at.
+
+    All other rows have gradients. A message that does not come is an alarm.
+    """
+    subject = subject.but(model=model_of(Solving), most=ROWS)
+    world = _raising_world()
+    try:
+        inside, outside = (
+            (
+                MessageSource(subject, source, world, canary=there).vectors(pushes)
+                @ world.direction
+            ).numpy()
+            for there in (True, False)
+        )
+    except RuntimeError:  # torch's, of the record
+        return [Finding("own module raises", subject.name, "messages", 0, 1, True, subject.honest)]
+    return compared("own module raises", subject, inside, outside)
+
+
+def _raising_world() -> World:
+    """The opposed world, with a record at the pole.
+
+    The direction is against the others' gradient: messages go there if the record takes that away.
+    """
+    opposed = opposed_world()
+    record = Dataset(POLE * opposed.rows.x[:1], opposed.rows.y[:1], 2, "audit")
+    # Of the wrong answer 1: by W1 (1, 2), b1, W2 (2, 1), b2.
+    gradient = torch.tensor([-1.0, 0.0, -1.0, -1.0, 1.0, -1.0, 1.0], dtype=torch.float64)
+    return World(opposed.params, opposed.rows, record, -gradient / gradient.norm())
