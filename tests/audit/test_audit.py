@@ -390,6 +390,13 @@ def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
     }
 
 
+@pytest.mark.parametrize("mutant", [one for test, one in OTHERS if test == "fields"], ids=str)
+def test_what_is_said_beside_the_numbers_is_the_same_with_the_canary(mutant: Subject) -> None:
+    honest = mutant.but(edge=None, honest=True)
+    assert [finding.verdict for finding in checks.fields(honest, Randomness(1))] == ["passes"]
+    assert [finding.verdict for finding in checks.fields(mutant, Randomness(1))] == ["caught"]
+
+
 @pytest.mark.parametrize("test", NEW)
 @pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
 def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:

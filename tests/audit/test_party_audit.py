@@ -14,6 +14,10 @@ from tacit.audit.party import Vertical, again, attacked, unlike
 from tacit.audit.party_mutants import ATTACKS, CACHED, FRESH, HONEST, MUTANTS, STRUCTURE
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness
+from tests.helpers.nightly import nightly
+
+LONG = "steps"  # of training, of which few are enough to see that they pass
+QUICK = [one for one in HONEST if one[0] != LONG]
 
 
 def leaked(name: str, subject: Vertical, count: int) -> Finding:
@@ -21,7 +25,9 @@ def leaked(name: str, subject: Vertical, count: int) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize(("name", "subject", "count"), HONEST)
+@pytest.mark.parametrize(
+    ("name", "subject", "count"), [*QUICK, *nightly(*(one for one in HONEST if one not in QUICK))]
+)
 def test_a_hostile_server_learns_no_more_than_the_ledger_says(
     name: str, subject: Vertical, count: int
 ) -> None:
@@ -30,12 +36,22 @@ def test_a_hostile_server_learns_no_more_than_the_ledger_says(
     assert finding.measured > 0.35 * finding.claim  # a test that always says 0 would pass anything
 
 
+def test_a_few_steps_of_training_say_no_more_than_the_ledger_says() -> None:
+    (subject,) = (subject for name, subject, _ in HONEST if name == LONG)
+    assert leaked(LONG, subject, 150).verdict == "passes"
+
+
 def test_every_mode_with_a_promise_is_audited() -> None:
     assert {subject.mode for _, subject, _ in HONEST} == {"cached", "fresh", "dp_sgd", "trained"}
 
 
 @pytest.mark.parametrize(
-    ("name", "subject", "count"), MUTANTS, ids=lambda value: getattr(value, "name", None)
+    ("name", "subject", "count"),
+    [
+        *(one for one in MUTANTS if one[0] != LONG),
+        *nightly(*(one for one in MUTANTS if one[0] == LONG)),
+    ],
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_a_mutant_is_caught(name: str, subject: Vertical, count: int) -> None:
     assert leaked(name, subject, count).verdict == "caught"

@@ -15,6 +15,7 @@ from scipy import stats
 
 from tacit.privacy.mechanisms import (
     discrete_gaussian,
+    discrete_normal,
     gaussian,
     knorm,
     noise_units,
@@ -61,6 +62,20 @@ def test_the_tails_are_those_of_a_normal() -> None:
     for bound in (2.0, 3.0, 4.0):
         beyond = int((sample > bound).sum())
         assert stats.binomtest(beyond, len(sample), 2 * stats.norm.sf(bound)).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_noise_is_not_cut_at_five_standard_deviations(whole: bool) -> None:
+    random, draws, beyond = Random(1), 2_000_000, 0
+    for _ in range(12):
+        if whole:
+            steps = discrete_normal(draws, 4096.0, random)
+            beyond += int((steps.abs() > 5 * 4096).sum())
+        else:
+            beyond += int((standard_normal(draws, random).abs() > 5.0).sum())
+    # 13.8 are expected, and none with a probability of 1e-6.
+    assert stats.binomtest(beyond, 12 * draws, 2 * stats.norm.sf(5.0)).pvalue > ALPHA
+    assert stats.binomtest(0, 12 * draws, 2 * stats.norm.sf(5.0)).pvalue < ALPHA
 
 
 def uneven(vectors: torch.Tensor) -> list[int]:

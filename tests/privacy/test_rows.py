@@ -18,7 +18,7 @@ from tacit.kernels.loading import library
 from tacit.models import Model, build
 from tacit.models.rows import RowKernel
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import clipped_sum, integer_sum
+from tacit.privacy.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.probe import cancelling, rows_alone
 from tacit.privacy.release import Mechanism, Plan, Releaser
@@ -87,6 +87,19 @@ def test_in_float64_they_are_the_clipped_sum(model: Model) -> None:
     expected = clipped_sum(gradients, CLIP, torch.ones(len(index), dtype=torch.bool), 64).total
     assert found.dtype == torch.float64
     assert torch.allclose(found, expected, rtol=0, atol=1e-5 * CLIP)
+
+
+@pytest.mark.parametrize("rows", [1, 64, 2**20])
+def test_a_long_row_in_float64_leaves_the_room_that_rounding_may_take(
+    model: Model, rows: int
+) -> None:
+    x, y = rows_of(model)
+    params, one = params_of(model), np.array([3])
+    length = float(example_gradients(model, params, x[3:4], y[3:4]).norm())
+    clip = min(CLIP, length / 4)
+    found = sums_of(model).sum(params, x, y, one, clip, step=None, rows=rows)
+    assert float(found.total.norm()) == pytest.approx(reduced_clip(clip, rows), rel=1e-9)
+    assert reduced_clip(clip, rows) < clip * (1 - 1e-5)
 
 
 def test_in_whole_steps_they_are_the_integer_sum(model: Model) -> None:

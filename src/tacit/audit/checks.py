@@ -201,12 +201,16 @@ def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Fi
 def fields(subject: Subject, source: Randomness) -> list[Finding]:
     """B: all of a message but tensor, digest and chain head is the same with the canary and
     without.
+
+    So is all that an edge says when it starts.
     """
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
         asks = [
             quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)
         ]
+        first, second = ([out.message for out in ask.adapter.edge.start()] for ask in asks)
+        differing += first != second
         for _ in range(15):
             (alone, said), (alone_too, said_too) = _public(asks[0]()), _public(asks[1]())
             differing += not (alone and alone_too) or said != said_too

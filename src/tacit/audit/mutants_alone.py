@@ -19,7 +19,7 @@ from tacit.models.rows import RowKernel, row_kernel
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.rows import RowSums
 from tacit.privacy.sampling import drawn_rows
-from tacit.protocol.messages import GlobalModel, Outgoing
+from tacit.protocol.messages import GlobalModel, Hello, Outgoing
 
 Picked = Callable[[NDArray[np.int64], int], NDArray[np.int64]]
 
@@ -131,6 +131,17 @@ class TrueDenominator(Edge):
         found = super().drawn()
         self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(len(found))))
         return found
+
+
+class TellsRows(Edge):
+    """Says how many rows it has, in the last bits of what it says first."""
+
+    def start(self) -> list[Outgoing]:
+        """Hello, with a variance of the noise that tells."""
+        (said,) = super().start()
+        assert isinstance(said.message, Hello)
+        told = said.message.noise_variance * (1 + self.records * 2.0**-40)
+        return [replace(said, message=replace(said.message, noise_variance=told))]
 
 
 # -- how they are added up -------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 ALPHA = 1e-3  # false alarms of one whole run
-DECISIONS = 240  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
+DECISIONS = 256  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
 SHARE = ALPHA / DECISIONS
 
 Values = NDArray[np.float64]
