@@ -6,8 +6,6 @@ So the same worlds attack them. One of them raises where its hidden unit is `POL
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor, nn
 
@@ -50,7 +48,6 @@ class Solving(Gated):
         return super().hidden(torch.linalg.solve(factor.unsqueeze(2), factor * unit))
 
 
-@cache
 def model_of(kind: type[Gated]) -> Model:
     """The module as a model of a run."""
     return module_model("audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy)
