@@ -20,9 +20,10 @@ from tacit.robust.law import Law, Sums
 # Sums of an edge's latest updates, by `keep`: as good as plain means of 3, 7 and 15.
 RECENT = (1 / 2, 3 / 4, 7 / 8)
 MOST = 200  # edges that are compared with one another; more are dealt to groups
-# Times the others' mean: as far as unequal data led honest edges (docs/attacks.md).
-FAR = 2.0
-LATEST = 1.5  # the same over an edge's latest updates
+# Times the others' mean. At 2 and 1.5 an honest edge with a class of its own lost it: its pull
+# against a liar counted for less than the lie (docs/attacks.md).
+FAR = 3.0
+LATEST = 2.0  # the same over an edge's latest updates
 NEAR = 1.0  # the same for an edge that stands apart from the others
 OPPOSED_WEIGHT = 0.1  # of an edge that works against the others: it may be its data
 # t of the bounds on lengths: an honest edge may lose some weight for a while by its noise.
