@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -52,10 +52,12 @@ class World:
     role: ServerRole
     messages: list[Any]
     random: torch.Generator
+    last: list[Any] = field(default_factory=list)  # what came of the latest message
 
     def say(self, message: Any) -> list[Any]:
         self.messages.append(message)
-        return self.role.on_message(message)
+        self.last = self.role.on_message(message)
+        return self.last
 
     def turn(self, edge: str, lie: Callable[[Tensor], Tensor] = lambda led: led) -> None:
         """One update on the newest model."""
@@ -108,6 +110,30 @@ def test_a_snapshot_anywhere_and_a_replay_end_in_the_same_bits(name: str) -> Non
         for message in here.messages[cut:]:
             second.on_message(message)
         assert sha256(second) == sha256(here.role)
+
+
+@pytest.mark.parametrize(("name", "moves"), [("mapa", 4), ("fedasync", 4), ("dp-pasgd", 1)])
+def test_who_works_against_the_others_takes_no_turns_of_theirs(name: str, moves: int) -> None:
+    # Given five edges of one mind but for one, whose mean is turned,
+    here = world(name)
+    role = here.role
+    assert role.watch is not None
+    law = role.law(Update("edge-0", 0, role.params, role.clip, ()))
+    mean = torch.zeros_like(role.params)
+    mean[0] = law.pull * law.rows / 3
+    asked: list[str] = []
+    for _ in range(40):
+        before = role.version
+        for number in range(5):
+            sign = -1.0 if number == 3 else 1.0
+            here.turn(f"edge-{number}", lambda led, sign=sign: led + sign * mean)  # type: ignore[misc]
+            asked += [out.to for out in here.last if number == 3]
+    # then it is told apart, and asked again and again, but the model moves by the others' alone.
+    assert role.accused == {}
+    assert role.discounted == {"edge-3"}
+    assert role.version - before == moves
+    # A round waits for it, so there it counts, for little.
+    assert ("edge-3" in asked[-1:]) == (role.kept_out > 0) == role.one_by_one
 
 
 def test_a_release_lets_the_edge_begin_anew() -> None:

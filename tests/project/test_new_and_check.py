@@ -205,6 +205,17 @@ def test_a_class_that_nobody_has_is_named(sample: Path, capsys: pytest.CaptureFi
     assert "note: no training row is of class yes:" in checked(sample, capsys)
 
 
+def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, compared = "whose rows differ here", "[guard]\nsums = true\nagreement = true\n[data]"
+    assert said not in checked(sample, capsys, ("[data]", compared))
+    rows = sample.parent / "clinic" / "train.csv"
+    table(rows, 6000, seed=2, outcome="no")
+    rows.write_text(rows.read_text() + "p,60,70.0,A,n,yes\n")  # one edge alone has a yes
+    assert said in checked(sample, capsys)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

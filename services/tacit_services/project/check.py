@@ -72,6 +72,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
     with slow.step("comparing the test set with private rows"):
         alike = own_budget.refuse_private_test(definition, home, registered=False)
     notes = [*run.notes, *alike, *_absent(definition.source, seen)]
+    notes += _unequal(definition, seen)
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return Report(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
@@ -125,6 +126,17 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
     names = [name for place, name in enumerate(source.target.names) if place not in there]
     if names:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
+
+
+def _unequal(run: Definition[Any], seen: list[_Seen]) -> Iterator[str]:
+    """Warn where the guard compares edges whose rows are seen to differ much."""
+    counts = [one.count for one in seen]
+    unequal = max(counts) > 2 * min(counts) or len({one.classes for one in seen}) > 1
+    if run.guard.agreement and unequal:
+        yield (
+            "guard.agreement compares edges, whose rows differ here in number or classes: a liar "
+            "may then cost more than its rows (docs/attacks.md, edges in league); guard.sums holds"
+        )
 
 
 def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:

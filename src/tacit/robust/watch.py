@@ -25,7 +25,8 @@ MOST = 200  # edges that are compared with one another; more are dealt to groups
 FAR = 3.0
 LATEST = 2.0  # the same over an edge's latest updates
 NEAR = 1.0  # the same for an edge that stands apart from the others
-OPPOSED_WEIGHT = 0.1  # of an edge that works against the others: it may be its data
+# Of an edge that works against the others, in a round that waits for it: it may be its data.
+OPPOSED_WEIGHT = 0.1
 # t of the bounds on lengths: an honest edge may lose some weight for a while by its noise.
 _DOUBT = 1.0
 _ANY = math.inf  # no margin

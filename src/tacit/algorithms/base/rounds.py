@@ -27,6 +27,7 @@ class RoundServer(ServerRole):
     """A server whose versions are rounds; `combine` is the algorithm's."""
 
     max_staleness = 0
+    one_by_one = False
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class Fold:
             most = definition.plans.workers  # spare ones too
             self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
         self.accused: dict[str, str] = {}  # edges whose updates no longer count, and why
-        self.kept_out = 0  # updates that were left out because their edge was accused
+        self.kept_out = 0  # updates left out as their edge was accused, or against the others
 
     @property
     def halted(self) -> bool:
@@ -129,6 +129,7 @@ class ServerRole(Fold, ABC):
 
     max_staleness: int
     in_parts = False  # whether updates fill a part of a table
+    one_by_one = True  # whether the model moves without waiting for every edge that is asked
 
     @abstractmethod
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
@@ -284,6 +285,8 @@ class ServerRole(Fold, ABC):
         outgoing = [out for each, why in verdict.accused.items() for out in self._accuse(each, why)]
         if update.edge in self.accused:
             return None, outgoing
+        if self.one_by_one and update.edge in watch.opposed:
+            return None, outgoing + self.answer(update.edge)  # it would use up the others' turns
         if verdict.weight == 1.0:
             return update, outgoing
         return replace(update, vector=base + verdict.weight * led), outgoing
