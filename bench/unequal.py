@@ -19,7 +19,7 @@ from bench.poison import DIRICHLET, GUARD, LONE, Case, outcome
 
 DATA = {"equal": "", "Dirichlet 0.1": DIRICHLET, "a class alone": LONE}
 ABSENT = "NaN"  # refused at the door, so the edge is asked no more
-SEEDS = (401, 402)  # none at which a number of the guard was chosen
+SEEDS = (402, 403)  # none at which a number of the guard was chosen
 FEW = (
     "sign flip",
     "pull within the law",
