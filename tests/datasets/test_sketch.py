@@ -90,6 +90,13 @@ def test_twins_within_a_file_do_not_hide_a_copy_of_many_rows() -> None:
     assert shared_rows(of_rows(rows), of_rows([*rows, -1])).same
 
 
+def test_files_without_repeats_are_taken_for_the_same_rows_rather_than_for_others() -> None:
+    one, other = (
+        np.unique(np.random.default_rng(seed).integers(0, 200, size=150)) for seed in range(2)
+    )
+    assert shared_rows(of_rows(one.tolist()), of_rows(other.tolist())).same  # independent as drawn
+
+
 def test_rows_that_tell_nothing_say_so() -> None:
     assert not of_rows(range(36)).rows.tells
     assert of_rows(range(37)).rows.tells

@@ -6,16 +6,19 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tacit_services.identity import joining, own_ledgers
+from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.identity.own_ledgers import Known, LedgerLocation
 
 from tacit.datasets.own.rows import hashed
 from tacit.datasets.sketch import Marks
 from tacit.datasets.source import Owned
 from tacit.errors import DataError, PrivacyError
+from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 
 DEALT = "by row to 2 edges, seed 1"
@@ -144,6 +147,105 @@ def test_a_site_that_got_the_rows_of_another_has_its_ledger(tmp_path: Path) -> N
     moved = data("", [*rows[1], -1], dealing="")
     named = Owned("sites", "other bytes", "row", "", "schema", moved.marks)
     assert spent(named, tmp_path) == 12  # as a new site it began with the 3 of the other
+
+
+def site(bytes_: str, people: Iterable[int], name: str = "clinic", dealing: str = "") -> Owned:
+    """The file of one site of several, with a row for each person."""
+    rows = [(bytes_, one) for one in people]
+    return replace(data(name, rows, people=people, dealing=dealing), digest=bytes_)
+
+
+def two_sites(home: Path) -> tuple[Owned, Owned]:
+    """Two sites, of which the first has released 90 times and the second once."""
+    one, other = site("a", range(300)), site("b", range(300, 600))
+    places = [own_ledgers.place(each, at, home) for at, each in enumerate((one, other))]
+    for place, times in zip(places, (90, 1), strict=True):
+        charge(place, times)
+    return one, other
+
+
+@pytest.mark.parametrize(("moved", "stayed"), [(290, 10), (150, 300), (20, 300)])
+def test_who_moves_to_another_sites_file_has_spent_there_what_was_spent_before(
+    tmp_path: Path, moved: int, stayed: int
+) -> None:
+    one, _ = two_sites(tmp_path)
+    later = site("b, later", [*range(moved), *range(300, 300 + stayed)])
+    assert own_ledgers.standing(later, 1, tmp_path).known == Known("clinic", "name")
+    assert spent(later, tmp_path, 1) == 90
+    assert spent(one, tmp_path, 0) == 90
+    charge(own_ledgers.place(later, 1, tmp_path), 5)  # and who moves back, into the file of before
+    assert spent(one, tmp_path, 0) == 95
+    assert spent(later, tmp_path, 1) == 95
+
+
+def test_sites_without_anybody_in_common_keep_to_what_each_has_spent(tmp_path: Path) -> None:
+    two_sites(tmp_path)
+    assert spent(site("b, later", range(310, 610)), tmp_path, 1) == 1
+    assert spent(site("a, later", range(290)), tmp_path, 0) == 90
+
+
+def test_a_run_of_two_sites_begins_with_both_raised(tmp_path: Path) -> None:
+    one, _ = two_sites(tmp_path)
+    later = site("b, later", range(10, 310))
+    with own_ledgers.held([one, later], tmp_path):
+        assert [spent(each, tmp_path, at) for at, each in enumerate((one, later))] == [90, 90]
+
+
+def test_a_ledger_in_use_is_not_raised_and_its_data_not_used(tmp_path: Path) -> None:
+    two_sites(tmp_path)
+    later = site("b, later", range(10, 310))
+    [path] = tmp_path.glob("ledgers/*/0/edge-1.db")
+    with LedgerPlace(path).locked(), pytest.raises(PrivacyError, match="an edge is using it"):
+        own_ledgers.place(later, 1, tmp_path)
+    assert spent(later, tmp_path, 1) == 90
+
+
+def test_a_new_dealing_begins_with_a_bound_on_spends_of_which_none_is_largest(
+    tmp_path: Path,
+) -> None:
+    spends = ((1.0, 6.0, 10), (0.01, 0.8, 800))
+    for number, (q, z, count) in enumerate(spends):
+        place = own_ledgers.place(OCTOBER, number, tmp_path)
+        with closing(Ledger(place.path, place.dataset)) as ledger:
+            ledger.charge(q, z, "gaussian", secret=True, count=count)
+    before = [own_ledgers.history(OCTOBER, number, tmp_path) for number in range(2)]
+    anew = replace(OCTOBER, dealing="by row to 3 edges, seed 1")
+    assert spent(anew, tmp_path) == 810
+    found = own_ledgers.history(anew, 0, tmp_path)
+    for delta in (1e-3, 1e-5, 1e-8):
+        assert epsilon_pld(found, delta) >= max(epsilon_pld(one, delta) for one in before)
+    assert spent(OCTOBER, tmp_path, 1) == 810  # and the next one with no more
+
+
+@pytest.mark.parametrize("by", ["rows", "people"])
+def test_how_much_is_of_others_as_the_owner_says_is_said(tmp_path: Path, by: str) -> None:
+    numbers = {"people": range(300)} if by == "people" else {}
+    charge(own_ledgers.place(data("A", range(300), **numbers), 0, tmp_path), 9)
+    numbers = {"people": range(30, 330)} if by == "people" else {}
+    other = data("B", range(30, 330), **numbers, apart_from=("A",))
+    for _ in range(2):  # and so it is, once it has a ledger of its own
+        standing = own_ledgers.standing(other, 0, tmp_path)
+        assert standing.apart == own_ledgers.place(other, 0, tmp_path).apart
+        [apart] = standing.apart
+        assert (apart.name, apart.by) == ("A", by)
+        assert apart.share == pytest.approx(0.9)
+        assert "about 90% of the" in str(apart)
+    nobody = data("C", range(500, 800), **({"people": range(500, 800)} if numbers else {}))
+    assert own_ledgers.standing(replace(nobody, apart_from=("A",)), 0, tmp_path).apart == ()
+
+
+def test_after_a_join_the_owner_has_to_name_all_that_are_others(tmp_path: Path) -> None:
+    for name, rows, times in (("A", range(300), 9), ("B", range(1000, 1300), 5)):
+        charge(own_ledgers.place(data(name, rows), 0, tmp_path), times)
+    joining.join(tmp_path, "A", "B")
+    later = data("later", [*range(1000, 1300), 7777], apart_from=("A",))
+    for look in (own_ledgers.place, own_ledgers.standing):
+        with pytest.raises(PrivacyError, match=r"a part of a ledger that was joined.*name B, too"):
+            look(later, 0, tmp_path)
+    assert spent(replace(later, apart_from=()), tmp_path) == 14
+    both = data("apart", [*range(1000, 1300), 8888], apart_from=("A", "B", "later"))
+    assert [one.name for one in own_ledgers.standing(both, 0, tmp_path).apart] == ["A"]
+    assert spent(both, tmp_path) == 0
 
 
 def test_a_run_says_of_each_edge_how_its_data_was_known(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from tacit_services.identity import own_ledgers
 from tacit_services.identity.folder import Identities
 from tacit_services.worker.resources import ledger_of
 
 from tacit import config
 from tacit.errors import PrivacyError
+from tests.identity.test_kinship import charge
 from tests.project.test_tune import rows, run_of
 
 
@@ -35,3 +38,25 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
             pass
         with ledger_of(other.source, two):  # the control
             pass
+
+
+def test_an_edge_logs_how_much_of_its_data_is_of_others_as_its_owner_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    rows(tmp_path / "train.csv", 300, seed=2)
+    path = run_of(tmp_path)
+    owned = config.load(path).source.owned(0)
+    assert owned is not None
+    charge(own_ledgers.place(owned, 0, tmp_path / "home" / "tacit"), 9)
+    rows(tmp_path / "more.csv", 310, seed=2)
+    text = path.read_text().replace('"train.csv"', '"more.csv"')
+    path.write_text(text.replace("[data]", f"[data]\napart_from = [{owned.name!r}]"))
+    caplog.set_level(logging.INFO, "tacit.edge")
+    identity = Identities(tmp_path / "a").acquire(2, threading.Event())
+    assert identity is not None
+    with closing(identity), ledger_of(config.load(path).source, identity):
+        pass
+    assert "a new ledger begins: no other data like this is known" in caplog.text
+    others = f"of the rows (of the smaller data) are those of {owned.name}, which data.apart_from"
+    assert others in caplog.text

@@ -7,14 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import History, epsilon_pld
+from tacit.privacy.history import History, beyond
 from tacit.privacy.ledger import Ledger, read_chains
 from tacit_services.disk import files
 from tacit_services.identity.data_register import Entry
+from tacit_services.identity.ledger_place import LedgerPlace
 
 DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
 RUN = "run.lock"  # of the run that trains on the data
-_DELTA = 1e-5  # δ at which spends are compared
 
 
 def ledger_of(folder: Path, entry: Entry, slot: str) -> Path:
@@ -35,7 +35,13 @@ def begin(path: Path, dataset: str, history: History) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
-    with closing(Ledger(fresh, dataset)) as ledger:
+    _charge(fresh, dataset, history)
+    fresh.rename(path)
+    files.sync(path.parent)
+
+
+def _charge(path: Path, dataset: str, history: History) -> None:
+    with closing(Ledger(path, dataset)) as ledger:
         for spend in history:
             ledger.charge(
                 spend.sampling_rate,
@@ -44,29 +50,38 @@ def begin(path: Path, dataset: str, history: History) -> None:
                 secret=True,
                 count=spend.count,
             )
-    fresh.rename(path)
-    files.sync(path.parent)
 
 
 def before(folder: Path, entry: Entry) -> History:
-    """Return what an edge without a ledger in this dealing may have spent: the most of any."""
-    here = None if entry.dealing else largest(folder, entry)
-    earlier = None if entry.before is None else folder / entry.before
-    found = [history(path) for path in (here, earlier) if path is not None]
-    return max(found, key=_epsilon, default=())
+    """Return what an edge without a ledger in this dealing may have spent, at most."""
+    return _earlier(folder, entry) if entry.dealing else most(folder, entry)
 
 
 def most(folder: Path, entry: Entry) -> History:
-    """Return what any edge may have spent: where it is dealt anew, this is where each starts."""
-    path = largest(folder, entry)
-    return before(folder, entry) if path is None else history(path)
-
-
-def largest(folder: Path, entry: Entry) -> Path | None:
-    """The ledger of the present dealing that has spent most; None where none has."""
+    """Return an upper bound on what any edge spent: where it is dealt anew, each starts there."""
     paths = sorted((folder / str(entry.number)).glob("edge-*.db"))
-    charged = [path for path in paths if history(path)]
-    return max(charged, key=lambda path: _epsilon(history(path)), default=None)
+    return beyond((), _earlier(folder, entry), *map(history, paths))
+
+
+def owed(folder: Path, entry: Entry, slot: str, others: list[str]) -> History:
+    """Return what the ledger of `slot` lacks to be no lower than those of `others`."""
+    every = [history(ledger_of(folder, entry, other)) for other in others]
+    return beyond(history(ledger_of(folder, entry, slot)), *every)
+
+
+def raise_to(folder: Path, entry: Entry, slot: str, others: list[str]) -> None:
+    """Charge the ledger of `slot` what it lacks, if it is there: a new one begins high enough.
+
+    Raises PrivacyError while an edge has it open.
+    """
+    path = ledger_of(folder, entry, slot)
+    if path.exists() and owed(folder, entry, slot, others):
+        with LedgerPlace(path).locked():
+            _charge(path, entry.id, owed(folder, entry, slot, others))
+
+
+def _earlier(folder: Path, entry: Entry) -> History:
+    return () if entry.before is None else history(folder / entry.before)
 
 
 def spent(root: Path, entry: Entry | None) -> bool:
@@ -96,7 +111,3 @@ def refuse_in_use(folder: Path, name: str, *locks: str) -> None:
                     f"data {name}: an edge is training on it as it was dealt before, and this "
                     "run deals it in another way; wait for its end, or stop it"
                 ) from error
-
-
-def _epsilon(history: History) -> float:
-    return epsilon_pld(history, _DELTA)

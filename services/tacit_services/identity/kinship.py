@@ -35,6 +35,25 @@ class Kin:
         return self.by in ("people", "rows")
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The name of data that has units of other data, whose owner says that they are others.
+
+    by: people or rows. share: of the smaller of both files, about.
+    """
+
+    name: str
+    by: str
+    share: float
+
+    def __str__(self) -> str:
+        return (
+            f"about {self.share:.0%} of the {self.by} (of the smaller data) are those of "
+            f"{self.name}, which data.apart_from says are others: what they have spent is not "
+            "counted here"
+        )
+
+
 def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     """Return whose data it is. drawn: its sketches, None where they say nothing new.
 
@@ -46,9 +65,8 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
         return first
     others = [
         Kin(entry, by)
-        for entry in entries
-        if entry != first.entry and not set(entry.names) & set(owned.apart_from)
-        for by in _known_by(root / entry.id, drawn)
+        for entry, by, _ in _alike(root, entries, drawn)
+        if entry != first.entry and not _said_apart(entry, owned)
     ]
     if not others:
         return first
@@ -61,6 +79,22 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     return Kin(kept.entry, kept.by, joins)
 
 
+def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart, ...]:
+    """Return the entries that have units of this data, and are of others as the owner says.
+
+    Raises PrivacyError where only a part of a joined entry is said to be.
+    """
+    if sketches is None or not owned.apart_from:
+        return ()
+    entries = data_register.entries(root)
+    own = _found(entries, owned).entry
+    return tuple(
+        Apart(entry.names[0], by, share)
+        for entry, by, share in _alike(root, entries, sketches)
+        if entry != own and _said_apart(entry, owned)
+    )
+
+
 def known(root: Path, drawn: Sketches) -> Iterator[tuple[Entry, Shared]]:
     """Yield every entry that has rows of these sketches, and which share of them."""
     for entry in data_register.entries(root):
@@ -68,13 +102,6 @@ def known(root: Path, drawn: Sketches) -> Iterator[tuple[Entry, Shared]]:
             if (shared := shared_rows(kept.sketches, drawn)).same:
                 yield entry, shared
                 break
-
-
-def slots(folder: Path, drawn: Sketches) -> Iterator[str]:
-    """Yield the parts of the data in `folder` that have units of these sketches."""
-    for part, kept in sketch_files.parts(folder):
-        if shared_units(kept.sketches, drawn).same or shared_rows(kept.sketches, drawn).same:
-            yield part
 
 
 def _found(entries: list[Entry], owned: Owned) -> Kin:
@@ -91,12 +118,26 @@ def _found(entries: list[Entry], owned: Owned) -> Kin:
     return Kin(alike[0], "bytes") if alike else Kin(None)
 
 
-def _known_by(folder: Path, drawn: Sketches) -> list[str]:
-    """How the data in `folder` is known to be this: its people, else its rows, else nothing."""
-    kept = [one.sketches for _, one in sketch_files.parts(folder)]
-    if any(shared_units(one, drawn).same for one in kept):
-        return ["people"]
-    return ["rows"] if any(shared_rows(one, drawn).same for one in kept) else []
+def _alike(root: Path, entries: list[Entry], drawn: Sketches) -> Iterator[tuple[Entry, str, float]]:
+    """Yield the entries that have units of these: known by people, else rows; and the share."""
+    for entry in entries:
+        kept = [one.sketches for _, one in sketch_files.parts(root / entry.id)]
+        for by, compared in (("people", shared_units), ("rows", shared_rows)):
+            shares = [found.share for one in kept if (found := compared(one, drawn)).same]
+            if shares:
+                yield entry, by, max(shares)
+                break
+
+
+def _said_apart(entry: Entry, owned: Owned) -> bool:
+    """Whether the owner says that this entry is of others: by any name, of a joined one by all."""
+    missing = [name for name in entry.names if name not in owned.apart_from]
+    if entry.joined and 0 < len(missing) < len(entry.names):
+        raise PrivacyError(
+            f"data {owned.name}: data.apart_from names a part of a ledger that was joined; if all "
+            f"of its people are others, name {', '.join(missing)}, too, else none of them"
+        )
+    return len(missing) < len(entry.names)
 
 
 def _refuse(owned: Owned, names: list[str]) -> None:

@@ -7,13 +7,23 @@
 Data is found by its name, by its file's bytes, or by a sketch of its units and rows, so it is found
 again when the file grows, is replaced, renamed, copied or written in another form, whatever run or
 folder uses it. Nothing here deletes a ledger. Where it is not clear which edge had a person before,
-an edge starts from the largest spend of any.
+an edge starts from what no edge has spent more than (`beyond`).
 
 **What ε bounds.** Let a unit be in the data of some runs, all of which were found to be of one
-entry. Then all that was released of the unit is charged in ledgers of that entry. Within a dealing
-the unit is at one edge, whose ledger has every charge. A new dealing begins at every edge with the
-largest spend of any edge before, which is at least that of the unit's own; by induction the
-ledger of its edge is never below what was released of it. Data that is known by its sketch alone is
+entry. Then all that was released of the unit is charged in ledgers of that entry. Say that
+a ledger covers the unit if it costs, at every δ, no less than all that was released of the unit.
+The ledger of the edge that has the unit covers it, by induction over what may happen:
+
+- A charge. The unit is at one edge at a time, and the charge is in that edge's ledger.
+- A new dealing. Every edge begins with a bound on every ledger before, the unit's own among them.
+- One file is dealt, and it changes. The unit's edge depends on nothing but the unit and the seed.
+- Edges have files of their own, and the unit moves from site A to B. If B has no ledger yet, it
+  begins with a bound on all ledgers. Else B's file has units in common with what A ever had. Then
+  B's ledger is raised at each start, before the file is used, until it is no lower than A's, which
+  covers the unit. Where B's file has nobody of B's before, B goes on with A's ledger itself. A unit
+  that is at two sites at once is covered by neither ledger, but by both (data.people="shared").
+
+Data that is known by its sketch alone is
 dealt anew, unless its units are people and it is dealt as before: a person's edge depends on
 nothing but the id and the seed. Entries that are joined go on with the sum of what they had spent.
 So ε is an upper bound for a unit as far as the data that it is in was found to be of one entry:
@@ -37,9 +47,16 @@ from tacit.datasets.sketch import Sketches
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import History
-from tacit_services.identity import data_register, dealt_ledgers, joining, kinship, sketch_files
+from tacit_services.identity import (
+    data_register,
+    dealt_ledgers,
+    joining,
+    kinship,
+    sketch_files,
+    slots,
+)
 from tacit_services.identity.data_register import Entry
-from tacit_services.identity.kinship import Kin
+from tacit_services.identity.kinship import Apart, Kin
 from tacit_services.identity.sketch_files import Kept
 
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
@@ -47,11 +64,15 @@ _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 
 @dataclass(frozen=True, slots=True)
 class LedgerLocation:
-    """A ledger's file, and what it calls the data. continues: whose it was; None: it begins."""
+    """A ledger's file, and what it calls the data. continues: whose it was; None: it begins.
+
+    apart: known data that has the same units, and is of others, as the owner says.
+    """
 
     path: Path
     dataset: str
     continues: str | None = None
+    apart: tuple[Apart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +89,14 @@ class Known:
 class Standing:
     """What an edge's data has spent. unseen: ledgers of an older tacit, which know no rows yet.
 
-    tells: whether a changed copy of the data will be known.
+    tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
     """
 
     known: Known
     history: History
     unseen: int
     tells: bool
+    apart: tuple[Apart, ...] = ()
 
 
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
@@ -102,11 +124,12 @@ def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLoc
         known = kinship.find(root, owned, drawn).entry
         entry = _registered(root, owned, number, drawn)
         folder = root / entry.id
-        slot = _slot(folder, entry, owned, number, drawn)
+        slot = slots.slot_of(folder, entry, owned, number, drawn)
         path = dealt_ledgers.started(folder, entry, slot)
         lock = kept.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
         fcntl.flock(lock, fcntl.LOCK_SH)
-        return LedgerLocation(path, entry.id, None if known is None else known.names[0])
+        apart = kinship.apart(root, owned, slots.sketches(folder, owned, slot, drawn))
+        return LedgerLocation(path, entry.id, None if known is None else known.names[0], apart)
 
 
 def standing(owned: Owned, number: int, home: Path) -> Standing:
@@ -127,7 +150,9 @@ def standing(owned: Owned, number: int, home: Path) -> Standing:
         )
         name = None if kin.entry is None else kin.entry.names[0]
         spent = _history(root, kin, owned, number, drawn)
-        return Standing(Known(name, kin.by), spent, unseen, tells)
+        sketches = None if key is None else seen.sketches if seen else drawn
+        apart = kinship.apart(root, owned, sketches)
+        return Standing(Known(name, kin.by), spent, unseen, tells, apart)
 
 
 def history(owned: Owned, number: int, home: Path) -> History:
@@ -142,9 +167,12 @@ def _history(root: Path, kin: Kin, owned: Owned, number: int, drawn: Sketches | 
     _with_unit(folder, entry, owned)
     if entry.dealing != owned.dealing or _dealt_anew(kin, owned):
         return dealt_ledgers.most(folder, entry)
-    slot = _slot(folder, entry, owned, number, drawn)
+    slot = slots.slot_of(folder, entry, owned, number, drawn)
     path = dealt_ledgers.ledger_of(folder, entry, slot)
-    return dealt_ledgers.history(path) if path.exists() else dealt_ledgers.before(folder, entry)
+    if not path.exists():
+        return dealt_ledgers.before(folder, entry)
+    owed = dealt_ledgers.owed(folder, entry, slot, slots.mixed(folder, owned, slot, drawn))
+    return (*dealt_ledgers.history(path), *owed)
 
 
 def known(place: Path, digest: str, home: Path) -> str | None:
@@ -246,7 +274,7 @@ def _seen(root: Path, owned: Owned, number: int) -> Kept | None:
     """The sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None
-    part = sketch_files.part_of(owned, _slot(root / entry.id, entry, owned, number, None))
+    part = sketch_files.part_of(owned, slots.slot_of(root / entry.id, entry, owned, number, None))
     kept = sketch_files.read(root / entry.id, part)
     return kept if kept is not None and sketch_files.name_of(owned) in kept.files else None
 
@@ -265,9 +293,11 @@ def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> E
     if _dealt_anew(kin, owned):
         entry = _redealt(folder, entry, owned)
     data_register.write(folder, entry := data_register.named(entry, owned))
+    slot = slots.slot_of(folder, entry, owned, number, drawn)
+    if entry.dealing == owned.dealing:
+        dealt_ledgers.raise_to(folder, entry, slot, slots.mixed(folder, owned, slot, drawn))
     if drawn is not None:
-        part = sketch_files.part_of(owned, _slot(folder, entry, owned, number, drawn))
-        sketch_files.add(folder, part, owned, drawn)
+        sketch_files.add(folder, sketch_files.part_of(owned, slot), owned, drawn)
     return entry
 
 
@@ -278,7 +308,7 @@ def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -
     if entry.dealing != owned.dealing:
         entry = _redealt(folder, entry, owned)
     if not owned.dealing:
-        slot = _slot(folder, entry, owned, number, drawn)
+        slot = slots.slot_of(folder, entry, owned, number, drawn)
         known = entry.edges.get(slot, ())
         edges = entry.edges | {slot: data_register.added(known, owned.digest)}
         entry = replace(entry, edges=edges)
@@ -296,9 +326,11 @@ def _dealt_anew(kin: Kin, owned: Owned) -> bool:
 
 def _redealt(folder: Path, entry: Entry, owned: Owned) -> Entry:
     dealt_ledgers.refuse_in_use(folder, owned.name, dealt_ledgers.DEALT)
-    largest = dealt_ledgers.largest(folder, entry)
-    before = entry.before if largest is None else str(largest.relative_to(folder))
-    return replace(entry, dealing=owned.dealing, number=entry.number + 1, before=before, edges={})
+    number, before = entry.number + 1, None
+    if spent := dealt_ledgers.most(folder, entry):
+        before = f"{number}/before.db"
+        dealt_ledgers.begin(folder / before, entry.id, spent)
+    return replace(entry, dealing=owned.dealing, number=number, before=before, edges={})
 
 
 def _with_unit(folder: Path, entry: Entry, owned: Owned) -> Entry:
@@ -309,17 +341,3 @@ def _with_unit(folder: Path, entry: Entry, owned: Owned) -> Entry:
             f"{owned.unit!r}; what was charged for one unit says nothing of another"
         )
     return replace(entry, unit=owned.unit)
-
-
-def _slot(folder: Path, entry: Entry, owned: Owned, number: int, drawn: Sketches | None) -> str:
-    """The number under which this edge's ledger is kept: of the file with these bytes, or its own.
-
-    Where the edge's own file before had none of these units and another edge's had: that one's.
-    """
-    if owned.dealing:
-        return str(number)
-    alike = [slot for slot, digests in entry.edges.items() if owned.digest in digests]
-    if alike or drawn is None or sketch_files.read(folder, str(number)) is None:
-        return next(iter(alike), str(number))
-    known = [slot for slot in kinship.slots(folder, drawn) if slot in entry.edges]
-    return str(number) if str(number) in known else next(iter(known), str(number))

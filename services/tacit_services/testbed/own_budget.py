@@ -13,6 +13,7 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.rounding import up_to
 from tacit_services.identity import own_ledgers
+from tacit_services.identity.kinship import Apart
 from tacit_services.identity.own_ledgers import Known
 from tacit_services.identity.public_files import overlaps
 
@@ -24,7 +25,7 @@ class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
     releases: None where the run has no guarantee, so no budget. known: whether its ledger begins.
-    unseen, tells: as `Standing`.
+    unseen, tells, apart: as `Standing`.
     """
 
     edge: str
@@ -34,6 +35,7 @@ class Left:
     known: Known
     unseen: int
     tells: bool
+    apart: tuple[Apart, ...]
 
 
 def held(run: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
@@ -70,7 +72,8 @@ def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     spent = epsilon_pld(standing.history, plan.delta)
     left = plan.pushes_left(standing.history)
     known, unseen, tells = standing.known, standing.unseen, standing.tells
-    return Left(f"edge-{number}", spent, plan.epsilon, left, known, unseen, tells)
+    edge = f"edge-{number}"
+    return Left(edge, spent, plan.epsilon, left, known, unseen, tells, standing.apart)
 
 
 def refuse_private_test(run: Definition[Any], home: Path, *, registered: bool) -> list[str]:
@@ -109,15 +112,17 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
         which = "a new ledger begins" if len(ledgers) == 1 else f"new ledgers begin ({_few(begun)})"
         older = max(one.unseen for one in ledgers)
         but = f", but {older} of an older tacit know no rows until they are used again"
-        yield f"{which}: no data like this is known in {home}{but if older else ''}"
+        other = "other " if any(one.apart for one in ledgers) else ""
+        yield f"{which}: no {other}data like this is known in {home}{but if older else ''}"
     for name in dict.fromkeys(one.known.continues for one in ledgers):
         if name is not None:
             ours = [one for one in ledgers if one.known.continues == name]
             how = dict.fromkeys(one.known.by for one in ours)
             yield (
                 f"the ledger of {name} continues, known by {' and '.join(how)}: "
-                f"ε = {max(one.spent for one in ours):.3f} is spent"
+                f"ε = {up_to(max(one.spent for one in ours), 3)} is spent"
             )
+    yield from dict.fromkeys(str(apart) for one in ledgers for apart in one.apart)
     if any(not one.tells for one in ledgers):
         yield (
             "its rows are too few or too much alike for a changed copy to be known by them: let "

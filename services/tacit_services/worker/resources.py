@@ -101,9 +101,12 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
         return
     with own_ledgers.opened(owned, identity.number, data_home()) as found:
         if found.continues is None:
-            log.info("a new ledger begins: no data like this is known in %s", data_home())
+            other = "other " if found.apart else ""
+            log.info("a new ledger begins: no %sdata like this is known in %s", other, data_home())
         else:
             log.info("the ledger of %s continues", found.continues)
+        for apart in found.apart:
+            log.warning("%s", apart)
         with lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger:
             yield ledger
 

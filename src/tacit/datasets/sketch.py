@@ -25,9 +25,12 @@ up twice in one file, for both files. h and T grow with the same independent cou
 positively associated (Harris), and by the tails of sums of independent events
 P(h >= a and T <= b) <= exp(-(sqrt(a) - sqrt(b))^2 / 2) for a >= b. Two files have rows in common
 where that is below exp(-18), which chance reaches once in 6e7 comparisons, and (h - T) / m is above
-3 %. A file with fewer than 37 kinds, or most of whose rows have twins, is not known by its rows:
-`tells`. Where sketches were merged of s files with nothing in common, each pair of those may share
-as much: T counts s times, and the bound is exp(-(sqrt(a) - sqrt(b))^2 / (1 + s)).
+3 %. That rows come up independently is assumed. Where repeats were taken out (SELECT DISTINCT, a
+row for each group) T is 0 however alike rows are, and honest files of few kinds are taken for the
+same rows: people then share a budget who need not, and nobody gets a second one. A file with fewer
+than 37 kinds, or most of whose rows have twins, is not known by its rows: `tells`. Where sketches
+were merged of s files with nothing in common, each pair of those may share as much: T counts s
+times, and the bound is exp(-(sqrt(a) - sqrt(b))^2 / (1 + s)).
 """
 
 from __future__ import annotations

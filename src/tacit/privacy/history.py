@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,3 +32,40 @@ def merged(history: Iterable[Spend]) -> History:
         key = (row.sampling_rate, row.noise_multiplier, row.mechanism)
         counts[key] = counts.get(key, 0) + row.count
     return tuple(Spend(q, z, n, mechanism) for (q, z, mechanism), n in sorted(counts.items()) if n)
+
+
+def beyond(history: History, *others: History) -> History:
+    """Return what to add to `history` so that it costs no less than each of the others, at every δ.
+
+    At one rate and mechanism it is of one kind: releases of which less noise costs no less. Of each
+    kind and for every z, the sum has as many releases at z or less noise as any of the others. So
+    each release of another has one of the sum to itself, of its kind and with no more noise; and
+    what the sum has more can only cost. Of one kind and z that is what the largest count has more;
+    of histories without a kind in common it is all of them. Beyond nothing, it is a bound on all.
+    """
+    ours, theirs = _counts(history), [_counts(other) for other in others]
+    lacking = []
+    for mechanism, q in sorted({kind for each in theirs for kind in each}):
+        places = sorted({z for each in theirs for z in each.get((mechanism, q), ())})
+        added = 0
+        for z in places:
+            wanted = max(_up_to(z, each.get((mechanism, q))) for each in theirs)
+            more = wanted - _up_to(z, ours.get((mechanism, q))) - added
+            if more > 0:
+                lacking.append(Spend(q, z, more, mechanism))
+                added += more
+    return tuple(lacking)
+
+
+def _counts(history: History) -> dict[tuple[str, float], Counter[float]]:
+    """How many releases at each z, by mechanism and sampling rate."""
+    counts: dict[tuple[str, float], Counter[float]] = {}
+    for row in history:
+        kind = counts.setdefault((row.mechanism, row.sampling_rate), Counter())
+        kind[row.noise_multiplier] += row.count
+    return counts
+
+
+def _up_to(z: float, counts: Counter[float] | None) -> int:
+    """How many of these have no more noise than z."""
+    return sum(count for noise, count in (counts or {}).items() if noise <= z)

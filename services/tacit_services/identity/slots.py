@@ -1,0 +1,46 @@
+"""The slots of one data: the numbers under which the ledgers of its edges are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tacit.datasets.sketch import Sketches, shared_rows, shared_units
+from tacit.datasets.source import Owned
+from tacit_services.identity import sketch_files
+from tacit_services.identity.data_register import Entry
+
+
+def slot_of(folder: Path, entry: Entry, owned: Owned, number: int, drawn: Sketches | None) -> str:
+    """The number under which this edge's ledger is kept: of the file with these bytes, or its own.
+
+    Where the edge's own file before had none of these units and another edge's had: that one's.
+    """
+    if owned.dealing:
+        return str(number)
+    alike = [slot for slot, digests in entry.edges.items() if owned.digest in digests]
+    if alike or drawn is None or sketch_files.read(folder, str(number)) is None:
+        return next(iter(alike), str(number))
+    known = [slot for slot in _sharing(folder, drawn) if slot in entry.edges]
+    return str(number) if str(number) in known else next(iter(known), str(number))
+
+
+def sketches(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> Sketches | None:
+    """The sketches of the data: `drawn`, or where its part has them, those of all it ever was."""
+    if drawn is not None:
+        return drawn
+    kept = sketch_files.read(folder, sketch_files.part_of(owned, slot))
+    return None if kept is None else kept.sketches
+
+
+def mixed(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> list[str]:
+    """The other sites whose files had units that are in this site's."""
+    ours = None if owned.dealing else sketches(folder, owned, slot, drawn)
+    return [] if ours is None else [one for one in _sharing(folder, ours) if one != slot]
+
+
+def _sharing(folder: Path, drawn: Sketches) -> Iterator[str]:
+    """Yield the parts of the data in `folder` that have units of these sketches."""
+    for part, kept in sketch_files.parts(folder):
+        if shared_units(kept.sketches, drawn).same or shared_rows(kept.sketches, drawn).same:
+            yield part
