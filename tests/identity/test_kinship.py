@@ -219,10 +219,11 @@ def test_a_new_dealing_begins_with_a_bound_on_spends_of_which_none_is_largest(
 
 @pytest.mark.parametrize("by", ["rows", "people"])
 def test_how_much_is_of_others_as_the_owner_says_is_said(tmp_path: Path, by: str) -> None:
-    numbers = {"people": range(300)} if by == "people" else {}
-    charge(own_ledgers.place(data("A", range(300), **numbers), 0, tmp_path), 9)
-    numbers = {"people": range(30, 330)} if by == "people" else {}
-    other = data("B", range(30, 330), **numbers, apart_from=("A",))
+    def these(name: str, numbers: range) -> Owned:
+        return data(name, numbers, people=numbers if by == "people" else None)
+
+    charge(own_ledgers.place(these("A", range(300)), 0, tmp_path), 9)
+    other = replace(these("B", range(30, 330)), apart_from=("A",))
     for _ in range(2):  # and so it is, once it has a ledger of its own
         standing = own_ledgers.standing(other, 0, tmp_path)
         assert standing.apart == own_ledgers.place(other, 0, tmp_path).apart
@@ -230,8 +231,8 @@ def test_how_much_is_of_others_as_the_owner_says_is_said(tmp_path: Path, by: str
         assert (apart.name, apart.by) == ("A", by)
         assert apart.share == pytest.approx(0.9)
         assert "about 90% of the" in str(apart)
-    nobody = data("C", range(500, 800), **({"people": range(500, 800)} if numbers else {}))
-    assert own_ledgers.standing(replace(nobody, apart_from=("A",)), 0, tmp_path).apart == ()
+    nobody = replace(these("C", range(500, 800)), apart_from=("A",))
+    assert own_ledgers.standing(nobody, 0, tmp_path).apart == ()
 
 
 def test_after_a_join_the_owner_has_to_name_all_that_are_others(tmp_path: Path) -> None:
