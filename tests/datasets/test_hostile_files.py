@@ -24,9 +24,12 @@ from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import DataError
+from tests.helpers import parquet_bytes
 
 SCHEMA = TableSchema((Number("age", 0, 100), Category("sex", ("f", "m"))), Number("days", 0, 9))
 ARRAYS = ArraysReader("x", "y", "who", Values((2,), Bounds(0.0, 1.0), 2))
+VALUES = 200_000_000  # of eight bytes, in one page
+LITTLE = parquet_bytes.page(1, 1, 1) + b"?"
 MEMORY = 700_000_000  # bytes of address space beside what the imports take
 
 # Reads a table or arrays as a run does, in a process that cannot have more memory.
@@ -90,6 +93,35 @@ def one_page(path: Path) -> None:
     )
 
 
+def size_twice(path: Path) -> None:
+    """A page of 1.6 GB that says its size, and then ten bytes, of a type that arrow passes over."""
+    content = bytes(8 * VALUES)
+    packed = pa.compress(content, codec="zstd", asbytes=True)
+    body = parquet_bytes.page(len(content), len(packed), VALUES, parquet_bytes.long_field(2, 10))
+    path.write_bytes(parquet_bytes.table({"age": body + packed, "sex": LITTLE}, VALUES))
+
+
+def page_beyond(path: Path) -> None:
+    """The same page behind one that says, in bits that arrow drops, that it is the last."""
+    content = bytes(8 * VALUES)
+    packed = pa.compress(content, codec="zstd", asbytes=True)
+    first = parquet_bytes.page(0, 1 << 32, 0)
+    body = first + parquet_bytes.page(len(content), len(packed), VALUES) + packed
+    path.write_bytes(parquet_bytes.table({"age": body, "sex": LITTLE}, VALUES))
+
+
+def shared_pages(path: Path) -> None:
+    """2,000 row groups of the same 20,000 pages, which takes a quarter of an hour to look at."""
+    body = (parquet_bytes.page(1, 1, 0) + b"?") * 20_000
+    path.write_bytes(parquet_bytes.table({"age": body, "sex": LITTLE}, 1, groups=2_000))
+
+
+def empty_pages(path: Path) -> None:
+    """200,000 pages without a value."""
+    body = parquet_bytes.page(0, 0, 0) * 200_000
+    path.write_bytes(parquet_bytes.table({"age": body, "sex": LITTLE}, 1))
+
+
 def many_columns(path: Path) -> None:
     """200,000 columns, of which two are asked for."""
     names = ["age", "sex", *(f"c{at}" for at in range(200_000))]
@@ -116,9 +148,14 @@ def endless_rows(path: Path) -> None:
     _npz(path, b"{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 2)}\n")
 
 
+DAMAGED = "is not a whole Parquet table: it is damaged, or cut off"
 BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
     "long.parquet": (long_texts, "column 'sex': a text of over 1,048,576 bytes"),
     "page.parquet": (one_page, "in column 'age'; write it with smaller row groups"),
+    "twice.parquet": (size_twice, DAMAGED),
+    "beyond.parquet": (page_beyond, DAMAGED),
+    "shared.parquet": (shared_pages, DAMAGED),
+    "empty.parquet": (empty_pages, DAMAGED),
     "wide.csv": (many_columns, "its first line has more than 1,048,576 bytes"),
     "short.csv": (short_names, "has 300,002 columns, and a table may have 16,384"),
     "units.npz": (long_units, "9 rows"),
@@ -169,6 +206,18 @@ def test_the_pages_that_are_counted_are_those_that_are_written(
                 # What the footer counts has the pages' own headers, too.
                 assert 0 <= chunk.total_uncompressed_size - sum(sizes) < 200 * len(sizes)
     assert sum(batch.num_rows for batch in table_file.batches(path, ["t", "n", "one"])) == rows
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_columns_and_row_groups_without_a_value_are_read(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "t.parquet"
+    schema = pa.schema({"n": pa.float64(), "t": pa.string()})
+    with parquet.ParquetWriter(path, schema, data_page_version=version) as file:
+        for rows in (0, 9, 0):
+            nothing = [pa.nulls(rows, kind) for kind in schema.types]
+            file.write_table(pa.Table.from_arrays(nothing, schema=schema))
+    assert parquet.ParquetFile(path).metadata.num_row_groups == 3
+    assert sum(batch.num_rows for batch in table_file.batches(path, ["n", "t"])) == 9
 
 
 def test_columns_of_lists_are_named(tmp_path: Path) -> None:

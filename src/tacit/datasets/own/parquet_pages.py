@@ -1,21 +1,27 @@
 """How much memory the pages of a Parquet file take, by their own headers, before any is unpacked.
 
 A page of some bytes may unpack to gigabytes, and what the file's footer says of it need not be so.
-A reader unpacks a page whole. The headers are read in Thrift's compact protocol.
+A reader unpacks a page whole. The headers are read in Thrift's compact protocol, as arrow reads
+them: it passes over a field of another type than it expects, so a size of another type is refused,
+and a field that comes twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from typing import Any
 
 _HEADERS = (1 << 9, 1 << 20)  # bytes of a header: of nearly all, and of one with long statistics
 _DEEPEST = 16
 _UNPACKED, _PACKED = 2, 3  # fields of a page's header: its bytes
+_MOST = (1 << 31) - 1  # of these two; arrow drops the bits above
+_MOST_EMPTY = 2  # pages without a byte in a chunk: writers put down an empty dictionary
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of a boolean, a byte, a float
-_WHOLE = (4, 5, 6)
+_WHOLE, _INT32 = (4, 5, 6), 5
 _BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
+
+_Fields = dict[int, tuple[int, int]]  # by number: type and value
 
 
 class PagesError(ValueError):
@@ -27,23 +33,52 @@ def unpacked(file: BufferedReader, chunk: Any) -> Iterator[int]:
 
     chunk: pyarrow's ColumnChunkMetaData.
     """
-    first = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-        first = min(first, chunk.dictionary_page_offset)
-    at, end = first, first + chunk.total_compressed_size
-    if at < 0 or end < at:
-        raise PagesError("a column chunk has a negative size")
+    at, end = _span(chunk)
+    empty = 0
     while at < end:
         fields, length = _header(file, at)
-        sizes = fields.get(_UNPACKED, -1), fields.get(_PACKED, -1)
-        if min(sizes) < 0:
-            raise PagesError("a page has no size")
-        yield sizes[0]
-        at += length + sizes[1]
+        unpacks, packed = _size(fields, _UNPACKED), _size(fields, _PACKED)
+        empty += unpacks == 0
+        if empty > _MOST_EMPTY:
+            raise PagesError("a column chunk has empty pages")
+        yield unpacks
+        at += length + packed
 
 
-def _header(file: BufferedReader, at: int) -> tuple[dict[int, int], int]:
-    """The numbers of a page's header, by field, and its length."""
+def check_apart(chunks: Iterable[Any]) -> None:
+    """Raise PagesError where two of these column chunks share bytes of the file.
+
+    So the time to read all headers is bounded by the length of the file.
+    """
+    last = 0
+    for first, end in sorted(_span(chunk) for chunk in chunks if chunk.num_values > 0):
+        if first < last:
+            raise PagesError("two column chunks share pages")
+        last = end
+
+
+def _span(chunk: Any) -> tuple[int, int]:
+    """Where a chunk begins and ends; nothing is read of one without values."""
+    first, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+    if chunk.num_values <= 0:
+        return first, first
+    if dictionary is not None and 0 < dictionary < first:
+        first = dictionary
+    if first < 0 or chunk.total_compressed_size < 0:
+        raise PagesError("a column chunk has a negative size")
+    return first, first + chunk.total_compressed_size
+
+
+def _size(fields: _Fields, field: int) -> int:
+    """A page's bytes, as its header says."""
+    kind, size = fields.get(field, (_INT32, -1))
+    if kind != _INT32 or not 0 <= size <= _MOST:
+        raise PagesError("a page has no size")
+    return size
+
+
+def _header(file: BufferedReader, at: int) -> tuple[_Fields, int]:
+    """The fields of a page's header, and its length."""
     for most in _HEADERS:
         file.seek(at)
         header = _Compact(file.read(most))
@@ -61,14 +96,16 @@ class _Compact:
     def __init__(self, content: bytes) -> None:
         self._content, self.at = content, 0
 
-    def fields(self, depth: int = 0) -> dict[int, int]:
-        """The whole numbers of a struct, by the number of their field; the rest is passed over."""
-        found: dict[int, int] = {}
+    def fields(self, depth: int = 0) -> _Fields:
+        """The types and values of a struct, by the number of their field; 0 for no whole number."""
+        found: _Fields = {}
         field = 0
         while head := self._byte():
             kind, step = head & 0x0F, head >> 4
             field = field + step if step else self._signed()
-            found[field] = self._value(kind, depth)
+            if field in found:
+                raise PagesError("a page's header has a field twice")
+            found[field] = kind, self._value(kind, depth)
         return found
 
     def _value(self, kind: int, depth: int, *, inside: bool = False) -> int:

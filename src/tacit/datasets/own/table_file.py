@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from tacit.datasets.own.files import OTHERS
-from tacit.datasets.own.parquet_pages import PagesError, unpacked
+from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.errors import DataError
 from tacit.regular_file import opened
 
@@ -144,7 +144,11 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
     """
     most = MOST_UNPACKED + _OF_A_COLUMN * len(columns)
     paths = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
-    for group in range(metadata.num_row_groups):
+    groups = range(metadata.num_row_groups)
+    check_apart(
+        metadata.row_group(group).column(paths[name]) for group in groups for name in columns
+    )
+    for group in groups:
         row_group, sizes = metadata.row_group(group), dict.fromkeys(columns, 0)
         for name, text in columns.items():
             chunk = row_group.column(paths[name])
