@@ -16,7 +16,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from tacit_services.transport.flight import AT_ONCE, DROPS, Flight
+from tacit_services.transport.flight import AT_ONCE, DROPS, PLAUSIBLE, Flight, Suspect
 from tacit_services.transport.mqtt import MAX_PACKET, Connection, Inbound, Will
 
 from tacit.errors import BrokerRefuses, ServiceError
@@ -201,9 +201,9 @@ def test_everything_goes_on_after_the_brokers_death(tmp_path: Path) -> None:
 
 
 @contextmanager
-def small_broker(folder: Path, limit: int) -> Iterator[Mosquitto]:
+def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[Mosquitto]:
     """A mosquitto that takes packets of at most `limit` bytes."""
-    port, conf = free_port(), folder / "small.conf"
+    port, conf = free_port() if port is None else port, folder / "small.conf"
     conf.write_text(f"listener {port} {HOST}\nallow_anonymous true\nmax_packet_size {limit}\n")
     server = Mosquitto([need("mosquitto"), "-c", str(conf)], port, folder / "small.log")
     try:
@@ -239,6 +239,44 @@ def test_a_message_that_ends_every_connection_is_given_up_with_its_size(
     assert caplog.text.count("connection lost") == DROPS
 
 
+def gone_on(one: Client) -> bool:
+    """Whether more connections ended than it takes to give up."""
+    one.connection.check()
+    return one.connection.connects > DROPS + 1
+
+
+@pytest.mark.parametrize(("limit", "size", "smaller"), [(300, 600, True), (20_000, 30_000, False)])
+def test_what_may_end_connections_for_another_reason_is_told_once_and_sent_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: int, size: int, smaller: bool
+) -> None:
+    # Given a broker that ends every connection, at a message that every broker takes, or which has
+    # acknowledged none that is smaller,
+    with small_broker(tmp_path, limit) as first, client(address(first), "again") as one:
+        if smaller:
+            one.connection.publish("t", bytes(10))
+            info = one.connection._newest
+            assert info is not None
+            wait_for(info.is_published)
+        one.connection.publish("t", bytes(size))
+        newest = one.connection._newest
+        assert newest is not None
+        # when it does so for longer than it takes to give up, then nothing is given up.
+        wait_for(lambda: gone_on(one), 2 * PATIENCE)
+        assert caplog.text.count(f"in a row ended at once, with a message of {size} bytes") == 1
+        first.kill()
+        with small_broker(tmp_path, MAX_PACKET, first.port):
+            wait_for(newest.is_published)
+        one.connection.check()
+
+
+def test_a_day_of_tries_has_the_pause_of_some() -> None:
+    one = Client(f"{HOST}:{free_port()}", "nobody")
+    one.connection._tries = 20_000
+    one.connection._not_connected()
+    assert one.connection._tries == 20_001
+    one.connection.stop()
+
+
 def test_a_broker_that_dies_again_and_again_refuses_nothing(tmp_path: Path) -> None:
     # Given a message that is in flight at each of many deaths,
     with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as one:
@@ -261,11 +299,12 @@ def test_a_network_that_drops_us_now_and_then_is_no_refusal() -> None:
         return info
 
     # Given two messages in flight, of which now one and now the other arrives,
-    pair = sent(1000), sent(100)
+    large = PLAUSIBLE + 1
+    pair = sent(large), sent(100)
     for _ in range(DROPS):
         assert flight.dropped(0.1) is None
         pair[0]._set_as_published()
-        pair = pair[1], sent(1000)
+        pair = pair[1], sent(large)
         pair[0]._set_as_published()
         pair = pair[1], sent(100)
     # and connections that last a while, or are not made at all,
@@ -274,9 +313,25 @@ def test_a_network_that_drops_us_now_and_then_is_no_refusal() -> None:
     for _ in range(DROPS):
         assert flight.dropped(0.1) is None
         flight.unreachable()
-    # then nothing is given up; only what ends many connections in a row, at once.
-    sizes = [flight.dropped(0.1) for _ in range(DROPS)]
-    assert sizes == [None] * (DROPS - 1) + [1000]
+    # then none seems to be refused; only one that ends many connections in a row, at once, does,
+    found = [flight.dropped(0.1) for _ in range(DROPS)]
+    # and it is not for its size, where as many bytes were acknowledged before.
+    assert found == [None] * (DROPS - 1) + [Suspect(large, refused=False)]
+    sent(large + 1)
+    found = [flight.dropped(0.1) for _ in range(DROPS)]
+    assert found == [None] * (DROPS - 1) + [Suspect(large + 1, refused=True)]
+
+
+def test_what_is_acknowledged_behind_a_large_message_says_that_its_size_is_the_reason() -> None:
+    flight = Flight()
+    infos = [paho.MQTTMessageInfo(number) for number in range(2)]
+    flight.add(infos[0], PLAUSIBLE + 1)
+    for _ in range(DROPS):
+        found = flight.dropped(0.1)
+    assert found == Suspect(PLAUSIBLE + 1, refused=False)
+    flight.add(infos[1], 100)
+    infos[1]._set_as_published()
+    assert flight.dropped(0.1) == Suspect(PLAUSIBLE + 1, refused=True)
 
 
 def first_packet(listener: socket.socket) -> bytes:

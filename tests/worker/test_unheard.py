@@ -63,7 +63,7 @@ def test_a_broker_that_drops_larger_messages_in_silence_is_told_of(tmp_path: Pat
 
 
 @pytest.mark.parametrize("who", ["edge", "aggregator"])
-def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(
+def test_a_broker_that_drops_the_connection_at_little_is_told_of_and_tried_again(
     tmp_path: Path, who: str
 ) -> None:
     # Given a broker that takes less than a Hello, or the announcement of a run,
@@ -71,12 +71,27 @@ def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(
         address = f"{broker.host}:{broker.port}"
         with deployment(tmp_path, RUN, address, "memory://", "small") as run:
             service = run.edge(0, TACIT_PATIENCE="0.2") if who == "edge" else run.aggregator()
+            (log,) = run.folder.glob(f"{who}-*.log")
+            wait_for(lambda: log.read_text().count("connection lost") > DROPS + 1, 2 * PATIENCE)
+            assert log.read_text().count("connections in a row ended at once") == 1
+            assert service.process is not None
+            assert service.process.poll() is None
+
+
+def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(tmp_path: Path) -> None:
+    # Given a broker that takes what is small, and no model of this run,
+    model = toml(RUN, model={"name": "mlp", "hidden": [64]})
+    with mosquitto(tmp_path, "max_packet_size 6000") as broker:
+        address = f"{broker.host}:{broker.port}"
+        with deployment(tmp_path, model, address, "memory://", "small") as run:
+            service = run.aggregator()
+            run.edge(0, TACIT_PATIENCE="0.2")
             # then it is tried a few times, and ends with one line.
             process = service.process
             assert process is not None
             wait_for(lambda: process.poll() is not None, 2 * PATIENCE)
             assert service.wait() == 4
-            (log,) = run.folder.glob(f"{who}-*.log")
+            (log,) = run.folder.glob("aggregator-*.log")
             said = log.read_text().splitlines()
             assert "drops the connection at a message of" in said[-1]
             assert sum("connection lost" in line for line in said) == DROPS

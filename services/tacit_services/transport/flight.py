@@ -1,7 +1,8 @@
 """What is on its way to the broker, by which one that drops us is told from a network that does.
 
 MQTT 3.1.1 has no words for a message that is too large: the broker closes the connection. The
-message would then be sent again at every reconnection, for ever.
+message would then be sent again at every reconnection, for ever. A broker or a proxy that restarts
+again and again closes it, too, whatever is on its way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,19 @@ import paho.mqtt.client as paho
 WINDOW = 16  # QoS 1 messages in flight
 DROPS = 6  # connections in a row that end at one message; then it is not sent again
 AT_ONCE = 3.0  # seconds of a connection that ends at a message, at most
+PLAUSIBLE = 4096  # bytes that every broker takes: a smaller message is not what it drops
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A message that was in flight as many connections in a row ended: its bytes, and the verdict.
+
+    `refused`: it is larger than PLAUSIBLE, and the broker has acknowledged smaller messages and
+    none as large. Otherwise the reason may be another, and pass.
+    """
+
+    size: int
+    refused: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +45,7 @@ class Flight:
         self._sent: deque[_Sent] = deque()
         self._lock = threading.Lock()
         self._largest: _Sent | None = None
+        self._taken: int | None = None  # the size of the largest that was acknowledged
         self.drops = 0  # connections in a row that ended soon, with the same message in flight
 
     def add(self, info: paho.MQTTMessageInfo, size: int) -> None:
@@ -39,27 +54,37 @@ class Flight:
             self._landed()
             self._sent.append(_Sent(info, size))
 
-    def dropped(self, seconds: float) -> int | None:
+    def dropped(self, seconds: float) -> Suspect | None:
         """A connection has ended by itself, after `seconds`.
 
-        Return the size of the message that ends every connection; None: none seems to do so. It is
-        the largest in flight: whatever a broker's limit is, the largest is above it.
+        Return the message that seems to end every connection; None: none does. It is the largest in
+        flight: whatever a broker's limit is, the largest is above it.
         """
         with self._lock:
             self._landed()
-            flying = list(islice(self._sent, WINDOW))
+            waiting = (sent for sent in self._sent if not self._acknowledged(sent))
+            flying = list(islice(waiting, WINDOW))
         largest = max(flying, key=lambda sent: sent.size, default=None)
         if largest is None or seconds > AT_ONCE:
             self.unreachable()
             return None
         self.drops = self.drops + 1 if largest is self._largest else 1
         self._largest = largest
-        return largest.size if self.drops >= DROPS else None
+        if self.drops < DROPS:
+            return None
+        smaller_taken = self._taken is not None and self._taken < largest.size
+        return Suspect(largest.size, smaller_taken and largest.size > PLAUSIBLE)
 
     def unreachable(self) -> None:
         """A connection was not accepted, or lasted: the broker is away, or the network is bad."""
         self._largest, self.drops = None, 0
 
     def _landed(self) -> None:
-        while self._sent and self._sent[0].info.is_published():
+        while self._sent and self._acknowledged(self._sent[0]):
             self._sent.popleft()
+
+    def _acknowledged(self, sent: _Sent) -> bool:
+        taken = sent.info.is_published()
+        if taken:
+            self._taken = max(self._taken or 0, sent.size)
+        return taken

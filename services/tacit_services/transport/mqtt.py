@@ -8,8 +8,8 @@
 - The protocol is MQTT 3.1.1, which every broker speaks. MQTT 5 lets a sender put properties into a
   message, which the broker must hand on and paho unpacks in quadratic time, before anything of
   tacit sees the message. For a client of 3.1.1 the broker leaves them out.
-- 3.1.1 does not say what a broker takes. A message that ends every connection is given up
-  (flight.py), and a subscription that is refused is named.
+- 3.1.1 does not say what a broker takes. A large message that ends every connection is given up
+  where smaller ones are taken (flight.py), and a subscription that is refused is named.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from tacit.errors import BrokerRefuses, ServiceError
 from tacit_services.transport.address import split_host_port
-from tacit_services.transport.flight import WINDOW, Flight
+from tacit_services.transport.flight import DROPS, WINDOW, Flight
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.mqtt")
@@ -39,6 +39,7 @@ OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and heade
 MAX_PACKET = (1 << 18) + OVERHEAD  # what a broker must take, for the TACIT_CHUNK that is usual
 TOPICS = 500  # in one SUBSCRIBE or UNSUBSCRIBE packet
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
+_TRIES = 6  # from which on it is the cap; a day's tries as a power of two are no number of seconds
 NO_ANSWER = "no answer"
 _CALLBACKS = (
     "on_socket_open",
@@ -294,19 +295,35 @@ class Connection:
         self._up.clear()
         if reason.is_failure and not self._too_large:
             log.warning("broker connection lost (%s); reconnecting", reason)
-            size = self._flight.dropped(time.monotonic() - self._accepted_at) if was_up else None
-            if size is not None:
-                self._too_large = (
-                    f"broker {self._host}:{self._port}: drops the connection at a message of "
-                    f"{size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
-                )
+            if was_up:
+                self._suspect(time.monotonic() - self._accepted_at)
         self._tries = max(self._tries, self._flight.drops)
         self._backoff()
+
+    def _suspect(self, seconds: float) -> None:
+        """Ask whether a connection of `seconds` ended at a message, as those before it did."""
+        found = self._flight.dropped(seconds)
+        if found is None:
+            return
+        if found.refused:
+            self._too_large = (
+                f"broker {self._host}:{self._port}: drops the connection at a message of "
+                f"{found.size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
+            )
+        elif self._flight.drops == DROPS:
+            log.warning(
+                "broker %s:%d: %d connections in a row ended at once, with a message of %d bytes "
+                "in flight; going on (does the broker restart, or take less than that?)",
+                self._host,
+                self._port,
+                DROPS,
+                found.size,
+            )
 
     def _backoff(self) -> None:
         # Full jitter: after an outage a fleet must not come back in step.
         self._tries += 1
-        delay = random.uniform(0.05, min(RECONNECT_CAP, 0.2 * 2**self._tries))
+        delay = random.uniform(0.05, min(RECONNECT_CAP, 0.2 * 2 ** min(self._tries, _TRIES)))
         # It is typed for whole seconds, and waits for fractions as well.
         self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]
 
