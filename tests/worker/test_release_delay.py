@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -97,6 +98,30 @@ def test_the_delay_goes_back_ever_quicker_while_nothing_is_late(
 
 def test_a_delay_that_has_grown_goes_back_slowly_at_first() -> None:
     assert after("1111" + "0" * 128 + "1" + "0" * 64) == round(35.595703125 * 1.25 * 0.9, 6)
+
+
+def test_the_delay_has_a_ceiling_and_says_once_that_a_push_came_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Given more late pushes than it takes to be 16 times as long (1.25^13 is 18),
+    assert after("1" * 13) == 320
+    assert not caplog.records
+    # when further ones are late, then they leave at multiples of that.
+    assert after("1" * 13 + "123") == 320
+    assert len(caplog.records) == 1
+    assert "the delay grows no more" in caplog.text
+
+
+def test_the_delay_grows_to_a_public_number_of_seconds_and_never_below_what_was_measured() -> None:
+    clock = Clock()
+    for was, most in ((100.0, release_delay.MOST_SECONDS), (900.0, 900.0)):
+        delay = ReleaseDelay(lambda was=was: was, clock=clock)  # type: ignore[misc]
+        for _ in range(20):
+            came = delay.starting(clock.now)
+            clock.now += 1.3 * delay.seconds
+            delay.left(came, 1)
+        delay.starting(clock.now)
+        assert delay.seconds == most
 
 
 def test_a_delay_that_grows_is_fixed_for_the_push_under_way() -> None:
@@ -227,6 +252,23 @@ def test_edges_of_a_machine_agree_when_a_delay_grows_and_goes_back(tmp_path: Pat
     assert second.agreed(0.1) == 0.2
     assert first.agreed(0.15) == 0.15
     assert second.agreed(0.1) == 0.15
+
+
+@pytest.mark.parametrize(
+    "said", [b"inf", b"nan", b"-5", b"", b"garbage", b"\xff\xfe", b"1e9", b"601", b"9" * 100]
+)
+def test_what_is_no_delay_is_not_believed(tmp_path: Path, said: bytes) -> None:
+    mine, other = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
+    other.begin()
+    assert other.longest(release_delay.MOST_SECONDS) == release_delay.MOST_SECONDS
+    mine.begin()
+    assert mine.longest(0.1) == release_delay.MOST_SECONDS
+    (tmp_path / "edge-1").write_bytes(said)
+    assert mine.agreed(0.1) == 0.1
+    # Nor is what is no file.
+    (tmp_path / "edge-1").unlink()
+    os.mkfifo(tmp_path / "edge-1")
+    assert mine.agreed(0.1) == 0.1
 
 
 def test_an_edge_that_has_ended_holds_nobody_back(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ not ready leaves at the next whole multiple of D, and tells that the machine was
 load is likelier with more rows.
 
 So late pushes are made rare: each makes D a quarter longer, and only while many pushes in a row are
-not late, it goes back towards what was measured. Who reads the wire has seen which were late. D is
-measured on public random rows when the first model comes, which all edges get at once: so they
-measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
-of theirs, at the start and later: D is fixed when a model comes, by what has left before. What this
-hides is measured, not proven (docs/privacy.md, "Time").
+not late, it goes back towards what was measured. It grows to _TIMES what was measured, and a public
+number of seconds: a push that is late then leaves at a further multiple. Who reads the wire has
+seen which were late. D is measured on public random rows when the first model comes, which all
+edges get at once: so they measure together. Edges whose identities lie in one folder, as on one
+machine, all take the longest of theirs, at the start and later: D is fixed when a model comes, by
+what has left before. What this hides is measured, not proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
+from tacit import regular_file
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
 from tacit_services.disk import files
@@ -42,7 +44,10 @@ FEWEST, _MOST_SECONDS = 3, 20.0  # trials of work that is slow: no longer than s
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LONGER = 1.25  # what D becomes of itself after a late push, however late it was
 _QUIET, _BACK = 64, 0.9  # and after so many that were not, one after the other; then its square
+_TIMES = 16.0  # the most that D becomes, in times of what was measured
+MOST_SECONDS = 600.0  # nor does it grow above; what others state above it is not believed
 _LIFE, _MEASURING = ".life", ".measuring"
+_STATED = 64  # bytes of a delay that is stated, at most
 _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
@@ -64,6 +69,7 @@ class ReleaseDelay:
         self._seconds: float | None = None  # D, from when a model comes until its push has left
         self._own = self._measured = 0.0  # what D is without the other edges, and was at first
         self._quiet, self._back = 0, _BACK  # pushes that were not late since D has changed
+        self._told = False  # that D grows no more
 
     def starting(self, came: float) -> float:
         """Return when the delay of a model that came at `came` begins, and fix D for it.
@@ -102,10 +108,24 @@ class ReleaseDelay:
         self.late += late
         self._quiet = 0 if late else self._quiet + 1
         if late:
-            self._own, self._back = _LONGER * self.seconds, _BACK
+            self._own, self._back = min(_LONGER * self.seconds, self._most()), _BACK
         elif self._quiet == _QUIET:
             self._own = max(self._measured, self._back * self._own)
             self._quiet, self._back = 0, self._back**2
+
+    def _most(self) -> float:
+        """What D grows to. Warn, once, when a push is late that had as much."""
+        most = max(self._measured, min(_TIMES * self._measured, MOST_SECONDS))
+        if self.seconds >= most and not self._told:
+            self._told = True
+            log.warning(
+                "a push was not ready %.3g s after its model came, and the delay grows no more: it "
+                "was measured as %.3g s; this machine is too slow now, and late pushes may tell "
+                "how many rows were drawn",
+                self.seconds,
+                self._measured,
+            )
+        return most
 
 
 def no_delay() -> ReleaseDelay:
@@ -220,23 +240,26 @@ class Meeting:
         self._said = own
 
     def _longer(self, path: Path, own: float) -> float:
-        """What an edge has stated in `path`; `own` if that is not less, or the edge has ended."""
+        """What an edge has stated in `path`; `own` if that is not less, or the edge has ended.
+
+        `own`, too, for what is no number of seconds, or above MOST_SECONDS.
+        """
         try:
-            said = float(path.read_text(encoding="ascii"))
-        except FileNotFoundError:  # it begins anew
+            said = float(regular_file.text(path, "ascii", _STATED))
+        except (OSError, ValueError):  # the first where it begins anew
             return own
-        return said if said > own and self._lives(path.name) else own
+        return said if own < said <= MOST_SECONDS and self._lives(path.name) else own
 
     def _measuring(self) -> bool:
         return any(self._lives(path.stem) for path in self._folder.glob(f"*{_MEASURING}"))
 
     def _lives(self, edge: str) -> bool:
         try:
-            with self._of(edge, _LIFE).open("rb") as life:
+            with regular_file.opened(self._of(edge, _LIFE)) as life:
                 fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except FileNotFoundError:
+        except OSError:
             pass
         return False
 
