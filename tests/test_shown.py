@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import re
 import unicodedata
 
 import pytest
@@ -15,7 +16,8 @@ from rich.text import Text
 from tacit_services import logs
 from tacit_services.display import tables
 
-from tacit.shown import as_json, cell, lines, printable
+from tacit.shown import as_json, cell, lines, printable, seen
+from tacit.user_code import readable
 
 
 @given(st.text(), st.none() | st.integers(0, 50))
@@ -26,7 +28,29 @@ def test_what_is_printed_prints_and_has_the_length_that_it_may(
     assert shown.isprintable()
     assert len(shown) == len(text[:limit])
     kept = [(one, other) for one, other in zip(text, shown, strict=False) if one != other]
-    assert all(other == "?" and not one.isprintable() for one, other in kept)
+    assert all(other == "?" and not seen(one) for one, other in kept)
+
+
+def test_what_code_may_not_hide_with_is_not_shown_either() -> None:
+    numbers = (*range(0x3200), *range(0xF900, 0x10000), *range(0xE0000, 0xE0200))
+    hides = [chr(number) for number in numbers if not readable_as_code(chr(number))]
+    assert len(hides) > 1000
+    assert {"\u3164", "\u2800", "\u115f", "\ufe0f", "\u200b", "\u202e", "\x1b"} <= set(hides)
+    assert set(printable("".join(hides))) == {"?"}
+    shown = as_json("".join(hides))
+    assert shown.isascii()
+    assert json.loads(shown) == "".join(hides)
+
+
+def readable_as_code(character: str) -> bool:
+    """Whether user code may have it, but for ends of lines and the tab; half ones are no text."""
+    if character in "\n\t" or unicodedata.category(character) == "Cs":
+        return True
+    try:
+        readable.check(f"# {character}.".encode())
+    except ValueError:
+        return False
+    return True
 
 
 @given(st.text())
@@ -36,8 +60,17 @@ def test_no_text_is_a_formula_in_a_csv(text: str) -> None:
     [[found, after]] = csv.reader(io.StringIO(file.getvalue(), newline=""))
     assert after == "next"
     assert found.isprintable()
-    if found[:1] in ("=", "+", "-", "@"):
-        float(found)  # a number is one
+    parts = [found] if is_number(found) else re.split("[;|]", found)
+    for part in parts:
+        assert is_number(found) or part.lstrip()[:1] not in {"=", "+", "-", "@"}
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("number", ["-1", "+2.5", "-3e-7", "-inf", "0", "12"])
@@ -50,6 +83,20 @@ def test_a_number_with_a_sign_stays_one(number: str) -> None:
 )
 def test_a_formula_is_text(formula: str) -> None:
     assert cell(formula) == "'" + formula
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a;=1+1;b", "a;'=1+1;b"),
+        ("a|@SUM(A1)", "a|'@SUM(A1)"),
+        ("=1; +2", "'=1;' +2"),
+        ("-2|3", "'-2|3"),
+        ("a;b|c", "a;b|c"),
+    ],
+)
+def test_a_formula_behind_what_may_part_cells_is_text(text: str, shown: str) -> None:
+    assert cell(text) == shown
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))

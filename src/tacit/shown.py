@@ -8,22 +8,34 @@ spreadsheet computes (`=…`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_CELLS = re.compile(r"([;|])")  # where a spreadsheet may begin a cell, too
+# Letters and marks that print, and that nobody sees.
+_INVISIBLE = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+
+
+def seen(character: str) -> bool:
+    """Whether it prints, and a reader sees it; a blank that is the usual one does."""
+    return character.isprintable() and character not in _INVISIBLE
 
 
 def printable(text: str, limit: int | None = None) -> str:
     """`limit` characters of a text, or all, for logs and terminals, in one line.
 
-    What does not print is `?`: control and formatting characters, ends of lines, blanks but the
-    usual one, half characters.
+    What is not seen is `?`: control and formatting characters, ends of lines, blanks but the usual
+    one, half characters, and letters and marks without a shape.
     """
     cut = text[:limit]
-    if cut.isprintable():
+    if cut.isascii() and cut.isprintable():
         return cut
-    return "".join(character if character.isprintable() else "?" for character in cut)
+    return "".join(character if seen(character) else "?" for character in cut)
 
 
 def lines(text: str) -> str:
@@ -34,10 +46,15 @@ def lines(text: str) -> str:
 def cell(text: str) -> str:
     """The text as a cell of a CSV: printable, and taken for text where it begins as a formula.
 
-    A number, with a sign too, stays as it is.
+    So is what stands behind a `;` or a `|`, at which a spreadsheet may part cells. A number, with a
+    sign too, stays as it is.
     """
     plain = printable(text)
-    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) and not _is_number(plain) else plain
+    return plain if _is_number(plain) else "".join(map(_inert, _CELLS.split(plain)))
+
+
+def _inert(plain: str) -> str:
+    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) else plain
 
 
 def cells(row: Iterable[str]) -> list[str]:
@@ -46,9 +63,9 @@ def cells(row: Iterable[str]) -> list[str]:
 
 
 def as_json(value: Any, indent: int | None = 2) -> str:
-    """`value` as JSON, letters as they are, and what does not print as \\u and its number."""
+    """`value` as JSON, letters as they are, and what is not seen as \\u and its number."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return "".join(one if one.isprintable() or one == "\n" else _escaped(one) for one in text)
+    return "".join(one if seen(one) or one == "\n" else _escaped(one) for one in text)
 
 
 def _escaped(character: str) -> str:

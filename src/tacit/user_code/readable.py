@@ -11,15 +11,12 @@ import io
 import tokenize
 import unicodedata
 
+from tacit.shown import seen
+
 MOST = 1 << 20  # bytes of one file of source
 _SEEN_AS_WRITTEN = ("\n", "\t")
 _UTF_8 = ("utf-8", "utf-8-sig")
-# Letters and marks that nobody sees. Others that are not seen are of category Cf.
-_INVISIBLE = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
-)
-_HIDING = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
+_BLANK = "Zs"  # a category: blanks of any width
 
 
 def check(source: bytes) -> None:
@@ -42,7 +39,7 @@ def check(source: bytes) -> None:
 def _check(character: str, line: int) -> None:
     if character in _SEEN_AS_WRITTEN:
         return
-    if character in _INVISIBLE or unicodedata.category(character) in _HIDING:
+    if not seen(character) and unicodedata.category(character) != _BLANK:
         name = unicodedata.name(character, "a control character").lower()
         raise ValueError(
             f"line {line}: U+{ord(character):04X} ({name}) is not seen, or hides what is run; "
