@@ -8,7 +8,9 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import hypothesis
 import pytest
 import schemathesis
 from schemathesis.core.result import Ok
+from tacit_services.aggregator.api.operator import WAITING, Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.run_routes import STREAMS_EACH
 from tacit_services.settings import AggregatorSettings
@@ -126,6 +129,28 @@ class TestHalt:
         assert first.json() == {"state": "waiting", "reason": "enough"}
         assert again.json() == {"state": "halted", "reason": "enough"}
         assert rig.role.halt_reason == "enough"
+
+    def test_few_wait_for_the_store_and_reads_do_not_wait_behind_them(self, rig: Rig) -> None:
+        # Given a driver that enters nothing, and more writes than the server has threads,
+        stuck = Operator(TOKEN, 3600.0)
+        app = create_app(rig.observer, stuck, rig.model)
+        with serving(app, stuck) as url, ThreadPoolExecutor(60) as pool:
+
+            def halt() -> httpx.Response:
+                return httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False, timeout=3600)
+
+            try:
+                asked = [pool.submit(halt) for _ in range(60)]
+                # then all but a few are refused, at once: while those wait,
+                refused = [done.result() for done in islice(as_completed(asked), 60 - WAITING)]
+                assert all("wait already" in problem(one, 503) for one in refused)
+                assert {one.headers["retry-after"] for one in refused} == {"1"}
+                # and reads are answered.
+                assert httpx.get(f"{url}/v1/status", trust_env=False).status_code == 200
+                assert sum(not one.done() for one in asked) == WAITING
+            finally:
+                stuck.close()
+            assert {one.result().status_code for one in asked} == {503}
 
     def test_needs_no_body(self, rig: Rig, web: httpx.Client) -> None:
         assert web.post("/v1/halt", headers=BEARER).json()["reason"] == "operator"

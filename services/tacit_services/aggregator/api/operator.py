@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Depends, HTTPException
@@ -22,6 +24,7 @@ READ_BEARER = HTTPBearer(
 HEALTH = ("/healthz", "/readyz")  # paths; whoever restarts processes asks there
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 STORE_SECONDS = 5.0  # that a write waits for the store; a client waits twice as long
+WAITING = 8  # writes that wait at a time: of 40 threads reads have the rest
 _HALT = ""  # the request to end the run; any other is named after the edge that it releases
 
 
@@ -37,13 +40,14 @@ class Operator:
         self._token, self._seconds = token, seconds
         self._open: dict[str, str] = {}  # what is to be entered, and a halt's reason
         self._changed = threading.Condition()
+        self._places = threading.BoundedSemaphore(WAITING)
         self.closed = threading.Event()
 
     def halt(self, reason: str) -> None:
         """End the run. Of several reasons that wait the first counts.
 
         Raises ServiceError where the journal does not have it in time: it is entered later, unless
-        the aggregator ends before.
+        the aggregator ends before. So it does, at once, where too many wait already.
         """
         self._entered(_HALT, reason)
 
@@ -51,8 +55,20 @@ class Operator:
         """End the quarantine of `edge`. Raises ServiceError as `halt` does."""
         self._entered(edge, "")
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Hold a place among the requests that wait. Raises ServiceError, at once: none is free."""
+        if not self._places.acquire(blocking=False):
+            raise ServiceError(
+                f"{WAITING} requests wait already, so this one was not taken; ask again"
+            )
+        try:
+            yield
+        finally:
+            self._places.release()
+
     def _entered(self, name: str, reason: str) -> None:
-        with self._changed:
+        with self.waiting(), self._changed:
             self._open.setdefault(name, reason)
             self._changed.wait_for(
                 lambda: name not in self._open or self.closed.is_set(), self._seconds

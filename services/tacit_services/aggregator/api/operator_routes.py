@@ -82,7 +82,8 @@ def prediction_routes(view: View, operator: Operator, inference: Inference | Non
                 "--out)",
             )
         try:
-            found = inference.predict(request.ids, request.wait_s)
+            with operator.waiting():
+                found = inference.predict(request.ids, request.wait_s)
         except DataError as error:
             return problem(404, str(error))
         except ConfigError as error:
