@@ -44,6 +44,12 @@ mish_backward native_group_norm_backward native_layer_norm_backward select_backw
 sigmoid_backward silu_backward slice_backward softplus_backward tanh_backward threshold_backward
 unfold_backward
 """
+# What writes to its first argument alone, beside the functions of single numbers.
+_WRITES = """
+copy fill index_add index_copy index_fill index_put masked_fill masked_scatter scatter scatter_add
+squeeze t transpose tril triu unsqueeze zero
+"""
+_IN_PLACE = frozenset(f"{name}_" for name in (_POINTWISE + _WRITES).split())
 _HARMLESS = frozenset(" ".join((_VIEWS, _MADE, _POINTWISE, _REDUCED, _PRODUCTS, _BACKWARD)).split())
 # Of these names, the forms that can divide whole numbers by zero, or find where numbers are not 0.
 _NOT = frozenset({"div.Tensor_mode", "div.Scalar_mode", "where.default"})
@@ -57,7 +63,25 @@ def harmless(operation: Any) -> bool:
     """
     if not isinstance(operation, torch._ops.OpOverload) or operation.namespace != "aten":
         return False
-    name = operation._schema.name.partition("::")[2]
-    plain = name.rstrip("_") if name.endswith("_") else name
+    plain = _name(operation).rstrip("_")
     form = f"{plain}.{operation._overloadname}"
     return (plain in _HARMLESS and form not in _NOT) or form == _POWER
+
+
+def writes_to_its_first(operation: Any) -> bool:
+    """Whether an operation that writes in place writes to its first argument alone.
+
+    That is one tensor, and it keeps the memory that it has. Not so: `set_`, which gives it
+    another's; `resize_`; what writes to a list of tensors, or to `out`.
+    """
+    written = [
+        place
+        for place, one in enumerate(operation._schema.arguments)
+        if one.alias_info is not None and one.alias_info.is_write
+    ]
+    return _name(operation) in _IN_PLACE and written == [0]
+
+
+def _name(operation: Any) -> str:
+    name: str = operation._schema.name.partition("::")[2]
+    return name

@@ -49,8 +49,8 @@ class ModuleModel(Model):
     that are not trained. start: values by name that take the place of the module's own. classes:
     numbers that it gives for an example; 0: whatever its own loss takes. labels: classes of the
     target; 0 where it is a number. trusted: whether code may branch on a row's numbers, which its
-    time then tells of; it is run in a copy of the module for each row, so that no row finds what
-    another left in it.
+    time then tells of; it is run for each row in a copy of the module and of all numbers that it is
+    given, so that no row finds what another left in them.
     """
 
     digest: str = ""
@@ -137,7 +137,10 @@ class ModuleModel(Model):
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
         """The module's output of a batch x (B, *shape), or of one example (*shape)."""
         state = {**self.unflatten(params), **self._frozen_on(params.device)}
-        module = self._copied() if self.trusted else self.module
+        module = self.module
+        if self.trusted:  # nothing that its code writes to is there for the next row
+            module, x = copy.deepcopy(module), x.clone()
+            state = {name: value.clone() for name, value in state.items()}
         with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
             one = x.dim() == len(self.shape)
             scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if one else x,))
@@ -179,11 +182,6 @@ class ModuleModel(Model):
 
     def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
         return {name: one.to(device) for name, one in self.frozen.items()}
-
-    def _copied(self) -> nn.Module:
-        """A copy of the module as it was made; it shares the numbers, which nothing writes to."""
-        own = (*self.module.parameters(), *self.module.buffers())
-        return copy.deepcopy(self.module, {id(one): one for one in own})
 
     def _made(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):

@@ -3,7 +3,8 @@
 The code of a module is run when the model is made, on one public row, and every operation of torch
 that it asks for is written down, from the parameters to that row's gradient. What is computed of a
 private row afterwards is this list: none of the user's Python runs there. So the module cannot
-branch on a row's numbers, keep them, print them, or raise.
+branch on a row's numbers, print them, or raise. Nor can it keep them: the list works on copies of
+all that it is given and of all constants, made for each row.
 
 An operation of torch may still raise because of numbers (a singular matrix, an unknown index). Then
 that row is nan throughout, as one whose numbers overflow, and clipping makes zeros of both.
@@ -25,15 +26,18 @@ import torch
 from torch import Tensor, fx
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 
 from tacit.errors import FROM_OWN_CODE
 from tacit.models.base import Model
-from tacit.models.harmless import harmless
+from tacit.models.harmless import harmless, writes_to_its_first
 
 _aten: Any = torch.ops.aten
 _INDEXED = (_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_)
-_BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _MASKS = (torch.bool, torch.uint8)
+_OTHER_STEPS = "it takes other steps for other numbers (an if, a while, item())"
+# What the public rows of the trial are multiplied by: ordinary, negative, far away, and zeros.
+_FACTORS = (*[1.0] * 4, *[-1.0] * 4, *[100.0] * 3, *[-100.0] * 3, *[0.0] * 2)
 Gradient = Callable[[Tensor, Tensor, Tensor], Tensor]  # params, x and y of one row, or of a batch
 
 
@@ -42,10 +46,13 @@ class Recorded:
     """One row's gradient as a list of operations.
 
     Guarantee: every row is computed by the operations of `graph`, in its order, whatever numbers it
-    holds; no row raises; and whether one row's operations fail changes no other row. Proof: the
-    list was made before any private row was there, and has no user's code in it (`record`). `whole`
-    is there only if no operation of the list can raise because of numbers (`models.harmless`), and
-    computes all rows at once; else each row goes through the list alone, under `write_alone`.
+    holds; no row raises; and no row, failing or not, changes another, the parameters, or a later
+    call. Proof: the list was made before any private row was there, and has no user's code in it
+    (`recorded`). It begins with copies of its parameters, its row and its constants, and nothing
+    but those copies reads them (`_copied`): what an operation writes to, stated or not, is one of
+    the copies or was made by the list, and is gone with the row. `whole` is there only if no
+    operation of the list can raise because of numbers (`models.harmless`), and computes all rows at
+    once; else each row goes through the list alone, under `write_alone`.
     """
 
     graph: fx.GraphModule
@@ -92,7 +99,8 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
 
     There is none for code that asks for a number of a row (a branch, an index of Python's, numpy),
     makes a size of numbers (a mask in brackets), draws at random, writes to its parameters or
-    buffers, or calls what is not torch's own.
+    buffers, or calls what is not torch's own. Nor for code whose gradients are others than the
+    list's on some public rows: it follows numbers in a way that was not seen (`_tried`).
     """
     rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
     rows, labels = rows.to(device, x), labels.to(device, y)
@@ -104,24 +112,39 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
         return found
 
     try:
-        graph = make_fx(gradient)(params, rows[0], labels[0])
+        with _Asked():
+            graph = make_fx(gradient)(params, rows[0], labels[0])
     except FROM_OWN_CODE as error:  # these rows are public
         return _in_words(error)
     if (why := _refused(graph)) is not None:
         return why
+    _copied(graph)
     safe = _with_safe_words(graph)
+    if (why := _tried(graph, model, params, x, y)) is not None:
+        return why
     return Recorded(graph, _mapped(graph, params, rows, labels) if safe else None)
+
+
+class _Asked(TorchFunctionMode):
+    """Lets `tolist` and `numpy` take the way of `item()`, which raises for a number of a row."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call `func`."""
+        if func in (Tensor.tolist, Tensor.numpy, Tensor.__array__) and args[0].numel():
+            args[0].detach().flatten()[0].item()
+        return func(*args, **(kwargs or {}))
 
 
 def _in_words(error: BaseException) -> str:
     said = str(error).splitlines()
     if said and ("tracing tensor" in said[0] or "data-dependent" in said[0]):
-        return "it takes other steps for other numbers (an if, a while, item())"
+        return _OTHER_STEPS
     return f"{type(error).__name__}: {said[0] if said else ''}".rstrip(": ")
 
 
 def _refused(graph: fx.GraphModule) -> str | None:
     """Why the list may not be used; None: it may."""
+    given = _given(graph)
     for node in graph.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
@@ -131,8 +154,8 @@ def _refused(graph: fx.GraphModule) -> str | None:
             return f"{node.target} draws at random"
         if _shaped_by_numbers(node):
             return f"{node.target} gives a size by numbers, as a mask in brackets does"
-        if any(_is_an_input(value) for value in _written(node)):
-            return f"{node.target} writes to parameters, buffers or rows"
+        if _writes(node) and (not writes_to_its_first(node.target) or node.args[0] in given):
+            return f"{node.target} writes, or may write, to parameters, buffers or rows"
     return None
 
 
@@ -149,33 +172,52 @@ def _shaped_by_numbers(node: fx.Node) -> bool:
     )
 
 
-def _written(node: fx.Node) -> list[Any]:
-    """The values that an operation writes to, in place."""
-    given = node.target._schema.arguments  # type: ignore[union-attr]
-    names = [(place, one.name) for place, one in enumerate(given) if _in_place(one)]
-    return [
-        node.args[place] if place < len(node.args) else node.kwargs.get(name)
-        for place, name in names
-    ]
+def _writes(node: fx.Node) -> bool:
+    return any(
+        one.alias_info is not None and one.alias_info.is_write
+        for one in node.target._schema.arguments  # type: ignore[union-attr]
+    )
 
 
-def _in_place(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
+def _given(graph: fx.GraphModule) -> set[Any]:
+    """The values that are, or may share memory with, what the list is given or keeps."""
+    given: set[Any] = set()
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not given.isdisjoint(_shared(node)):
+            given.add(node)
+    return given
 
 
-def _is_an_input(value: Any) -> bool:
-    """Whether a value is, or may be a view of, what the list is given or keeps."""
-    while isinstance(value, fx.Node) and value.op == "call_function":
-        if value.target is not operator.getitem and not _gives_views(value.target):
-            return False
-        value = value.args[0]
-    return value is not None
+def _shared(node: fx.Node) -> set[fx.Node]:
+    """The arguments that what an operation gives may share memory with."""
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None or "unsafe" in schema.name:  # views that torch does not count as such
+        return {*node.all_input_nodes}
+    names = [one.name if one.alias_info is not None else "" for one in schema.arguments]
+    named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    found: list[Any] = [value for name, value in named.items() if name in names and name]
+    return {one for value in found for one in _nodes(value)}
 
 
-def _gives_views(operation: Any) -> bool:
-    schema = operation._schema
-    unsafe = "unsafe" in schema.name  # views that torch does not count as such
-    return unsafe or any(one.alias_info is not None for one in schema.returns)
+def _nodes(value: Any) -> list[fx.Node]:
+    """The nodes of an argument, which may be a list of them."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [one for one in values if isinstance(one, fx.Node)]
+
+
+def _copied(graph: fx.GraphModule) -> None:
+    """Let the list read copies alone of what it is given and of what it keeps.
+
+    Without this an operation that writes, or hands its argument on, without saying so in its schema
+    (`native_batch_norm`) would keep something of a row.
+    """
+    nodes = graph.graph
+    sources = [node for node in nodes.nodes if node.op in ("placeholder", "get_attr")]
+    for node in sources:
+        with nodes.inserting_after(node):
+            copy = nodes.call_function(_aten.clone.default, (node,))
+        node.replace_all_uses_with(copy, delete_user_cb=lambda user, copy=copy: user is not copy)
+    graph.recompile()
 
 
 def _with_safe_words(graph: fx.GraphModule) -> bool:
@@ -217,3 +259,44 @@ def _mapped(graph: fx.GraphModule, params: Tensor, x: Tensor, y: Tensor) -> Grad
     except RuntimeError:  # public rows, and operations that raise for shapes alone
         return None
     return whole
+
+
+def _tried(
+    graph: fx.GraphModule, model: Model, params: Tensor, x: torch.dtype, y: torch.dtype
+) -> str | None:
+    """Why the list may not be used, by public rows and two vectors of parameters; None: it may.
+
+    It must give the gradients of the code, and leave alone what it is given, however far the rows
+    are from those that it was recorded with. A row where neither is finite (one that both raise at
+    is not) counts as equal. A trial, not a proof: code may follow numbers that no public row has.
+    """
+    rows, labels = model.random_batch(len(_FACTORS), torch.Generator().manual_seed(4))
+    far = rows * torch.tensor(_FACTORS).view(-1, *[1] * (rows.dim() - 1))
+    far, labels = far.to(params.device, x), labels.to(params.device, y)
+    code = grad(model.anew().loss)
+    for vector in (params, -2 * model.init(1).to(params.device)):
+        given = (vector, far, labels, *graph.buffers())
+        kept = [one.clone() for one in given]
+        first = _alone(graph, vector, far[0], labels[0])
+        for row, label in zip(far, labels, strict=True):
+            if not _alike(*(_alone(one, vector, row, label) for one in (graph, code))):
+                return _OTHER_STEPS
+        again = _alone(graph, vector, far[0], labels[0])
+        if not all(map(torch.equal, kept, given)) or not _alike(first, again):
+            return "it keeps something of a row for the next"
+    return None
+
+
+def _alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    out = torch.empty_like(params)
+    write_alone(gradient, params, x.clone(), y.clone(), out)
+    return out
+
+
+def _alike(first: Tensor, second: Tensor) -> bool:
+    """Whether two gradients (d,) differ by rounding alone, or neither is finite."""
+    finite = bool(first.isfinite().all()), bool(second.isfinite().all())
+    if not all(finite):
+        return not any(finite)
+    allowed = 1e-3 * second.abs() + 1e-5 * max(1.0, float(second.abs().max()))
+    return bool(((first - second).abs() <= allowed).all())

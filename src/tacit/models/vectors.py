@@ -132,7 +132,7 @@ def _write_alone(
     elif model.trusted:
         gradient = grad(model.loss)
         for row, label, own in zip(x, y, out, strict=True):
-            write_alone(gradient, params, row, label, own)
+            write_alone(gradient, params, row.clone(), label.clone(), own)
     else:
         raise PrivacyError(f"model.name={model.name}: {found}")
 
