@@ -15,7 +15,7 @@ from typing import Any
 _HEADERS = (1 << 9, 1 << 20)  # bytes of a header: of nearly all, and of one with long statistics
 _DEEPEST = 16
 _UNPACKED, _PACKED = 2, 3  # fields of a page's header: its bytes
-_MOST = (1 << 31) - 1  # of these two; arrow drops the bits above
+_MOST = (1 << 31) - 1  # of these two, which have 32 bits
 _MOST_EMPTY = 2  # pages without a byte in a chunk: writers put down an empty dictionary
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of a boolean, a byte, a float
 _WHOLE, _INT32 = (4, 5, 6), 5
