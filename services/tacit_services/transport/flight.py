@@ -24,8 +24,8 @@ PLAUSIBLE = 4096  # bytes that every broker takes: a smaller message is not what
 class Suspect:
     """A message that was in flight as many connections in a row ended: its bytes, and the verdict.
 
-    `refused`: it is larger than PLAUSIBLE, and the broker has acknowledged smaller messages and
-    none as large. Otherwise the reason may be another, and pass.
+    `refused`: it is larger than PLAUSIBLE, and the broker has acknowledged smaller packets and no
+    message as large. Otherwise the reason may be another, and pass.
     """
 
     size: int
@@ -53,6 +53,11 @@ class Flight:
         with self._lock:
             self._landed()
             self._sent.append(_Sent(info, size))
+
+    def answered(self) -> None:
+        """The broker has acknowledged a small packet that is no message."""
+        with self._lock:
+            self._taken = self._taken or 0
 
     def dropped(self, seconds: float) -> Suspect | None:
         """A connection has ended by itself, after `seconds`.

@@ -259,6 +259,7 @@ class Connection:
     def _answered(
         self, _client: Any, _user: Any, packet: int, reasons: list[ReasonCode], _properties: Any
     ) -> None:
+        self._flight.answered()
         with self._asking:
             named = self._asked.pop(packet, [])
         verdicts = zip(named, reasons, strict=False)  # a broker that gives fewer grants the rest
