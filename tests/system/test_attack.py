@@ -140,7 +140,7 @@ def test_the_others_train_on_and_memory_stays_in_its_bounds(tmp_path: Path, seco
         with deployment(tmp_path, run_text(), address, store, RUN_ID) as run:
             aggregator = run.aggregator(TACIT_HTTP=http, **settings(authority.issue("aggregator")))
             for number, name in enumerate(HONEST):
-                # A push's delay follows how busy the edge's own machine is: here, with the attack.
+                # In slots. A push is held back all the same, and longer where the attack makes it late.
                 run.edge(number, TACIT_ROWS_ALONE="false", **settings(authority.issue(name)))
             with rest_client.client(f"http://{http}") as client:
                 wait_for(lambda: answers(client) and honest(client) > 20, PATIENCE)
