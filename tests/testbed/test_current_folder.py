@@ -176,7 +176,7 @@ def test_no_other_command_executes_a_file_of_the_current_folder(own: Place) -> N
         "plan privacy --epsilon 4 --pushes 10 --batch 10 --records 100",
         "tune own.toml --public public.csv --trials 2 --out tuned.toml",
         "export model --run out",
-        "predict model --table test.csv --out predictions.csv",
+        "predict model --table test.csv --out predictions.csv --trust-code",
     ):
         own.tacit(*command.split())
         assert own.executed() == [], command
