@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import paho.mqtt.client as paho
 from tacit_services.enrollment import certificates
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.tls import Tls, context_trusting
@@ -28,11 +29,20 @@ if name != "plain":
             answer = web.post("https://enrollment:8443/v1/enroll", json={"csr": request})
         tls.key.write_bytes(certificates.key_pem(key))
         tls.cert.write_text(answer.json()["certificate"])
+# A certificate that the broker refuses ends here.
+entry = Connection("mosquitto:8883", "probe", [], lambda inbound: None, tls=tls)
+entry.start(3.0)
+entry.stop()
+# tacit speaks MQTT 3.1.1, in which a broker acknowledges what it drops; MQTT 5 tells the two apart.
+client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
 verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
-connection = Connection("mosquitto:8883", "probe", [], lambda inbound: None, tls=tls)
-connection._client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
-connection.start(3.0)
+client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
+if tls is not None:
+    client.tls_set_context(tls.context())
+client.connect("mosquitto", 8883)
+client.loop_start()
 for topic in sys.argv[2:]:
-    connection.publish(topic, b"x")
+    client.publish(topic, b"x", qos=1)
     print(hex(verdicts.get(timeout=10)))  # noqa: T201
-connection.stop()
+client.disconnect()
+client.loop_stop()
