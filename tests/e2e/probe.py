@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tacit_services.enrollment import certificates
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.tls import Tls, context_trusting
@@ -34,7 +35,7 @@ entry = Connection("mosquitto:8883", "probe", [], lambda inbound: None, tls=tls)
 entry.start(3.0)
 entry.stop()
 # tacit speaks MQTT 3.1.1, in which a broker acknowledges what it drops; MQTT 5 tells the two apart.
-client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+client = paho.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
 verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
 client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
 if tls is not None:
