@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.rounding import beside, down, up, up_to
+from tacit.rounding import beside, down, epsilon, up
 
+EPSILONS = json.loads((Path(__file__).parent / "snapshots" / "epsilon.json").read_text())
 NUMBERS = st.floats(min_value=1e-12, max_value=1e12)
 
 
@@ -23,11 +26,17 @@ def test_up_is_no_less_and_down_no_more(value: float, digits: int) -> None:
     assert value - below <= unit * (1 + 1e-6)
 
 
-@given(NUMBERS, st.integers(min_value=0, max_value=6))
-def test_with_so_many_decimals_it_is_no_less(value: float, places: int) -> None:
-    shown = up_to(value, places)
-    assert len(shown.partition(".")[2]) == places
+@given(NUMBERS)
+def test_an_epsilon_is_no_less_and_has_four_digits(value: float) -> None:
+    shown = epsilon(value)
     assert float(shown) >= value * (1 - 2e-9)
+    assert float(shown) <= max(value * 1.001, value + 1e-6) * (1 + 1e-6)
+    assert len(shown.partition(".")[2]) <= 6
+
+
+@pytest.mark.parametrize(("value", "expected"), EPSILONS)
+def test_an_epsilon_is_written_as_on_the_page(value: float, expected: str) -> None:
+    assert epsilon(value) == expected
 
 
 @given(NUMBERS, st.floats(min_value=0.999, max_value=1.001))
@@ -48,8 +57,7 @@ def test_two_that_are_beside_each_other_read_in_their_order(value: float, factor
         (down(0.03999), "0.03999"),
         (down(1.99999), "1.999"),
         (down(0.0), "0"),
-        (up_to(3.0001, 3), "3.001"),
-        (up_to(0.0, 3), "0.000"),
+        (epsilon(math.inf), "∞"),
         (beside(0.996, 1, 2), "0.996"),
         (beside(0.5, 1, 2), "0.5"),
         (beside(1.00004, 1), "1.00004"),

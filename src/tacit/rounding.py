@@ -22,9 +22,16 @@ def down(value: float, digits: int = 4) -> str:
     return _to(-value, _places(value, digits), digits).removeprefix("-")
 
 
-def up_to(value: float, places: int) -> str:
-    """Return `value` with `places` decimals, no less than it is (but for a part in 10⁹)."""
-    return f"{_ceiling(value, places):.{places}f}"
+def epsilon(value: float) -> str:
+    """Write an ε in four digits, at most six decimals, rounded up (but for a part in 10⁹).
+
+    So what is read is never below what was recorded. The page's `epsilon` (words.js) writes the
+    same: both are held to tests/snapshots/epsilon.json.
+    """
+    if math.isinf(value):
+        return "∞"
+    digits = f"{_ceiling(value, min(_places(value, 4), 6)):.6f}"
+    return digits.rstrip("0").rstrip(".")
 
 
 def beside(value: float, bound: float, digits: int = 3) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,13 +14,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from tacit.rounding import up_to
+from tacit import rounding
 from tests.aggregator.test_shares import shown as shown_run
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.rest import TOKEN, Rig, served
 from tests.helpers.servers import wait_for
 
 pytestmark = pytest.mark.slow
+SNAPSHOTS = Path(__file__).parent.parent / "snapshots"
 EVIL = "<img src=x onerror=window.hacked=1>"
 
 
@@ -69,7 +71,17 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
 
 def spent(epsilon: float, *, bound: bool) -> str:
     """ε, as the page writes it."""
-    return f"{'≤ ' if bound else ''}{up_to(epsilon, 3)}" if epsilon else "0"
+    return f"{'≤ ' if bound else ''}{rounding.epsilon(epsilon)}"
+
+
+def test_the_page_writes_epsilon_as_python_does(browser: Browser, url: str) -> None:
+    vectors = json.loads(SNAPSHOTS.joinpath("epsilon.json").read_text())
+    write = """async values => {
+        const { epsilon } = await import("/page/words.js");
+        return values.map(value => epsilon(value, false));
+    }"""
+    page = Shown(browser, url).page
+    assert page.evaluate(write, [value for value, _ in vectors]) == [text for _, text in vectors]
 
 
 def agrees(shown: Shown, url: str) -> None:

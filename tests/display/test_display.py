@@ -170,7 +170,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     last = console.file.getvalue().rpartition("40/")
     bar, *facts = [line.strip() for line in "".join(last[1:]).splitlines()]
     assert bar.startswith(f"40/{run.run.updates}")
-    assert "ε ≤ 1.250 · slowest edge-3 (7 releases)" in " ".join(facts)
+    assert "ε ≤ 1.25 · slowest edge-3 (7 releases)" in " ".join(facts)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit import rounding
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
-from tacit.rounding import up
 from tacit.shown import as_json as text_of_json
 from tacit.shown import cells
 from tacit_services.cli.owners import owners_screen
@@ -120,7 +120,7 @@ def predict(
         return
     for one in found.predictions:
         say(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
-    spent = "∞ (not private)" if found.epsilon is None else up(found.epsilon)
+    spent = "∞ (not private)" if found.epsilon is None else rounding.epsilon(found.epsilon)
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
     )

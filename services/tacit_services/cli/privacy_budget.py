@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit import rounding
 from tacit.errors import ConfigError, PrivacyError
-from tacit.rounding import up
 from tacit_services.extras import need
 from tacit_services.transport.json_numbers import finite, finite_or_none
 
@@ -282,7 +282,7 @@ def draw(path: Path, answer: BudgetPlan) -> None:
         )
     axis.plot([answer.pushes], [answer.epsilon_pld], "o", color="black", zorder=5)
     axis.annotate(
-        f"{answer.pushes} pushes: ε = {up(answer.epsilon_pld, 3)}",
+        f"{answer.pushes} pushes: ε = {rounding.epsilon(answer.epsilon_pld)}",
         (answer.pushes, answer.epsilon_pld),
         xytext=(6, -14),
         textcoords="offset points",

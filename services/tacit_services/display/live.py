@@ -22,11 +22,10 @@ from rich.text import Text
 
 from tacit.config.definition import Definition
 from tacit.models import Constant
-from tacit.rounding import up_to
 from tacit.shown import printable
 from tacit_services.aggregator.reporting.picture import on_test
 from tacit_services.display.progress import clock
-from tacit_services.display.tables import NO_GUARANTEE, at_most, cell, schedule, state
+from tacit_services.display.tables import at_most, cell, epsilon, schedule, state
 
 if TYPE_CHECKING:
     from tacit_client import Status
@@ -122,11 +121,6 @@ def facts(status: Status) -> str:
     if status.slowest is not None:
         parts.append(f"slowest {status.slowest.id} ({status.slowest.releases} releases)")
     return " · ".join(parts)
-
-
-def epsilon(value: float | None) -> str:
-    """An ε to be read, to three decimals, no less than it is; None is no guarantee."""
-    return NO_GUARANTEE if value is None else up_to(value, 3)
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:

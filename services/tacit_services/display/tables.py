@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.rounding import down, up
+from tacit import rounding
 from tacit.shown import lines
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def schedule(status: Status) -> list[str]:
 
 
 def epsilon(value: float | None) -> str:
-    """An ε to be read, to four digits, no less than it is; None is no guarantee."""
-    return NO_GUARANTEE if value is None else up(value)
+    """Write an ε; None is no guarantee."""
+    return NO_GUARANTEE if value is None else rounding.epsilon(value)
 
 
 def at_most(run: Status, shown: str) -> str:
@@ -196,7 +196,7 @@ def _paid(edge: Edge) -> dict[str, str]:
         "ε (RDP)": epsilon(edge.epsilon_rdp),
         "δ": f"{edge.delta:g}",
         "budget": _number(budget),
-        "left": "-" if spent is None or budget is None else down(max(0.0, budget - spent)),
+        "left": "-" if spent is None or budget is None else rounding.down(max(0.0, budget - spent)),
         "refused": f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
     }
 

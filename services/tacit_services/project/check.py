@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tacit import rounding
 from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
@@ -26,7 +27,6 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel
-from tacit.rounding import up, up_to
 from tacit_services.display.progress import SlowSteps
 from tacit_services.testbed import own_budget
 
@@ -147,8 +147,8 @@ def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
     yield (
         f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
-        f"{run.workers} risks {up(epsilon_pld((spent,), plan.delta), 3)}, which no edge can "
-        "enforce; a smaller privacy.epsilon helps"
+        f"{run.workers} risks {rounding.epsilon(epsilon_pld((spent,), plan.delta))}, which no edge "
+        "can enforce; a smaller privacy.epsilon helps"
     )
 
 
@@ -167,7 +167,7 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
     for one in ledgers:
         yield (
             f"ledger of {one.edge}",
-            f"ε = {up_to(one.spent, 3)} spent, {one.releases} releases left",
+            f"ε = {rounding.epsilon(one.spent)} spent, {one.releases} releases left",
         )
 
 

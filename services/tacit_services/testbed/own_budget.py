@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tacit import rounding
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
-from tacit.rounding import up_to
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.kinship import Apart
 from tacit_services.identity.own_ledgers import Known
@@ -120,7 +120,7 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
             how = dict.fromkeys(one.known.by for one in ours)
             yield (
                 f"the ledger of {name} continues, known by {' and '.join(how)}: "
-                f"ε = {up_to(max(one.spent for one in ours), 3)} is spent"
+                f"ε = {rounding.epsilon(max(one.spent for one in ours))} is spent"
             )
     yield from dict.fromkeys(str(apart) for one in ledgers for apart in one.apart)
     if any(not one.tells for one in ledgers):
@@ -142,8 +142,8 @@ def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | 
         return None
     first = ledgers[0]
     return (
-        f"ledgers {home / 'ledgers'}: ε = {up_to(first.spent, 3)} of {first.budget:g} is spent; "
-        f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
+        f"ledgers {home / 'ledgers'}: ε = {rounding.epsilon(first.spent)} of {first.budget:g} is "
+        f"spent; {first.releases} releases are left to {first.edge}, and no other edge has more to "
         "spend: this data is trained out at this budget. Another run needs other data, or a larger "
         "privacy.epsilon, which whoever owns the data decides"
     )
@@ -165,8 +165,8 @@ def said(
     if any(one.spent for one in ledgers):
         most = max(ledgers, key=lambda one: one.spent)
         yield (
-            f"ε = {up_to(most.spent, 3)} of {most.budget:g} was spent before at {most.edge}; "
-            f"{most.releases} releases are left to it"
+            f"ε = {rounding.epsilon(most.spent)} of {most.budget:g} was spent before at "
+            f"{most.edge}; {most.releases} releases are left to it"
         )
     paid = [one.releases for one in ledgers if one.releases is not None]
     versions = sum(paid) // run.traits.steps // run.traits.uploads

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tacit import rounding
 from tacit.config import RunFile
 from tacit.exported import construction
 from tacit.exported.trust import entries
 from tacit.models import Model
-from tacit.rounding import up
 from tacit.shown import as_json, printable
 
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
@@ -141,7 +141,8 @@ def _privacy(privacy: dict[str, Any]) -> str:
         if unit in ("row", "record")
         else f"all rows of one {unit} together"
     )
-    return _PRIVATE.format(**words, spent=up(privacy["epsilon"], 3), odds=_odds(privacy["epsilon"]))
+    spent = privacy["epsilon"]
+    return _PRIVATE.format(**words, spent=rounding.epsilon(spent), odds=_odds(spent))
 
 
 def _odds(epsilon: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.rounding import up_to
+from tacit import rounding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +118,7 @@ def _title(status: dict[str, Any]) -> str:
     privacy = status["privacy"]
     epsilon = privacy["epsilon"]
     claim = (
-        f"ε = {up_to(epsilon, 2)}, δ = {privacy['delta']:g}"
+        f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
         if epsilon is not None
         else "not private"
     )

@@ -12,11 +12,13 @@ function times(odds) {
 }
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
-// ε, no less than it is, with the sign that says that it is a bound, as long as the run goes on.
+// ε in four digits, at most six decimals, rounded up, as rounding.epsilon of Python writes it; with the sign of a bound.
 export function epsilon(value, bound) {
   if (value === null) return "no guarantee";
   if (value === 0) return "0";
-  return `${bound ? "≤ " : ""}${(Math.ceil(value * 1000 * (1 - 1e-9)) / 1000).toFixed(3)}`;
+  const unit = 10 ** Math.min(6, 3 - Math.floor(Math.log10(value)));
+  const digits = Number((Math.ceil(value * unit * (1 - 1e-9)) / unit).toFixed(6));
+  return `${bound ? "≤ " : ""}${digits}`;
 }
 
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
