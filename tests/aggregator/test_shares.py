@@ -14,7 +14,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from bench.shares import WITHIN, busy, measure
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
-from tests.helpers.run_files import MAPA, toml
+from tests.helpers.run_files import ASGD, MAPA, Layer, toml
 from tests.helpers.servers import HOST, free_port, mosquitto, wait_for
 
 
@@ -46,9 +46,11 @@ class Shown:
 
 
 @contextmanager
-def shown(folder: Path, updates: int, edges: str) -> Iterator[tuple[Deployment, Shown]]:
+def shown(
+    folder: Path, updates: int, edges: str, algorithm: Layer = MAPA
+) -> Iterator[tuple[Deployment, Shown]]:
     """A run of three edges; nothing is started yet."""
-    text = toml(MAPA, {"edges": edges}, run={"updates": updates}, edges={"count": 3})
+    text = toml(algorithm, {"edges": edges}, run={"updates": updates}, edges={"count": 3})
     with (
         mosquitto(folder) as broker,
         deployment(
@@ -97,12 +99,12 @@ def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path
 def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_fits_in(
     tmp_path: Path,
 ) -> None:
-    with shown(tmp_path, 600, "wait = 1.0") as (run, rest):
+    # Without noise: a delay grows while another edge starts, and the edge then passes for slow.
+    with shown(tmp_path, 600, "wait = 1.0", ASGD) as (run, rest):
         rest.begin()
-        alike = {"TACIT_ROWS_ALONE": "false"}  # a delay grows while another starts, and makes slow
-        run.edge(0, **alike), run.edge(1, **alike)
+        run.edge(0), run.edge(1)
         rest.wait(lambda status: status.applied >= 100)
-        run.edge(2, **alike)
+        run.edge(2)
         before = rest.wait(lambda status: status.edges == 3).applied
         had = pushes(run.ended())
     assert had[2] <= (600 - before) / 3 + 2 * 10 + 2  # its share of what was left, and no burst

@@ -39,6 +39,17 @@ class Forked:
         for end in its:  # else the child's death would not end what is read of it
             end.close()
 
+    @property
+    def pid(self) -> int:
+        """Its process's number."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.is_alive()
+
     def kill(self) -> None:
         """kill -9; the process is gone when this returns."""
         self._process.kill()

@@ -22,6 +22,11 @@ MAPA: Layer = {
     "algorithm": {"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
     "privacy": {"noise_multiplier": 1.0, "clip": 1.0, "batch": 32, "epsilon": 100.0},
 }
+# The same without noise: no push is held back.
+ASGD: Layer = {
+    "algorithm": {"name": "asgd", "smoothness": 1.0, "deviation": 1.0},
+    "privacy": {"mechanism": "none", "clip": 1.0, "batch": 32},
+}
 
 
 def toml(*layers: Layer, **sections: Keys) -> str:

@@ -25,6 +25,7 @@ from tacit_services.enrollment import acl
 from tacit_services.transport.mqtt import MAX_PACKET
 
 HOST = "127.0.0.1"
+MEGABYTE = 1 << 20
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
 COUNTS_ITS_HEAP = (2, 0, 16)  # a version of mosquitto whose count of memory falls again
 S = TypeVar("S", bound="Server")
@@ -64,6 +65,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so within {seconds:g} s")
         Event().wait(0.01)
+
+
+def rss(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Server:

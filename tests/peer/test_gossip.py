@@ -21,9 +21,8 @@ from tests.helpers.hostile import Member
 from tests.helpers.hostile_packets import PacketMember
 from tests.helpers.network import network
 from tests.helpers.nightly import nightly
-from tests.helpers.servers import HOST, free_port, wait_for
-from tests.system.test_attack import rss
-from tests.system.test_attack_packets import BROKER_BOUND
+from tests.helpers.servers import HOST, free_port, rss, wait_for
+from tests.helpers.siege import PACKETS_BOUND
 
 
 class Echo:
@@ -179,7 +178,7 @@ def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path)
             thread.join(PATIENCE)
         print(f"steps {usual:.1f} → {attacked:.1f}/s")  # noqa: T201
         assert attacked > usual / 4
-        assert rss(broker.pid) < BROKER_BOUND
+        assert rss(broker.pid) < PACKETS_BOUND
         made.check_services()
 
 

@@ -14,8 +14,15 @@ from tacit.protocol import topics
 from tests.helpers import packets
 from tests.helpers.hostile_packets import KEPT, WHOLE, large, tiny
 from tests.helpers.packets import Packets
-from tests.helpers.servers import HOST, PATIENCE, Mosquitto, secure_mosquitto, wait_for
-from tests.system.test_attack import MEGABYTE, rss
+from tests.helpers.servers import (
+    HOST,
+    MEGABYTE,
+    PATIENCE,
+    Mosquitto,
+    rss,
+    secure_mosquitto,
+    wait_for,
+)
 
 RUN, EDGE = "kept", "edge-0"
 QUEUED = 1000  # messages that may wait for a client: docker/mosquitto.conf

@@ -12,7 +12,7 @@ from tacit_services.transport.mqtt import Connection
 from tests.helpers.hostile import LARGEST
 from tests.helpers.processes import PATIENCE, Deployment, Watcher, check, deployment, journalled
 from tests.helpers.run_files import MAPA, toml
-from tests.helpers.servers import Mosquitto, mosquitto, wait_for
+from tests.helpers.servers import MEGABYTE, mosquitto, rss, wait_for
 
 UPDATES, EDGES = 60, 2
 RUN = toml(
@@ -22,10 +22,6 @@ RUN = toml(
     privacy={"batch": 16},
     edges={"count": EDGES, "slowdown": [5.0, 5.0]},
 )
-
-
-def rss(broker: Mosquitto) -> int:
-    return int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1]) * 4096
 
 
 def started(run: Deployment) -> None:
@@ -45,9 +41,9 @@ def test_a_broker_at_its_memory_limit_is_killed_and_nothing_is_lost(tmp_path: Pa
             filler.start(PATIENCE)
             for _ in range(480):
                 filler.publish(f"full/{secrets.token_hex(8)}", bytes(LARGEST), retain=True)
-            wait_for(lambda: rss(broker) > 36 * 1024 * 1024, PATIENCE)
+            wait_for(lambda: rss(broker.pid) > 36 * MEGABYTE, PATIENCE)
             # when it is full, it has kept its limit,
-            assert rss(broker) < 60 * 1024 * 1024
+            assert rss(broker.pid) < 60 * MEGABYTE
             filler.stop()
             # and it is killed,
             broker.kill()
