@@ -22,7 +22,7 @@ from tacit.privacy.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.probe import cancelling, rows_alone
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.rows import RowSums, _checked
+from tacit.privacy.rows import Drawn, RowSums, Terms, _checked
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
@@ -71,8 +71,8 @@ def total(
     model: Model, x: Tensor, y: Tensor, index: list[int], *, whole: bool, clip: float = CLIP
 ) -> Tensor:
     step = clip / 4096 if whole else None
-    numbers = np.array(index, dtype=np.int64)
-    found = sums_of(model).sum(params_of(model), x, y, numbers, clip, step=step, rows=64)
+    drawn = Drawn(x, y, np.array(index, dtype=np.int64))
+    found = sums_of(model).sum(params_of(model), drawn, Terms(clip, step, 64))
     assert found.sensitivity == clip
     return found.total
 
@@ -94,10 +94,10 @@ def test_a_long_row_in_float64_leaves_the_room_that_rounding_may_take(
     model: Model, rows: int
 ) -> None:
     x, y = rows_of(model)
-    params, one = params_of(model), np.array([3])
+    params, one = params_of(model), Drawn(x, y, np.array([3]))
     length = float(example_gradients(model, params, x[3:4], y[3:4]).norm())
     clip = min(CLIP, length / 4)
-    found = sums_of(model).sum(params, x, y, one, clip, step=None, rows=rows)
+    found = sums_of(model).sum(params, one, Terms(clip, None, rows))
     assert float(found.total.norm()) == pytest.approx(reduced_clip(clip, rows), rel=1e-9)
     assert reduced_clip(clip, rows) < clip * (1 - 1e-5)
 
@@ -158,11 +158,11 @@ def test_a_senseless_clip_is_refused(clip: float) -> None:
 
 def test_more_steps_than_float32_holds_are_refused() -> None:
     model = MODELS["logistic"]
-    given = params_of(model), *rows_of(model), np.arange(3)
+    given = params_of(model), Drawn(*rows_of(model), np.arange(3))
     with pytest.raises(ValueError, match=r"^step="):
-        sums_of(model).sum(*given, 1.0, step=2.0**-13, rows=64)
+        sums_of(model).sum(*given, Terms(1.0, 2.0**-13, 64))
     with pytest.raises(ValueError, match=r"rows: float64 sums"):
-        sums_of(model).sum(*given, 1.0, step=None, rows=2**24 + 1)
+        sums_of(model).sum(*given, Terms(1.0, None, 2**24 + 1))
 
 
 def test_what_cancels_leaves_only_rounding() -> None:
@@ -259,7 +259,7 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
         index, mask = torch.from_numpy(all_rows), torch.ones(60, dtype=torch.bool)
         if one.alone is not None:
             step = 1 / 4096 if mechanism == "discrete_gaussian" else None
-            found = one.alone.sum(params, one.x, one.y, all_rows, 1.0, step=step, rows=60)
+            found = one.alone.sum(params, Drawn(one.x, one.y, all_rows), Terms(1.0, step, 60))
         else:
             found = one.clipped(params, 1.0, index, mask)
         pushed.append(found.total.to(torch.float64) * (found.step or 1.0))

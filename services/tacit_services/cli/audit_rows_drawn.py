@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
@@ -28,7 +27,7 @@ from tacit.models import build
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.rows import RowSums
+from tacit.privacy.rows import Drawn, RowSums, Terms
 from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
@@ -53,19 +52,11 @@ class CountedRows:
     def __init__(self, sums: RowSums, counts: list[int]) -> None:
         self._sums, self._counts = sums, counts
 
-    def sum(
-        self,
-        params: Tensor,
-        x: Tensor,
-        y: Tensor,
-        index: NDArray[np.int64],
-        clip: float,
-        **terms: object,
-    ) -> Clipped:
+    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
         """The sum."""
-        if len(x) == ROWS + 1:  # the edge's own rows and the public one, not a rehearsal's
-            self._counts.append(len(index))
-        return self._sums.sum(params, x, y, index, clip, **terms)  # type: ignore[arg-type]
+        if len(drawn.x) == ROWS + 1:  # the edge's own rows and the public one, not a rehearsal's
+            self._counts.append(len(drawn.index))
+        return self._sums.sum(params, drawn, terms)
 
 
 class Server:

@@ -17,7 +17,7 @@ from tacit.kernels.loading import Library, library
 from tacit.models import Model
 from tacit.models.rows import RowKernel, row_kernel
 from tacit.privacy.clipping import Clipped
-from tacit.privacy.rows import RowSums
+from tacit.privacy.rows import Drawn, RowSums, Terms
 from tacit.privacy.sampling import drawn_rows
 from tacit.protocol.messages import GlobalModel, Hello, Outgoing
 
@@ -170,19 +170,9 @@ class _OtherSums(RowSums):
         super().__init__(model, kernel, kernels)
         self._picked = picked
 
-    def sum(
-        self,
-        params: Tensor,
-        x: Tensor,
-        y: Tensor,
-        index: NDArray[np.int64],
-        clip: float,
-        *,
-        step: float | None,
-        rows: int,
-    ) -> Clipped:
-        picked = self._picked(index, self._held)
-        return super().sum(params, x, y, picked, clip, step=step, rows=rows)
+    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
+        picked = self._picked(drawn.index, self._held)
+        return super().sum(params, replace(drawn, index=picked), terms)
 
 
 class BorderTwice(BySums):

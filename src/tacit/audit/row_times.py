@@ -18,7 +18,7 @@ from torch import Tensor
 from tacit.audit.statistics import Finding
 from tacit.models import Model, build
 from tacit.privacy.denormals import flushed
-from tacit.privacy.rows import RowSums
+from tacit.privacy.rows import Drawn, RowSums, Terms
 
 # What stands in every place of a row: about where tanh, exp and the activations change their ways.
 STRANGE: Final = {
@@ -78,7 +78,8 @@ def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
     """The private sum over the rows x."""
     params, index = passing(sums.model), np.arange(len(x))
     y = torch.arange(len(x)) % sums.model.classes
-    return lambda: sums.sum(params, x, y, index, _CLIP, step=step, rows=_ROWS)
+    drawn, terms = Drawn(x, y, index), Terms(_CLIP, step, _ROWS)
+    return lambda: sums.sum(params, drawn, terms)
 
 
 def strange_rows(model: Model) -> list[Tensor]:

@@ -5,6 +5,7 @@ Shapes: R drawn rows, d parameters.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,28 @@ _TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and on
 # And more than a larger model's are: as many as so many numbers hold, but never without a row
 # before the tried one, and one behind it.
 _MORE, _MORE_HELD, _FEWEST = 40, 2**24, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The rows `index` (R,) of x (n, *shape) and y (n,)."""
+
+    x: Tensor
+    y: Tensor
+    index: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a sum keeps to, all of it public.
+
+    clip: C. step: of the integers' grid; None: float64. rows: the most rows that a batch may have,
+    which the allowance for rounding is made for.
+    """
+
+    clip: float
+    step: float | None
+    rows: int
 
 
 class RowSums:
@@ -74,33 +97,22 @@ class RowSums:
             return "on this machine a row's gradient depends on its place in the batch"
         return sums
 
-    def sum(
-        self,
-        params: Tensor,
-        x: Tensor,
-        y: Tensor,
-        index: NDArray[np.int64],
-        clip: float,
-        *,
-        step: float | None,
-        rows: int,
-    ) -> Clipped:
-        """Over the rows `index` (R,) of x (n, *shape) and y (n,), all of them drawn.
+    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
+        """The sum over drawn rows, at the parameters (d,).
 
-        params (d,). step: of the integers' grid; None: float64. rows: the most rows that a batch
-        may have, a public number, which the allowance for rounding is made for.
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
-        given, flat, labels = self._kernel.arrange(params), x.flatten(1).numpy(), y.numpy()
-        whole = np.int32 if rows < MAX_INTEGER_ROWS else np.int64
+        given, flat = self._kernel.arrange(params), drawn.x.flatten(1).numpy()
+        labels, index, step = drawn.y.numpy(), drawn.index, terms.step
+        whole = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
         steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
-        reduced = reduced_clip(clip, rows if step is None else 1)
-        limit = 0 if step is None else steps_limit(clip, step)
+        reduced = reduced_clip(terms.clip, terms.rows if step is None else 1)
+        limit = 0 if step is None else steps_limit(terms.clip, step)
         for start in range(0, len(index), self._held):
             part = index[start : start + self._held]
             self._add(given, flat, labels, part, reduced, step, limit, steps)
         total = self._kernel.restore(steps)
-        return Clipped(total if step is None else total.to(torch.int64), clip, step)
+        return Clipped(total if step is None else total.to(torch.int64), terms.clip, step)
 
     def _add(
         self,
@@ -133,12 +145,11 @@ class RowSums:
     def _adds_rows_alone(self) -> bool:
         """Whether a row adds the same whole numbers among others as it does by itself."""
         params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
-        everyone, clip = np.arange(len(y)), 1.0
+        everyone, terms = np.arange(len(y)), Terms(clip=1.0, step=2.0**-12, rows=len(y))
 
         def total(index: NDArray[np.int64]) -> Tensor:
             with flushed():
-                found = self.sum(params, x, y, index, clip, step=clip / 2**12, rows=len(y))
-            return found.total
+                return self.sum(params, Drawn(x, y, index), terms).total
 
         whole = total(everyone)
         return all(

@@ -26,7 +26,7 @@ from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.release import Releaser
-from tacit.privacy.rows import RowSums
+from tacit.privacy.rows import Drawn, RowSums, Terms
 from tacit.privacy.sampling import Batch, drawn_rows, padded_size, poisson, rows_of_units
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
 
@@ -258,8 +258,11 @@ class EdgeRole(ABC):
 
     def _alone(self, sums: RowSums, params: Tensor, clip: float) -> Clipped:
         """The clipped sum over the drawn rows, and no others."""
-        step = self._step(clip)
-        return sums.sum(params, self.x, self.y, self.drawn(), clip, step=step, rows=self.size)
+        return sums.sum(params, Drawn(self.x, self.y, self.drawn()), self._terms(clip))
+
+    def _terms(self, clip: float) -> Terms:
+        """What a sum over drawn rows keeps to at this clip."""
+        return Terms(clip, self._step(clip), self.size)
 
     def drawn(self) -> NDArray[np.int64]:
         """Draw the rows of a fresh Poisson batch, without slots: their numbers (R,)."""
@@ -286,10 +289,8 @@ class EdgeRole(ABC):
         """Return a function that does the work of `query` on public rows."""
         sums, clip = self.alone, self.releaser.plan.clip_max
         if sums is not None:
-            everyone, step = np.arange(len(task.y)), self._step(clip)
-            return lambda: sums.sum(
-                task.params, task.x, task.y, everyone, clip, step=step, rows=self.size
-            )
+            everyone = Drawn(task.x, task.y, np.arange(len(task.y)))
+            return partial(sums.sum, task.params, everyone, self._terms(clip))
         edge = copy.copy(self)  # which has public rows instead, the last of them in empty slots
         edge.x, edge.y = task.x.to(self.device), task.y.to(self.device)
         edge.records = count = len(task.y) - 1
