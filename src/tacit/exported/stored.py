@@ -21,6 +21,7 @@ from torch import Tensor
 from tacit import regular_file
 from tacit.errors import DataError
 from tacit.models import Model
+from tacit.privacy.report import TotalPrivacy
 
 _DEEPEST = 64  # JSON within JSON; run definitions have 5
 _HEADER = 1 << 20  # bytes of a weights file beside its numbers
@@ -55,25 +56,13 @@ class Trained(Document):
     run: dict[str, Any]
 
 
-class Privacy(Document):
-    """The statement of privacy in a summary."""
-
-    guarantee: str
-    unit: str
-    adjacency: str
-    noise_at: str
-    trusted: str
-    delta: float
-    epsilon: float | None
-
-
 class Summary(Document):
     """summary.json of a run that has ended, as far as a model needs it."""
 
     run_file_sha256: Sha256
     model_sha256: Sha256
     metrics: Metrics
-    privacy: Privacy
+    privacy: TotalPrivacy
     tacit_version: str
     edges: int
     applied: int

@@ -1,8 +1,8 @@
 """A run's statement of privacy, and what its workers have spent: written once, shown everywhere.
 
-`Promise` is made of the run definition, before anything is released. `EdgePrivacy` and `RunPrivacy`
-are what it has come to: the same in /v1/privacy, /v1/edges, summary.json and ledger.json. An ε of
-inf (no guarantee) is null in JSON.
+`Promise` is made of the run definition, before anything is released. `EdgePrivacy`, `TotalPrivacy`
+and `RunPrivacy` are what it has come to: the same in /v1/privacy, /v1/edges, /v1/status,
+summary.json and ledger.json. An ε of inf (no guarantee) is null in JSON.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ class EdgePrivacy(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
-class RunPrivacy(BaseModel):
-    """The run's guarantee."""
+class TotalPrivacy(BaseModel):
+    """The run's guarantee, without its edges. Types are strict, as files of strangers hold it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     guarantee: str
     unit: str = Field(
@@ -130,6 +130,11 @@ class RunPrivacy(BaseModel):
     trusted: str = Field(description="who sees more than the guarantee covers")
     delta: float
     epsilon: float | None
+
+
+class RunPrivacy(TotalPrivacy):
+    """The run's guarantee."""
+
     mu: float | None = Field(
         None, description="of a vertical run: mu-GDP of a person at all parties together"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.privacy.report import EdgePrivacy, RunPrivacy
+from tacit.privacy.report import EdgePrivacy, RunPrivacy, TotalPrivacy
 from tacit_services.transport.problems import Problem
 
 
@@ -102,16 +102,9 @@ class Privacy(RunPrivacy):
     bound: bool = Field(False, description="an ε is an upper bound of what was released")
 
 
-class PrivacyTotal(_Document):
+class PrivacyTotal(TotalPrivacy):
     """The run's guarantee, without its edges."""
 
-    guarantee: str
-    unit: str
-    adjacency: str
-    noise_at: str
-    trusted: str
-    delta: float
-    epsilon: float | None
     bound: bool = Field(description="ε is an upper bound of what was released")
 
 
