@@ -6,6 +6,7 @@ memory. Together with all else: test_attack.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +21,10 @@ LATER = [name for name in PACKET_BEHAVIOURS if name not in IN_CI]
 ROUNDS, SECONDS = 2, 6.0  # of calm and attack in turns, and of each in all
 
 
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with running(tmp_path_factory.mktemp("below"), "below") as made:
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    """Each attack has a broker of its own: one that an attack has filled would stall the next."""
+    with running(tmp_path, "below") as made:
         yield made
 
 
