@@ -26,7 +26,8 @@ from tests.helpers.servers import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # minutes, which CI has not
 START, STRETCH, EDGES = 300.0, 60.0, 3
-FILES = ["compose.yaml", "tests/e2e/pace.yaml", "tests/e2e/digits.yaml", "tests/e2e/hostile.yaml"]
+FILES = ["compose.yaml", "tests/e2e/pace.yaml", "tests/e2e/run-file.yaml", "tests/e2e/hostile.yaml"]
+MORE = {"E2E_RUN_FILE": "digits.toml"}
 LASTING = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 MORTAL = ("mosquitto", "redis", "aggregator", "edge")
 DONE = ("exited", 0)
@@ -37,7 +38,7 @@ HOSTILE = ("--profile", "hostile")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     needs_engine()
     no_data = tmp_path_factory.mktemp("data")
-    stack = Stack(f"tacit-hostile-{os.getpid()}", free_port(), FILES, no_data)
+    stack = Stack(f"tacit-hostile-{os.getpid()}", free_port(), FILES, no_data, MORE)
     stack.compose("build", seconds=900.0)
     yield stack
     stack.compose(*HOSTILE, "down", "--volumes", "--remove-orphans")
