@@ -438,7 +438,7 @@ def test_the_last_evaluation_does_not_wait_for_ever() -> None:
 
 
 def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
-    settings_ = run_file(updates=60, every=20, t=2, algorithm="max_delay = 6")
+    settings_ = run_file(updates=24, every=8, t=2, algorithm="max_delay = 6")
     broken = world(settings_, data=small()).start()
     drawn = 0
     while broken.under_way and not broken.server.halted:
@@ -454,7 +454,7 @@ def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
         # The latest evaluation is kept for showing only.
         again.evaluation.taken = broken.server.evaluation.taken
         broken.server = again
-    assert broken.server.version == 60
+    assert broken.server.version == 24
     assert broken.server.halted
     whole = world(settings_, data=small()).start()
     drawn = 0

@@ -212,6 +212,7 @@ def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
         return True
 
     monkeypatch.setattr("tacit.privacy.rows.rows_alone", noted)
+    monkeypatch.setattr(RowSums, "_adds_rows_alone", lambda sums: True)
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     for model in (large, build("mlp", IMAGE, 10, hidden=(3000,)), MODELS["mlp"]):
         sums_of(model)
@@ -221,7 +222,8 @@ def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
 def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
+    large = build("mlp", IMAGE, 10, hidden=(3000,))
+    monkeypatch.setattr("tacit.privacy.rows._MORE_HELD", large.size)  # as if it were larger yet
     assert isinstance(RowSums.checked(large), RowSums)
     _checked.cache_clear()
     monkeypatch.setattr("tacit.privacy.rows.row_kernel", Remembers)
