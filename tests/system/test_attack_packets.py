@@ -36,8 +36,9 @@ def test_nothing_below_a_message_stops_the_others_or_fills_the_broker(
     found = live.attacked(
         "hostile_packets", (behaviour,), ROUNDS, SECONDS, SECONDS, lambda said: "did " in said
     )
-    # Six seconds of a busy machine; before, there was nothing left.
-    assert found.attacked > found.usual / 6
+    # The first seconds of an attack, until who floods is shut out, on a busy machine; before, there
+    # was nothing left.
+    assert found.attacked > found.usual / 10
     assert found.grown[0] < PACKETS_BOUND
     assert found.grown[1] < AGGREGATOR_BOUND
     live.goes_on()
