@@ -5,6 +5,7 @@ it says so everywhere, pays nothing, and waits.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -251,11 +252,12 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     assert line in said
 
 
-def test_tacit_run_hands_its_policy_to_every_edge(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("policy", ["clip_max = 50.0", "clip_max = 100.0"])
+def test_tacit_run_asks_the_policy_before_it_starts_and_hands_it_to_every_edge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
     (tmp_path / "run.toml").write_text(toml(POLICY_RUN))
-    (tmp_path / "policy.toml").write_text("clip_max = 50.0")
+    (tmp_path / "policy.toml").write_text(policy)
     arguments = [
         "run",
         tmp_path / "run.toml",
@@ -267,5 +269,11 @@ def test_tacit_run_hands_its_policy_to_every_edge(
     with pytest.raises(SystemExit) as left:
         main([*map(str, arguments), "--edges", "1"])
     said = capsys.readouterr().err
-    assert left.value.code == 5, said
-    assert "edge-0: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in said
+    if policy == "clip_max = 50.0":
+        assert left.value.code == 5, said
+        assert "tacit: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in said
+        assert not (tmp_path / "out").exists()
+    else:
+        assert left.value.code == 0, said
+        given = json.loads((tmp_path / "out" / "state" / ".tacit-run").read_text())
+        assert given["TACIT_POLICY"] == str(tmp_path / "policy.toml")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tacit_services.identity import joining, own_ledgers
+from tacit_services.identity.kinship import Apart, NotApart
 from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.identity.own_ledgers import Known, LedgerLocation
 
@@ -228,11 +229,25 @@ def test_how_much_is_of_others_as_the_owner_says_is_said(tmp_path: Path, by: str
         standing = own_ledgers.standing(other, 0, tmp_path)
         assert standing.apart == own_ledgers.place(other, 0, tmp_path).apart
         [apart] = standing.apart
+        assert isinstance(apart, Apart)
         assert (apart.name, apart.by) == ("A", by)
         assert apart.share == pytest.approx(0.9)
         assert "about 90% of the" in str(apart)
     nobody = replace(these("C", range(500, 800)), apart_from=("A",))
     assert own_ledgers.standing(nobody, 0, tmp_path).apart == ()
+
+
+def test_a_ledger_that_the_data_has_already_is_said_to_be_no_others(tmp_path: Path) -> None:
+    charge(own_ledgers.place(OCTOBER, 0, tmp_path), 9)
+    charge(own_ledgers.place(NOVEMBER, 0, tmp_path), 1)
+    late = replace(NOVEMBER, apart_from=("october", "elsewhere"))
+    expected = (NotApart("october"),)
+    assert own_ledgers.standing(late, 0, tmp_path).apart == expected
+    assert own_ledgers.place(late, 0, tmp_path).apart == expected
+    assert spent(late, tmp_path) == 10
+    in_time = data("december", range(50, 350), apart_from=("october", "november"))
+    [apart] = own_ledgers.standing(in_time, 0, tmp_path).apart
+    assert isinstance(apart, Apart)
 
 
 def test_after_a_join_the_owner_has_to_name_all_that_are_others(tmp_path: Path) -> None:

@@ -234,6 +234,75 @@ def test_an_owner_may_say_that_people_are_others(
     assert said_to_be_spent(check(south, capsys)[1]) != {"0"}
 
 
+def two_clinics(folder: Path, home: Path, spent: int) -> Path:
+    """A run on people of the south, who are numbered as those of the north; these have paid."""
+    unit = {"unit": "who", "unit_rows": 2}
+    charge(project(folder / "a", patients(400, seed=2), name="north", **unit), home, spent)
+    other = [row.replace("s3p", "s2p") for row in patients(400, seed=3)]
+    run = project(folder / "b", other, name="south", test="p.csv", **unit)
+    test_set = ["who,age,dose,outcome", *patients(40, seed=5)]
+    (run.parent / "p.csv").write_text("\n".join(test_set), encoding="utf-8")
+    return run
+
+
+def say_that_they_are_others(run: Path) -> None:
+    text = run.read_text(encoding="utf-8")
+    run.write_text(text.replace("[data]", '[data]\napart_from = ["north"]'), encoding="utf-8")
+
+
+REFUSED = {
+    "budget": "trained out at this budget",
+    "test set": "the test set is public",
+    "folder": "exists and is not an earlier `tacit run`",
+    "resume": "--resume: there is no run",
+    "policy": "policy max_epsilon=0.1",
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_run_that_is_refused_binds_its_rows_to_no_ledger(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], why: str
+) -> None:
+    south = two_clinics(tmp_path, home, 20 if why == "budget" else 3)
+    public, of_others = south.parent / "p.csv", (south.parent / "p.csv").read_bytes()
+    if why == "test set":
+        public.write_bytes((south.parent / "train.csv").read_bytes())
+    (tmp_path / "policy.toml").write_text("max_epsilon = 0.1")
+    out, more = tmp_path / "out", list[str]()
+    if why == "folder":
+        (out / "state").mkdir(parents=True)
+    elif why == "resume":
+        more = ["--resume"]
+    elif why == "policy":
+        more = ["--policy", str(tmp_path / "policy.toml")]
+    before = sorted(path.read_bytes() for path in home.glob("ledgers/*/*.json"))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(south), "--out", str(out), *more])
+    said = capsys.readouterr().err
+    assert ended.value.code
+    assert REFUSED[why] in said
+    if why == "budget":  # and it is said whose rows they are taken for
+        assert "this data (known by its people as north; if those are other people" in said
+    assert sorted(path.read_bytes() for path in home.glob("ledgers/*/*.json")) == before
+    public.write_bytes(of_others)
+    say_that_they_are_others(south)
+    said = check(south, capsys)[1]
+    assert "no other data like this is known" in said
+    assert "not in force" not in said
+
+
+def test_what_was_said_after_a_run_is_said_to_be_not_in_force(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    south = two_clinics(tmp_path, home, 3)
+    charge(south, home, 1)
+    say_that_they_are_others(south)
+    said = check(south, capsys)[1]
+    assert "the ledger of north continues" in said
+    assert "data.apart_from is not in force for north: this data has that ledger already" in said
+
+
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_a_test_set_of_private_rows_is_refused(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], share: float

@@ -14,6 +14,7 @@ from tacit_services.worker.resources import ledger_of
 
 from tacit import config
 from tacit.errors import PrivacyError
+from tests.helpers.processes import Service
 from tests.identity.test_kinship import charge
 from tests.project.test_tune import rows, run_of
 
@@ -38,6 +39,25 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
             pass
         with ledger_of(other.source, two):  # the control
             pass
+
+
+def test_an_edge_that_its_owner_forbids_binds_its_rows_to_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    rows(tmp_path / "train.csv", 300, seed=2)
+    (tmp_path / "policy.toml").write_text("max_epsilon = 0.01")
+    settings = {
+        "TACIT_RUN_FILE": str(run_of(tmp_path)),
+        "TACIT_POLICY": str(tmp_path / "policy.toml"),
+        "TACIT_IDENTITIES": str(tmp_path / "identities"),
+        "TACIT_BROKER": "127.0.0.1:1",
+    }
+    edge = Service("edge", settings, tmp_path / "log")
+    edge.start()
+    assert edge.wait() == 5
+    assert "policy max_epsilon=0.01" in edge.log
+    assert not list(tmp_path.glob("home/tacit/ledgers/*/data.json"))
 
 
 def test_an_edge_logs_how_much_of_its_data_is_of_others_as_its_owner_says(

@@ -54,6 +54,23 @@ class Apart:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class NotApart:
+    """The name of a ledger that this data has already, though its owner says that it is of others.
+
+    A run has charged it, or was about to, before the owner said so; nothing takes them apart.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"data.apart_from is not in force for {self.name}: this data has that ledger already, "
+            "so what it has spent is counted here. It holds only where it is said before the first "
+            "run on the data; take the name out of data.apart_from"
+        )
+
+
 def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     """Return whose data it is. drawn: its sketches, None where they say nothing new.
 
@@ -79,20 +96,23 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     return Kin(kept.entry, kept.by, joins)
 
 
-def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart, ...]:
-    """Return the entries that have units of this data, and are of others as the owner says.
+def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | NotApart, ...]:
+    """Return what has units of this data, and is of others as the owner says; its own entry, too.
 
     Raises PrivacyError where only a part of a joined entry is said to be.
     """
-    if sketches is None or not owned.apart_from:
+    if not owned.apart_from:
         return ()
     entries = data_register.entries(root)
     own = _found(entries, owned).entry
-    return tuple(
+    ours = () if own is None else own.names
+    alike = () if sketches is None else _alike(root, entries, sketches)
+    others = (
         Apart(entry.names[0], by, share)
-        for entry, by, share in _alike(root, entries, sketches)
+        for entry, by, share in alike
         if entry != own and _said_apart(entry, owned)
     )
+    return (*(NotApart(name) for name in owned.apart_from if name in ours), *others)
 
 
 def known(root: Path, drawn: Sketches) -> Iterator[tuple[Entry, Shared]]:

@@ -56,7 +56,7 @@ from tacit_services.identity import (
     slots,
 )
 from tacit_services.identity.data_register import Entry
-from tacit_services.identity.kinship import Apart, Kin
+from tacit_services.identity.kinship import Apart, Kin, NotApart
 from tacit_services.identity.sketch_files import Kept
 
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
@@ -72,7 +72,7 @@ class LedgerLocation:
     path: Path
     dataset: str
     continues: str | None = None
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[Apart | NotApart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,15 @@ class Standing:
     """What an edge's data has spent. unseen: ledgers of an older tacit, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
+    seen: whether its ledger knows the rows of these very bytes.
     """
 
     known: Known
     history: History
     unseen: int
     tells: bool
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[Apart | NotApart, ...] = ()
+    seen: bool = False
 
 
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
@@ -152,7 +154,17 @@ def standing(owned: Owned, number: int, home: Path) -> Standing:
         spent = _history(root, kin, owned, number, drawn)
         sketches = None if key is None else seen.sketches if seen else drawn
         apart = kinship.apart(root, owned, sketches)
-        return Standing(Known(name, kin.by), spent, unseen, tells, apart)
+        return Standing(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
+
+
+def prepare(home: Path) -> None:
+    """Let rows be read once: `standing` reads them by the key that `held` will read them by.
+
+    No data is known by that. Raises PrivacyError.
+    """
+    root = home / "ledgers"
+    with _durable(root), data_register.locked(root):
+        sketch_files.made_key(root)
 
 
 def history(owned: Owned, number: int, home: Path) -> History:

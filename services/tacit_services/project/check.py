@@ -70,7 +70,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
     with slow.step("comparing the test set with private rows"):
-        alike = own_budget.refuse_private_test(definition, home, registered=False)
+        alike = own_budget.refuse_private_test(definition, home, seen=False)
     notes = [*run.notes, *alike, *_absent(definition.source, seen)]
     notes += _unequal(definition, seen)
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]

@@ -73,9 +73,11 @@ def run(
     http = _free_address(serve)
     children: list[Child] = []
     with ExitStack() as beside:
-        known = beside.enter_context(_budget(definition))
-        ledgers = list(_ledgers(definition, known, resume))
+        alike = _refused(definition, resume)
         beside.enter_context(output_folder.locked(out))
+        output_folder.refuse(out, resume)
+        known = beside.enter_context(_budget(definition))  # the rows have their ledger from now on
+        ledgers = [*alike, *_ledgers(definition, known, resume)]
         state = output_folder.kept(out) if resume else output_folder.fresh(out, console)
         notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
         _print_preamble(definition, edges, notes, ledgers, console)
@@ -107,9 +109,11 @@ def run(
 def _check(
     run: Definition[Any], data: Path | None, policy: Path | None, journal: Path | None, resume: bool
 ) -> None:
-    """Raise ConfigError or DataError for what is better said before the start."""
+    """Raise ConfigError, DataError or PrivacyError for what is better said before the start."""
     if policy is not None:
-        load_policy(policy)  # readable, at least; every edge judges the run file by it
+        owners = load_policy(policy)  # every edge judges the run file by it, again
+        for plan in run.plans.different() if run.algorithm.worker != "party" else ():
+            owners.check(plan, run.name, run.model)
     run.build_model()
     run.source.check(data)
     there = journal is not None and journal.exists() and not resume
@@ -122,9 +126,24 @@ def _check(
         raise ConfigError(f"--journal {journal}: {why}")
 
 
+def _refused(run: Definition[Any], resume: bool) -> list[str]:
+    """Refuse what the ledgers and the test set speak against; returns what to tell of that set.
+
+    No data is known to a ledger by that. Raises TacitError.
+    """
+    if _has_ledgers(run):
+        return own_budget.refused(run, data_home(), resume=resume)
+    return own_budget.refuse_private_test(run, data_home(), seen=False)
+
+
+def _has_ledgers(run: Definition[Any]) -> bool:
+    """Whether it trains on own data, which has its ledgers in the user's data folder."""
+    return bool(run.source.owned(0)) and not os.environ.get("TACIT_LEDGER")
+
+
 def _budget(run: Definition[Any]) -> AbstractContextManager[list[Known]]:
     """The budget of own data, held against another run of it; of any other, nothing."""
-    if run.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
+    if _has_ledgers(run):
         return own_budget.held(run, data_home())
     return contextlib.nullcontext([])
 
@@ -175,17 +194,13 @@ def _of_the_run(
 
 
 def _ledgers(run: Definition[Any], known: list[Known], resume: bool) -> Iterator[str]:
-    """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing, and
-    ConfigError where the test set has private rows.
-    """
-    given = bool(os.environ.get("TACIT_LEDGER"))
-    home = data_home()
-    yield from own_budget.refuse_private_test(run, home, registered=bool(known))
-    if not given and (own := own_budget.left(run, home)):
-        yield from own_budget.said(run, own, home, known, resume)
+    """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
+    if known:
+        home = data_home()
+        yield from own_budget.said(run, own_budget.left(run, home), home, known, resume)
         own_budget.register(run, home)
     else:
-        yield live.ledgers(run, given)
+        yield live.ledgers(run, bool(os.environ.get("TACIT_LEDGER")))
 
 
 def _print_preamble(

@@ -50,6 +50,16 @@ def kept(out: Path) -> Path:
     return state
 
 
+def refuse(out: Path, resume: bool) -> None:
+    """Raise ConfigError for what `kept` or `fresh` would refuse, and change nothing."""
+    if resume:
+        kept(out)
+        return
+    state = out / "state"
+    if state.exists() and not (state / MARKER).exists():
+        raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
+
+
 def fresh(out: Path, console: Console) -> Path:
     """Make an empty OUT/state; returns it.
 
@@ -57,10 +67,9 @@ def fresh(out: Path, console: Console) -> Path:
     said; anything else is left alone. Raises ConfigError.
     """
     state = out / "state"
+    refuse(out, resume=False)
     try:
         if state.exists():
-            if not (state / MARKER).exists():
-                raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
             console.print(f"the earlier run in {out} is now in {_moved(out)}", soft_wrap=True)
         state.mkdir(parents=True)
         (state / MARKER).touch()

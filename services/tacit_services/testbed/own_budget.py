@@ -13,7 +13,7 @@ from tacit.config.definition import Definition
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit_services.identity import own_ledgers
-from tacit_services.identity.kinship import Apart
+from tacit_services.identity.kinship import Apart, NotApart
 from tacit_services.identity.own_ledgers import Known
 from tacit_services.identity.public_files import overlaps
 
@@ -25,7 +25,7 @@ class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
     releases: None where the run has no guarantee, so no budget. known: whether its ledger begins.
-    unseen, tells, apart: as `Standing`.
+    unseen, tells, apart, seen: as `Standing`.
     """
 
     edge: str
@@ -35,7 +35,8 @@ class Left:
     known: Known
     unseen: int
     tells: bool
-    apart: tuple[Apart, ...]
+    apart: tuple[Apart | NotApart, ...]
+    seen: bool
 
 
 def held(run: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
@@ -73,18 +74,33 @@ def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     left = plan.pushes_left(standing.history)
     known, unseen, tells = standing.known, standing.unseen, standing.tells
     edge = f"edge-{number}"
-    return Left(edge, spent, plan.epsilon, left, known, unseen, tells, standing.apart)
+    apart, seen = standing.apart, standing.seen
+    return Left(edge, spent, plan.epsilon, left, known, unseen, tells, apart, seen)
 
 
-def refuse_private_test(run: Definition[Any], home: Path, *, registered: bool) -> list[str]:
+def refused(run: Definition[Any], home: Path, *, resume: bool) -> list[str]:
+    """Refuse a run that cannot start, before the ledgers know its rows: that is for good.
+
+    Returns what `refuse_private_test` says. Raises PrivacyError where no edge can pay for anything
+    (unless a stopped run is resumed, which may have paid for all that it needs), and as `left` and
+    `refuse_private_test`.
+    """
+    own_ledgers.prepare(home)
+    ledgers = left(run, home)
+    if not resume and (why := trained_out(run, ledgers, home)):
+        raise PrivacyError(why)
+    return refuse_private_test(run, home, seen=all(one.seen for one in ledgers))
+
+
+def refuse_private_test(run: Definition[Any], home: Path, *, seen: bool) -> list[str]:
     """Return what to say of a test set that has people of the training data, or rows like theirs.
 
-    registered: whether the ledgers know the training data already, which is then not read again.
-    Raises ConfigError where it has private rows, DataError for a file that cannot be read.
+    seen: whether the ledgers know the training rows already, which are then not read again. Raises
+    ConfigError where it has private rows, DataError for a file that cannot be read.
     """
     if (test := run.source.test_file()) is None:
         return []
-    every = [] if registered else [run.source.owned(number) for number in range(run.workers)]
+    every = [] if seen else [run.source.owned(number) for number in range(run.workers)]
     notes = []
     for one in overlaps(test, [owned for owned in every if owned is not None], home):
         if one.private:
@@ -144,8 +160,18 @@ def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | 
     return (
         f"ledgers {home / 'ledgers'}: ε = {rounding.epsilon(first.spent)} of {first.budget:g} is "
         f"spent; {first.releases} releases are left to {first.edge}, and no other edge has more to "
-        "spend: this data is trained out at this budget. Another run needs other data, or a larger "
-        "privacy.epsilon, which whoever owns the data decides"
+        f"spend: this data{_known(first.known)} is trained out at this budget. Another run needs "
+        "other data, or a larger privacy.epsilon, which whoever owns the data decides"
+    )
+
+
+def _known(known: Known) -> str:
+    """Whose data it is, where neither name nor bytes say so."""
+    if known.by not in ("people", "rows"):
+        return ""
+    return (
+        f" (known by its {known.by} as {known.continues}; if those are other people, name "
+        f"{known.continues} in data.apart_from)"
     )
 
 
@@ -160,8 +186,8 @@ def said(
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
     before = [replace(one, known=how) for one, how in zip(ledgers, known, strict=True)]
     yield from of_ledgers(before, home)
-    if not resume and (refused := trained_out(run, ledgers, home)):
-        raise PrivacyError(refused)
+    if not resume and (why := trained_out(run, before, home)):
+        raise PrivacyError(why)
     if any(one.spent for one in ledgers):
         most = max(ledgers, key=lambda one: one.spent)
         yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,11 +57,16 @@ class WorkerResources:
 
 @contextmanager
 def worker_resources(
-    settings: EdgeSettings, definition: Definition[Any], stop: threading.Event
+    settings: EdgeSettings,
+    definition: Definition[Any],
+    stop: threading.Event,
+    allowed: Callable[[int], object] = lambda number: None,
 ) -> Iterator[WorkerResources | None]:
     """Yield the first free identity of the run and its resources; None: stopped before.
 
     Nothing is sent, and what can be wrong with credentials is looked for as far as that allows.
+    allowed: raises for the number of a worker that may not take part, before any ledger knows its
+    rows.
     Raises ConfigError, PrivacyError.
     """
     identities = Identities(settings.identities, settings.identity, settings.ledger)
@@ -75,6 +80,7 @@ def worker_resources(
         # Order at the end: the connection is down already, then the ledger, and last the identity
         # that it belongs to.
         with closing(identity):
+            allowed(identity.number)
             shown = prepared(settings, identity)
             broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, shown)
             with (

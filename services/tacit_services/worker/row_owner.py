@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tacit.kernels.loading import described
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings, load_policy
@@ -56,11 +57,19 @@ class RowOwner:
         """
         device = tried(self.device)
         part = definition.source.edge(identity.number, self.data, identity.path)
-        plan = definition.plans.plan(identity.number, part.most)
-        load_policy(self.policy).check(plan, definition.name, definition.model)
+        plan = self.plan(definition, identity.number, part.most)
         releaser = Releaser(plan, ledger, Random())
         given = definition, identity.edge, part.rows, model, releaser, device
         return registry.edge(*given, rows_alone=self.rows_alone)
+
+    def plan(self, definition: Definition[Any], number: int, most: int = 0) -> Plan:
+        """The plan of worker `number`, which has `most` rows at most.
+
+        Raises PrivacyError where the owner's policy forbids it, ConfigError for what is no policy.
+        """
+        plan = definition.plans.plan(number, most)
+        load_policy(self.policy).check(plan, definition.name, definition.model)
+        return plan
 
 
 def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
@@ -76,7 +85,8 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
         )
     model = definition.build_model()
     owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
-    with worker_resources(settings, definition, stop) as resources:
+    allowed = partial(owner.plan, definition)
+    with worker_resources(settings, definition, stop, allowed) as resources:
         if resources is None:
             return
         role = owner.role(definition, model, resources.identity, resources.ledger)
