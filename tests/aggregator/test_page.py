@@ -257,6 +257,24 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
         wait_for(lambda: "edge-1" not in rig.driver.quarantined)
 
 
+@pytest.mark.parametrize("ledgers", [0, 2])
+def test_the_sheet_says_that_people_are_taken_for_others(
+    browser: Browser, tmp_path: Path, ledgers: int
+) -> None:
+    rig = Rig(tmp_path)
+    stated = rig.observer.definition.promise
+    rig.observer.definition = replace(
+        rig.observer.definition, promise=replace(stated, apart=ledgers)
+    )
+    rig.hello("edge-0")
+    rig.update("edge-0")
+    with served(rig) as url:
+        shown = Shown(browser, url).at_version(1)
+        said = shown.text("released-words")
+        assert ("those of 2 other ledgers, on the owner's word" in said) == bool(ledgers)
+        assert "because an edge's owner says so (data.apart_from)" in said  # in any case
+
+
 def thousand(folder: Path) -> Rig:
     """1,000 edges, one of which has pushed."""
     rig = Rig(folder, more="[run]\nupdates = 100\n")

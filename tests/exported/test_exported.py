@@ -195,6 +195,30 @@ def test_a_card_says_where_nothing_was_private(tmp_path: Path, epsilon: float | 
     assert ("It was not trained privately" in card) == (epsilon is None)
 
 
+@pytest.mark.parametrize("ledgers", [0, 1, 2])
+def test_a_card_says_that_people_are_taken_for_others_but_not_for_whom(
+    tmp_path: Path, ledgers: int
+) -> None:
+    names = ["north-3", str(tmp_path / "east.csv")][:ledgers]
+    run = config.load(written(tmp_path / "run", apart_from=names))
+    results(tmp_path / "out", run)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    stated = run.define().promise.total({}).document()
+    assert stated.get("apart_from", 0) == ledgers
+    summary["privacy"] = stated | {"epsilon": 1.5, "edges": {}}
+    (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
+    for path in exported.export(tmp_path / "out", tmp_path / "model"):
+        if path.suffix in (".md", ".json"):
+            text = path.read_text(encoding="utf-8")
+            assert "north-3" not in text
+            assert "east.csv" not in text
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    said = {0: "", 1: "those of one other ledger, on", 2: "those of 2 other ledgers, on"}[ledgers]
+    assert ("taken for other people" in card) == bool(ledgers)
+    assert said in card
+    assert "\n\nIn words" in card
+
+
 BUILT_IN: dict[str, dict[str, Any]] = {
     "logistic": {},
     "mlp": {"hidden": [8, 4], "activation": "tanh"},

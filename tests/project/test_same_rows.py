@@ -266,7 +266,8 @@ def test_a_run_that_is_refused_binds_its_rows_to_no_ledger(
     south = two_clinics(tmp_path, home, 20 if why == "budget" else 3)
     public, of_others = south.parent / "p.csv", (south.parent / "p.csv").read_bytes()
     if why == "test set":
-        public.write_bytes((south.parent / "train.csv").read_bytes())
+        lines = (south.parent / "train.csv").read_text().splitlines()
+        public.write_text("\n".join(lines[:-1]), encoding="utf-8")
     (tmp_path / "policy.toml").write_text("max_epsilon = 0.1")
     out, more = tmp_path / "out", list[str]()
     if why == "folder":

@@ -113,8 +113,11 @@ class OwnData(FeaturedData):
         return "rows" if self.unit is None else f"units ({self.unit})"
 
     def promised(self, promise: Promise, source: Source) -> Promise:
-        """Return the promise for the data's unit, who may be at several edges, as `people` says."""
-        own = promise.for_unit(source.unit)
+        """Return the promise for the data's unit, who may be at several edges, as `people` says.
+
+        It says that other ledgers are of others, as `apart_from` does, but not which.
+        """
+        own = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
         return replace(own, composition="together") if self.people == "shared" else own
 
     def reader(self, folder: Path) -> Reader:

@@ -63,7 +63,7 @@ _PRIVATE = """\
 | whose privacy | {whose} |
 | ε | {spent}, at the edge that spent most |
 | δ | {delta:g} |
-| who is trusted | {trusted} |
+| who is trusted | {trusted} |{apart}
 
 In words: somebody has this model, or saw every update, and wonders whether one {unit} was in the
 training data. No answer gets more likely than e^ε = {odds} times what it was without that
@@ -71,8 +71,12 @@ training data. No answer gets more likely than e^ε = {odds} times what it was w
 the model later.
 
 It is no promise that the model says nothing about people *like* them, nor that it is right. ε
-counts what these data have told in runs of tacit up to now, as the edges' ledgers have it; what is
-released by other means adds up."""
+counts what these data have told in runs of tacit up to now, as the edges' ledgers have it. What is
+released by other means adds up, and so does what was told of people whom the owner of the data
+takes for others (data.apart_from)."""
+_APART = """
+| taken for other people | those of {count}, on the owner's word (data.apart_from): ids or rows are \
+alike, and what was spent there is not counted |"""
 _NOT_PRIVATE = """\
 **It was not trained privately** ({guarantee}). Whoever has the model may be able to tell who was in
 the training data."""
@@ -141,8 +145,18 @@ def _privacy(privacy: dict[str, Any]) -> str:
         if unit in ("row", "record")
         else f"all rows of one {unit} together"
     )
+    words["apart"] = _apart(privacy.get("apart_from", 0))
     spent = privacy["epsilon"]
     return _PRIVATE.format(**words, spent=rounding.epsilon(spent), odds=_odds(spent))
+
+
+def _apart(ledgers: int) -> str:
+    """The row about people who are said to be others. Neither names nor numbers of rows are in it,
+    as these are their owner's.
+    """
+    if not ledgers:
+        return ""
+    return _APART.format(count="one other ledger" if ledgers == 1 else f"{ledgers} other ledgers")
 
 
 def _odds(epsilon: float) -> str:

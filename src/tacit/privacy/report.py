@@ -152,7 +152,9 @@ class RunPrivacy(TotalPrivacy):
 class Promise:
     """A run's statement of privacy, from its definition.
 
-    budget: gives a worker's ε by its name.
+    budget: gives a worker's ε by its name. apart: how many ledgers of this machine the run file
+    says are of other people (data.apart_from); what they have spent is in no ε here. Their names,
+    and how alike the rows are, stand on the owner's screen alone.
     """
 
     guarantee: Guarantee
@@ -164,6 +166,7 @@ class Promise:
     mechanism: str
     budget: Callable[[str], float]
     labels_epsilon: float | None = None
+    apart: int = 0
 
     def spent(self, edge: str, history: History, charged: Charged, at_most: History) -> EdgePrivacy:
         """Return what `edge` has spent.
@@ -219,6 +222,8 @@ class Promise:
             stated |= _NONE
         elif simulated:
             stated |= _SIMULATED
+        elif self.apart:
+            stated["apart_from"] = self.apart
         if self.composition == "sum":
             stated["mu"] = gdp.compose(edge.mu for edge in edges.values())
             stated["labels_epsilon"] = self.labels_epsilon

@@ -55,6 +55,9 @@ export function released(sheet, status, edges) {
     ["Against whom", privacy.trusted === "nobody but the edge itself"
       ? "everybody but the edge itself: the aggregator, the other edges, whoever has the model"
       : `everybody but: ${privacy.trusted}`],
+    ...(privacy.apart_from ? [["Taken for other people",
+      `those of ${several(privacy.apart_from, "other ledger")}, on the owner's word (data.apart_from): ids or `
+      + "rows are alike, and what was spent there is not counted"]] : []),
     ["Releases so far", `${count(pushes)}, by ${several(edges.length, "edge")}`],
     ["Run definition", `${status.run_file_sha256.slice(0, 16)}…`],
     ["As of", new Date().toLocaleString("en-GB")],
@@ -93,6 +96,8 @@ function paragraphs(privacy, whose) {
       "That somebody whose rows are at several edges risks no more than this: there ε adds up, unless "
         + "the run counts all edges together (people = \"shared\").",
       "That it stays secret which edges take part, and when each of them sent an update.",
+      "That people are others because an edge's owner says so (data.apart_from): what other ledgers have spent "
+        + "is not in this ε.",
       "Anything about what an edge's owner releases by other means.",
     ]),
   ];
