@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tacit_services.display import tables
+from tacit_services.identity import own_ledgers
 
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Ledger, read_chains
 from tacit.privacy.ledger_chain import Chain, LedgerRow
 from tests.cli.test_main import Captured, tacit
+from tests.identity.test_kinship import charge, data
 
 
 @pytest.fixture
@@ -42,6 +45,58 @@ def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
         epsilon_pld(read_chains(path)[0].history(), 1e-5),
     )
     assert (mnist["count"], mnist["epsilon_rdp"]) == (1, None)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's data folder with the ledgers of `clinic`, of which two edges have released."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    home = tmp_path / "home" / "tacit"
+    clinic = data("clinic", range(300))
+    for edge, times in ((0, 3), (1, 9)):
+        charge(own_ledgers.place(clinic, edge, home), times)
+    own_ledgers.place(replace(clinic, name=str(tmp_path / "copy.csv")), 0, home)
+    return home
+
+
+@pytest.mark.parametrize("name", ["clinic", "copy.csv"])
+def test_show_lists_the_ledgers_of_own_data_by_any_of_its_names(
+    own: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clinic").mkdir()  # the project's folder, as `tacit new` makes it
+    (tmp_path / "copy.csv").write_text("age,outcome\n", encoding="utf-8")
+    called = str(tmp_path / name) if name == "copy.csv" else name
+    assert tacit("ledger", "show", called) == 0
+    shown = capsys.readouterr().out
+    assert "clinic: whose privacy: row" in shown
+    assert f"known as {tmp_path / 'copy.csv'}, too" in shown
+    files = sorted(own.glob("ledgers/*/0/edge-*.db"))
+    for edge, (times, file) in enumerate(zip((3, 9), files, strict=True)):
+        spent = tables.epsilon(epsilon_pld(read_chains(file)[0].history(), 1e-5))
+        [line] = [line for line in shown.splitlines() if f"edge-{edge} " in line]
+        assert line.split() == [f"edge-{edge}", str(times), spent, str(file)]
+    assert tacit("ledger", "show", called, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["names"] == ["clinic", str(tmp_path / "copy.csv")]
+    assert [one["count"] for one in document["ledgers"]] == [3, 9]
+    assert [one["file"] for one in document["ledgers"]] == list(map(str, files))
+
+
+def test_show_says_what_edges_start_from_and_that_a_name_has_no_ledger(
+    own: Path, capsys: Captured
+) -> None:
+    own_ledgers.place(replace(data("clinic", range(300)), dealing="by row to 3 edges"), 2, own)
+    assert tacit("ledger", "show", "clinic", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["ledgers"]
+    assert [(one["edge"], one["count"]) for one in found] == [("edge-2", 9), ("at the start", 9)]
+    assert tacit("ledger", "show", "clinik") == 3
+    said = capsys.readouterr().err
+    assert f"no data called clinik has a ledger in {own}" in said
+    [path] = own.glob("ledgers/*/1/edge-2.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("UPDATE entry SET count = 1 WHERE number = 1")
+    assert tacit("ledger", "show", "clinic") == 5
 
 
 def test_verify_says_that_it_is_whole_or_leaves_with_5(path: Path, capsys: Captured) -> None:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.errors import ConfigError, PrivacyError
+from tacit.errors import ConfigError, DataError, PrivacyError
 from tacit_services.cli.say import say
 from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger_chain import Chain
+    from tacit_services.identity.own_ledgers import Account
+
+_SQLITE = b"SQLite format 3\0"
 
 app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 
@@ -29,10 +32,23 @@ Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-@app.command(epilog="Example: tacit ledger show identities/3")
-def show(place: Place, delta: Delta = 1e-5, as_json: AsJson = False) -> None:
-    """Show what the data of an edge has paid, by its own ledger."""
-    path = _file(place)
+@app.command(epilog="Example: tacit ledger show clinic")
+def show(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|PATH|DIR",
+            help="name of own data (data.name), a ledger file, or the folder with ledger.db in it",
+        ),
+    ],
+    delta: Delta = 1e-5,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the data of an edge has paid, by its own ledger; of own data, of every edge."""
+    path = _file(Path(place))
+    if not _begins_as_ledger(path) and (account := _account(place, path)) is not None:
+        _show_account(account, delta, as_json)
+        return
     chains = _verified(path)
     documents = [_document(path, chain, delta) for chain in chains]
     if as_json:
@@ -114,7 +130,7 @@ def join(
     other: Annotated[str, typer.Argument(help="name of other data of the same people")],
     as_json: AsJson = False,
 ) -> None:
-    """Make one ledger of two of own data: every edge starts from the sum of what they have spent.
+    """Make one ledger of two of own data: every edge starts from the composition of both spends.
 
     For good: no command takes them apart again.
     """
@@ -125,11 +141,55 @@ def join(
     if as_json:
         typer.echo(json.dumps({"names": list(joined.names)}, indent=2))
         return
-    typer.echo(f"{one}: has the ledger of {other}, too; each edge starts from the sum of both")
+    typer.echo(
+        f"{one}: has the ledger of {other}, too; each edge starts from the composition of both"
+    )
 
 
 def _file(place: Path) -> Path:
     return place / "ledger.db" if place.is_dir() else place
+
+
+def _begins_as_ledger(path: Path) -> bool:
+    """Whether this is a file of SQLite: else it may be that data is called as a file is."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _account(name: str, path: Path) -> Account | None:
+    """The ledgers of the data that is called so; None: it is a path.
+
+    Raises DataError where there is neither, PrivacyError for a damaged register.
+    """
+    from tacit_services.identity import own_ledgers
+    from tacit_services.settings import data_home
+
+    account = own_ledgers.account(name, data_home())
+    if account is None and not path.exists():
+        raise DataError(
+            f"ledger {path}: there is no such file, and no data called {name} has a ledger in "
+            f"{data_home()}"
+        )
+    return account
+
+
+def _show_account(account: Account, delta: float, as_json: bool) -> None:
+    found = []
+    for edge, path in account.edges.items():
+        of_edge = [_document(path, chain, delta) for chain in _verified(path)]
+        found += [{"edge": f"edge-{edge}"} | document for document in of_edge]
+    if account.started is not None:
+        of_start = [
+            _document(account.started, chain, delta) for chain in _verified(account.started)
+        ]
+        found += [{"edge": "at the start"} | document for document in of_start]
+    if as_json:
+        of_data = {"names": account.names, "unit": account.unit, "dealing": account.dealing}
+        typer.echo(json.dumps(of_data | {"ledgers": found}, indent=2))
+        return
+    _print_account(account, found, delta)
 
 
 def _is_ledger(out: Path, ledger: Path) -> bool:
@@ -213,6 +273,29 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
         }
         for entry in chain.rows
     ]
+
+
+def _print_account(account: Account, found: list[dict[str, Any]], delta: float) -> None:
+    from rich.table import Table
+
+    from tacit_services.display import tables
+
+    first, *others = account.names
+    say(f"{first}: whose privacy: {account.unit}; dealt {account.dealing or 'a file an edge'}")
+    if others:
+        say(f"known as {', '.join(others)}, too")
+    if not found:
+        say("nothing was ever spent")
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("edge", "releases", f"ε at δ {delta:g}", "ledger"):
+        table.add_column(name, justify="left" if name in ("edge", "ledger") else "right")
+    for one in found:
+        spent = tables.epsilon(one["epsilon_pld"])
+        file = tables.cell(one["file"])
+        file.overflow = "fold"
+        table.add_row(one["edge"], str(one["count"]), spent, file)
+    tables.console().print(table)
 
 
 def _print(chain: Chain, document: dict[str, Any]) -> None:

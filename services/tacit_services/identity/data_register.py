@@ -51,6 +51,11 @@ def entries(root: Path) -> list[Entry]:
     return [entry for entry in found if entry.id not in over]
 
 
+def with_name(root: Path, name: str) -> Entry | None:
+    """The entry of the data that was ever called so. Raises as `entries`."""
+    return next((entry for entry in entries(root) if name in entry.names), None)
+
+
 def begun(owned: Owned) -> Entry:
     """Return the entry of data that nothing is known of."""
     name = hashlib.sha256(owned.name.encode()).hexdigest()[:16]

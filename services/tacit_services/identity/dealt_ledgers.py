@@ -22,6 +22,13 @@ def ledger_of(folder: Path, entry: Entry, slot: str) -> Path:
     return folder / str(entry.number) / f"edge-{slot}.db"
 
 
+def present(folder: Path, entry: Entry) -> dict[str, Path]:
+    """The ledgers of the present dealing, by the edge's number."""
+    paths = (folder / str(entry.number)).glob("edge-*.db")
+    found = {path.stem.removeprefix("edge-"): path for path in paths}
+    return dict(sorted(found.items(), key=lambda one: int(one[0])))
+
+
 def started(folder: Path, entry: Entry, slot: str) -> Path:
     """The ledger of `slot`. One that is new begins with what may have been spent before."""
     path = ledger_of(folder, entry, slot)
@@ -59,7 +66,7 @@ def before(folder: Path, entry: Entry) -> History:
 
 def most(folder: Path, entry: Entry) -> History:
     """Return an upper bound on what any edge spent: where it is dealt anew, each starts there."""
-    paths = sorted((folder / str(entry.number)).glob("edge-*.db"))
+    paths = present(folder, entry).values()
     return beyond((), _earlier(folder, entry), *map(history, paths))
 
 

@@ -29,11 +29,11 @@ def unspent(root: Path, entry: Entry, others: tuple[Entry, ...]) -> Entry:
 
 
 def join(home: Path, one: str, other: str) -> Entry:
-    """Make one entry of two that have these names; every edge starts from the sum of their spends.
+    """Make one entry of two that have these names; every edge starts from both spends, composed.
 
-    A person who is in the data of both may have spent the most of either, so the sum of these two
-    is an upper bound for everybody. Raises PrivacyError where there are no two, or they are in use,
-    or count by other units.
+    A person who is in the data of both may have spent the most of either, so the composition of
+    these two is an upper bound for everybody. Raises PrivacyError where there are no two, or they
+    are in use, or count by other units.
     """
     root = home / "ledgers"
     try:
@@ -51,7 +51,7 @@ def join(home: Path, one: str, other: str) -> Entry:
             _take_sketches(root, kept, gone)
             joined = replace(_with(kept, gone), number=kept.number + 1, edges={})
             place = root / kept.id / str(joined.number) / "joined.db"
-            dealt_ledgers.begin(place, kept.id, _sum(root, kept, gone))
+            dealt_ledgers.begin(place, kept.id, _composition(root, kept, gone))
             joined = replace(joined, before=f"{joined.number}/joined.db")
             data_register.write(root / kept.id, joined)
             return joined
@@ -59,15 +59,14 @@ def join(home: Path, one: str, other: str) -> Entry:
         raise PrivacyError(f"ledgers {root}: {error}") from error
 
 
-def _sum(root: Path, *entries: Entry) -> History:
+def _composition(root: Path, *entries: Entry) -> History:
     return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
 
 
 def _named(root: Path, name: str) -> Entry:
-    for entry in data_register.entries(root):
-        if name in entry.names:
-            return entry
-    raise PrivacyError(f"{name}: no ledger in {root} has this name")
+    if (entry := data_register.with_name(root, name)) is None:
+        raise PrivacyError(f"{name}: no ledger in {root} has this name")
+    return entry
 
 
 def _with(entry: Entry, other: Entry) -> Entry:

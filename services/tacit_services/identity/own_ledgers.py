@@ -25,9 +25,9 @@ The ledger of the edge that has the unit covers it, by induction over what may h
 
 Data that is known by its sketch alone is
 dealt anew, unless its units are people and it is dealt as before: a person's edge depends on
-nothing but the id and the seed. Entries that are joined go on with the sum of what they had spent.
-So ε is an upper bound for a unit as far as the data that it is in was found to be of one entry:
-`sketch` says with which errors that is seen. It is not seen where files share less than 3 %, where
+nothing but the id and the seed. Entries that are joined go on with the composition of what they
+had spent. So ε is an upper bound for a unit as far as the data that it is in was found to be of one
+entry: `sketch` says with which errors that is seen. It is not seen where files share less than 3 %, where
 one is over some 250 times larger than the other (for rows, 100), and where rows alone could tell,
 but other columns are read, or they are too few or too much alike; nor in another user's data
 folder. There name and bytes alone tell.
@@ -101,6 +101,20 @@ class Standing:
     seen: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The ledgers of some data. names: all that it was ever called. dealing: of one file, in words.
+
+    started: the ledger that every edge of this dealing started from, if any. edges: each edge's.
+    """
+
+    names: tuple[str, ...]
+    unit: str
+    dealing: str
+    started: Path | None
+    edges: dict[str, Path]
+
+
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
     """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
 
@@ -155,6 +169,18 @@ def standing(owned: Owned, number: int, home: Path) -> Standing:
         sketches = None if key is None else seen.sketches if seen else drawn
         apart = kinship.apart(root, owned, sketches)
         return Standing(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
+
+
+def account(name: str, home: Path) -> Account | None:
+    """The ledgers of the data that was ever called so; None: there is none. Raises PrivacyError."""
+    root = home / "ledgers"
+    with _durable(root):
+        if (entry := data_register.with_name(root, name)) is None:
+            return None
+        folder = root / entry.id
+        started = None if entry.before is None else folder / entry.before
+        edges = dealt_ledgers.present(folder, entry)
+        return Account(entry.names, entry.unit, entry.dealing, started, edges)
 
 
 def prepare(home: Path) -> None:

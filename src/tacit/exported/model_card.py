@@ -75,8 +75,8 @@ counts what these data have told in runs of tacit up to now, as the edges' ledge
 released by other means adds up, and so does what was told of people whom the owner of the data
 takes for others (data.apart_from)."""
 _APART = """
-| taken for other people | those of {count}, on the owner's word (data.apart_from): ids or rows are \
-alike, and what was spent there is not counted |"""
+| taken for other people | those of {count}, on the owner's word (data.apart_from): ids or rows \
+are alike, and what was spent there is not counted |"""
 _NOT_PRIVATE = """\
 **It was not trained privately** ({guarantee}). Whoever has the model may be able to tell who was in
 the training data."""
