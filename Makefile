@@ -204,8 +204,8 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 up: ## start broker, store, aggregator and 5 edges in containers
 	docker compose up --build --detach
 
-down: ## stop them, of every profile, and delete containers, networks and volumes, ledgers included
-	docker compose --profile '*' down --volumes --remove-orphans
+down: ## stop them, of every profile, and delete containers and networks (ALL=1: volumes, ledgers included, for good)
+	docker compose --profile '*' down $(if $(ALL),--volumes )--remove-orphans
 
 clean: ## delete what was made: .venv, out, caches
 	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -77,9 +77,9 @@ class Stack:
         """
         return self._run("docker", "compose", *arguments, seconds=seconds)
 
-    def make(self, target: str) -> None:
-        """Run `make TARGET` on this project."""
-        self._run("make", target, seconds=120.0)
+    def make(self, *arguments: str) -> None:
+        """Run `make ARGUMENTS` on this project."""
+        self._run("make", *arguments, seconds=120.0)
 
     def _run(self, *command: str, seconds: float) -> str:
         done = subprocess.run(

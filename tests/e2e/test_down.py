@@ -1,4 +1,6 @@
-"""`make down` takes away all that README's compose commands made, of whatever profile."""
+"""`make down` takes away all that README's compose commands made, of whatever profile, but for the
+volumes: ledgers lie there.
+"""
 
 from __future__ import annotations
 
@@ -43,5 +45,9 @@ def test_nothing_is_left_that_a_later_up_would_trip_over(stack: Stack) -> None:
     assert made["network"] >= 2
 
     stack.make("down")
+
+    assert left(stack) == {"container": 0, "network": 0, "volume": 8}
+
+    stack.make("down", "ALL=1")
 
     assert left(stack) == {"container": 0, "network": 0, "volume": 0}

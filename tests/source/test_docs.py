@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -136,11 +137,24 @@ def test_the_table_of_systems_says_which_file_has_no_noise() -> None:
         assert said == ("private" if private else "**none: not private**"), file
 
 
-def test_whoever_takes_compose_down_takes_all_profiles_down() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    whole = "docker compose --profile '*' down --volumes --remove-orphans"
-    assert "down: ## stop them" in makefile
-    assert f"\t{whole}\n" in makefile
+@pytest.mark.parametrize(
+    ("said", "volumes"), [((), ""), (("ALL=",), ""), (("ALL=1",), "--volumes ")]
+)
+def test_whoever_takes_compose_down_takes_all_profiles_down(
+    said: tuple[str, ...], volumes: str
+) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "down", *said],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"docker compose --profile '*' down {volumes}--remove-orphans\n"
+
+
+def test_no_document_takes_compose_down_in_another_way() -> None:
+    whole = "docker compose --profile '*' down --remove-orphans"
     for path in [*OF_NOW, ROOT / "compose.yaml"]:
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not re.search(r"docker compose .*\bdown\b", line) or whole in line, path

@@ -23,14 +23,13 @@ The ledger of the edge that has the unit covers it, by induction over what may h
   covers the unit. Where B's file has nobody of B's before, B goes on with A's ledger itself. A unit
   that is at two sites at once is covered by neither ledger, but by both (data.people="shared").
 
-Data that is known by its sketch alone is
-dealt anew, unless its units are people and it is dealt as before: a person's edge depends on
-nothing but the id and the seed. Entries that are joined go on with the composition of what they
-had spent. So ε is an upper bound for a unit as far as the data that it is in was found to be of one
-entry: `sketch` says with which errors that is seen. It is not seen where files share less than 3 %, where
-one is over some 250 times larger than the other (for rows, 100), and where rows alone could tell,
-but other columns are read, or they are too few or too much alike; nor in another user's data
-folder. There name and bytes alone tell.
+Data that is known by its sketch alone is dealt anew, unless its units are people and it is dealt as
+before: a person's edge depends on nothing but the id and the seed. Entries that are joined go on
+with the composition of what they had spent. So ε is an upper bound for a unit as far as the data
+that it is in was found to be of one entry: `sketch` says with which errors that is seen. It is not
+seen where files share less than 3 %, where one is over some 250 times larger than the other (for
+rows, 100), and where rows alone could tell, but other columns are read, or they are too few or too
+much alike; nor in another user's data folder. There name and bytes alone tell.
 """
 
 from __future__ import annotations
