@@ -1,7 +1,8 @@
 """`tacit run`: broker, store, aggregator and edges as child processes of one command.
 
-It is a testbed. Its edges are simulated on public benchmark data, so every run begins with fresh
-ledgers. The services by themselves never do that: there, a ledger belongs to its data for life.
+On published data it is a testbed: its edges are simulated, so every run begins with fresh ledgers.
+The services by themselves never do that: there, a ledger belongs to its data for life. So it does
+here, where the data is the user's own.
 """
 
 from __future__ import annotations
