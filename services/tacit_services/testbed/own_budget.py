@@ -166,13 +166,12 @@ def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | 
 
 
 def _known(known: Known) -> str:
-    """Whose data it is, where neither name nor bytes say so."""
-    if known.by not in ("people", "rows"):
+    """Whose data it is, where its name does not say so."""
+    if known.by in ("", "name"):
         return ""
-    return (
-        f" (known by its {known.by} as {known.continues}; if those are other people, name "
-        f"{known.continues} in data.apart_from)"
-    )
+    others = f"; if those are other people, name {known.continues} in data.apart_from"
+    told = f"known by its {known.by} as {known.continues}"
+    return f" ({told}{'' if known.by == 'bytes' else others})"
 
 
 def said(
