@@ -172,8 +172,8 @@ class EdgeSettings(ServiceSettings):
     rows_alone: bool = Field(
         True,
         description="compute the drawn rows only, where the model has kernels for it and they pass "
-        "their trial, and hold pushes back for a fixed public delay; false: always a batch of a "
-        "fixed shape",
+        "their trial; false: always a batch of a fixed shape. Private pushes are held back either "
+        "way",
     )
     enroll_url: str | None = Field(
         None, description="https://HOST:PORT that signs a certificate for this identity"
