@@ -181,8 +181,10 @@ def outcome(case: Case) -> dict[str, Any]:
     workers = list(simulation.simulator.edges.values())
     simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
     when: dict[str, int] = {}
+    against: set[str] = set()  # who was taken to work against the others at any time
 
     def observe(server: ServerRole) -> None:
+        against.update(server.discounted)
         for edge in server.accused:
             when.setdefault(edge, sum(record.updates for record in server.edges.values()))
 
@@ -196,7 +198,8 @@ def outcome(case: Case) -> dict[str, Any]:
         "accuracy": round(100 * accuracy, 2),
         "recall": round(100 * float(right.float().mean()), 1),
         "version": role.version,
-        "opposed": sorted(role.watch.opposed) if role.watch else [],
+        "opposed": sorted(role.discounted),
+        "ever opposed": sorted(against),
         "accused": {edge: [when.get(edge, 0), why] for edge, why in role.accused.items()},
         "halted": role.halt_reason,
     }

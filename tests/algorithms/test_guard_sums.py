@@ -136,6 +136,36 @@ def test_who_works_against_the_others_takes_no_turns_of_theirs(name: str, moves:
     assert ("edge-3" in asked[-1:]) == (role.kept_out > 0) == role.one_by_one
 
 
+@pytest.mark.parametrize("against", [1, 2])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_whatever_edges_send_within_the_law_all_are_asked_on(name: str, against: int) -> None:
+    # Given five edges, of which some work against the others, then others of them, then anything,
+    here = world(name)
+    role, random = here.role, torch.Generator().manual_seed(against)
+    law = role.law(Update("edge-0", 0, role.params, role.clip, ()))
+    axes = torch.nn.functional.normalize(torch.randn(3, len(role.params), generator=random))
+    ever: set[str] = set()
+    for phase in range(3):
+        signs = torch.randint(-1, 2, (5, 3), generator=random).float()
+        if phase < 2:
+            signs = torch.tensor([[1.0, 0.0, 0.0]]).repeat(5, 1)
+            signs[torch.randperm(5, generator=random)[:against]] *= -1
+        means = signs @ axes * (law.pull * law.rows / 3)
+        for _ in range(10):
+            for number in range(5):
+                here.turn(f"edge-{number}", lambda led, mean=means[number]: led + mean)  # type: ignore[misc]
+        # then the guard sees who does, and shuts out nobody;
+        assert role.accused == {}
+        ever |= role.discounted
+    assert len(ever) >= against
+    # everybody is asked for more.
+    for number in range(5):
+        here.turn(f"edge-{number}")
+        asked = {out.to for out in here.last}
+        assert not role.one_by_one or asked == {f"edge-{number}"}
+    assert role.one_by_one or asked == {f"edge-{number}" for number in range(5)}
+
+
 def test_a_release_lets_the_edge_begin_anew() -> None:
     here = world("mapa")
     here.turn("edge-0", lambda led: 10 * led)

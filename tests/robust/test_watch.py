@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit.robust import watch
@@ -141,6 +143,46 @@ def test_an_edge_that_a_liar_frames_is_neither_shut_out_nor_silenced(odd_pulls: 
     # then the odd one, which was asked last, still has its whole say.
     assert verdict.weight == 1.0
     assert made.opposed == set()
+
+
+# Of each of a few edges: two means of its updates, (along two axes, how much of the law), in turns.
+MEANS = st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([0.0, 0.05, 0.3, 1.0]))
+TURNED, PLAIN = [(-1, 0, 0.5), (-1, 0, 0.5)], [(1, 0, 0.5), (1, 0, 0.5)]
+ODD, FRAMER = [(-1, 2, 0.3), (-1, 2, 0.3)], [(2, -1, 1.0), (2, -1, 1.0)]
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.lists(st.lists(MEANS, min_size=2, max_size=2), min_size=3, max_size=6), st.integers(1, 9))
+@example([TURNED, PLAIN, PLAIN, PLAIN, PLAIN], 4)
+@example([TURNED, TURNED, PLAIN, PLAIN, PLAIN], 4)
+@example([FRAMER, PLAIN, PLAIN, PLAIN, ODD], 4)
+@example([[(1, 0, 1.0), (-1, 0, 1.0)], PLAIN, PLAIN, PLAIN, TURNED], 4)
+def test_agreement_shuts_out_nobody_and_leaves_everybody_some_weight(
+    edges: list[list[tuple[int, int, float]]], turn: int
+) -> None:
+    """Whatever edges send: who is accused is who `sums` alone accuse, and who keeps the law is not.
+
+    This holds by construction, as `judge` has no other accusation. So it is asked of every update.
+    """
+    law, generator = Law(1.0, 3.0, 1.0), torch.Generator().manual_seed(7)
+    with_agreement, sums_alone = (
+        Watch(SIZE, len(edges), 1e-6, agreement=agreement) for agreement in (True, False)
+    )
+    for number in range(50):
+        for name, means in zip(NAMES, edges, strict=False):
+            along, across, part = means[number // turn % 2]
+            mean = torch.zeros(SIZE)
+            mean[0], mean[1] = along, across
+            mean *= part * law.pull * law.rows / max(1.0, math.hypot(along, across))
+            vector = mean + torch.randn(SIZE, generator=generator)
+            verdict = with_agreement.judge(name, vector, law)
+            assert verdict.accused == sums_alone.judge(name, vector, law).accused == {}
+            assert 0 < verdict.weight <= 1
+    # Nor for what breaks the law does it accuse anybody but the edge that sent it.
+    broken = torch.full((SIZE,), 1e3)
+    verdict = with_agreement.judge(NAMES[0], broken, law)
+    assert verdict.accused == sums_alone.judge(NAMES[0], broken, law).accused
+    assert verdict.accused.keys() == {NAMES[0]}
 
 
 def test_a_snapshot_of_0_2_goes_on_and_learns_the_latest_updates_anew() -> None:
