@@ -6,7 +6,6 @@ that is all edges' together, each when it has its task. The last line is JSON.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import selectors
 import socket
@@ -19,9 +18,11 @@ from typing import Any
 
 import torch
 from tacit_services.transport.address import split_host_port
+from torch import Tensor
 
 from bench import raw_mqtt
 from tacit import config
+from tacit.config.fingerprint import canonical
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 
@@ -55,10 +56,10 @@ class Crowd:
         run = config.load(run_file)
         model = run.build_model()
         self._schema, plan = model.schema_hash(), run.plan(0)
-        self._body = torch.full((model.size,), 1e-6).numpy().tobytes()
-        self._digest = hashlib.sha256(self._body).digest()
+        self._body = torch.full((model.size,), 1e-6)
+        self._definition = canonical(run.agreed())
         self._spend = (plan.sampling_rate, plan.noise_multiplier)
-        self._numel, self._count = model.size, count
+        self._count = count
         self._selector, self.edges = selectors.DefaultSelector(), list[Edge]()
         self.ready: deque[Edge] = deque()  # those that have a task
         self.waits: list[float] = []  # seconds from push to receipt
@@ -159,7 +160,8 @@ class Crowd:
             edge, raw_mqtt.publish(2, topics.presence(RUN, edge.name), b"online", retain=True)
         )
         hello = pb.Hello(epsilon=1e6, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10.0)
-        self._post(edge, pb.Meta(hello=hello), b"")
+        hello.definition = self._definition
+        self._post(edge, pb.Meta(hello=hello), None)
 
     def _update(self, edge: Edge) -> None:
         q, z = self._spend
@@ -167,16 +169,13 @@ class Crowd:
         update = pb.Update(base_version=edge.version, clip=1.0)
         update.spent.append(pb.Spend(sampling_rate=q, noise_multiplier=z, count=edge.seq))
         update.charged.count, update.charged.head = edge.seq, bytes(32)
-        meta = pb.Meta(update=update, dtype="f32", numel=self._numel, sha256=self._digest)
         edge.version = None
-        self._post(edge, meta, self._body)
+        self._post(edge, pb.Meta(update=update), self._body)
 
-    def _post(self, edge: Edge, meta: pb.Meta, body: bytes) -> None:
+    def _post(self, edge: Edge, meta: pb.Meta, body: Tensor | None) -> None:
         edge.seq += 1
         meta.run, meta.edge, meta.seq, meta.schema_hash = RUN, edge.name, edge.seq, self._schema
-        head = meta.SerializeToString()
-        front = wire.MAGIC + len(head).to_bytes(4, "little") + head
-        edge.message = wire.part(front + bytes(-len(front) % 64) + body, CHUNK, 0)
+        edge.message = wire.part(wire.encode(meta, body), CHUNK, 0)
         edge.sent = edge.again = time.monotonic()
         self._say(edge, edge.message)
 

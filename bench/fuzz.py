@@ -33,7 +33,6 @@ from tacit_services.transport.transfer import MISSING, WINDOW, Download, Transfe
 from tacit.errors import WireError
 from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.envelope import READS_I16
 from tacit.protocol.messages import GlobalModel, Halt
 
 SIZE, SCHEMA = 37, bytes(range(32))
@@ -88,7 +87,7 @@ def good() -> list[bytes]:
     found = [wire.encode(one) for one in plain]
     found += [wire.encode(pb.Meta(update=update, **meta), tensor) for tensor in (floats, integers)]
     integers[SIZE // 2] = 1 << 20  # some of them lie apart
-    found.append(wire.encode(pb.Meta(update=update, **meta), integers, reads=READS_I16))
+    found.append(wire.encode(pb.Meta(update=update, **meta), integers))
     answer = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=3)
     found.append(wire_down.down("r", "e", GlobalModel(4, floats, 1.0), SCHEMA, answer, 3))
     found.append(wire_down.down("r", "e", Halt(4, "over"), SCHEMA))

@@ -24,6 +24,7 @@ from torch import Tensor
 from bench.child import answer, begin, resident
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
+from tacit.config.fingerprint import canonical
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
@@ -91,19 +92,28 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.outbox, role.folder = Outbox(role.releaser.ledger, "bench", folder=folder), folder
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
     before = resident(os.getpid(), "VmRSS")
-    _serve(role, options["broker"], patience=30.0)
+    _serve(role, options, patience=30.0)
     grown = resident(os.getpid(), "VmHWM") - before
     return {"models": role.models, "grown": grown, "update": role.largest}
 
 
-def _serve(role: ReadyMade, broker: str, patience: float) -> None:
+def definition(options: dict[str, Any]) -> str:
+    """The definition that a Hello states."""
+    return canonical(config.load(Path(options["run_file"])).agreed())
+
+
+def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
     """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
     schema, size = role.model.schema_hash(), role.model.size
-    terms = LoopSettings("bench", schema, size, 256 * 1024, patience)
+    terms = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
-        broker, f"bench-{role.edge}", subscriptions, loop.mailbox.put, on_up=loop.mailbox.connected
+        options["broker"],
+        f"bench-{role.edge}",
+        subscriptions,
+        loop.mailbox.put,
+        on_up=loop.mailbox.connected,
     )
     begin(connection)
     loop.run(connection, threading.Event(), lambda state: None)
@@ -123,7 +133,8 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(hello, Hello)
     messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
     envelopes = [
-        wire_up.up("bench", seq, message, schema) for seq, message in enumerate(messages, 1)
+        wire_up.up("bench", seq, message, schema, definition(options))
+        for seq, message in enumerate(messages, 1)
     ]
     window, receipts = threading.Semaphore(1), threading.Semaphore(0)
     newest = [0]
@@ -184,7 +195,7 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, Paced)
     role.prepare()
     role.pause, role.outbox = options["pause"], Outbox(role.releaser.ledger, "bench")
-    _serve(role, options["broker"], patience=1.0)
+    _serve(role, options, patience=1.0)
     return {}
 
 
@@ -199,7 +210,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
-    schema, sent = role.model.schema_hash(), 0
+    schema, said, sent = role.model.schema_hash(), definition(options), 0
     connection = Connection(
         options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
     )
@@ -216,7 +227,8 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
         sent += 1
         message = hello if sent == 1 else Push(role.edge, 0, role.ready)
         outstanding.acquire()
-        payload = wire.part(wire_up.up("bench", sent, message, schema), 256 * 1024, 0)
+        envelope = wire_up.up("bench", sent, message, schema, said)
+        payload = wire.part(envelope, 256 * 1024, 0)
         client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
     connection.stop()
     return {"sent": sent}

@@ -94,3 +94,23 @@ class StoreLost(TacitError):  # noqa: N818  (a state of the store)
     """The store has lost messages that edges have receipts for: only the operator can go on."""
 
     exit_code = 7
+
+
+OF_0_1 = "tacit 0.2 reads what tacit 0.1 wrote (docs/upgrade.md)"
+
+
+def other_format(found: int | str | None, reads: int | str) -> str:
+    """Return what is wrong with a file of format `found` for a tacit that reads another, in words.
+
+    It ends with what to do: a newer file needs a newer tacit, an older one is of tacit 0.1. Raises
+    ValueError where `found` is no number.
+
+    >>> other_format(1, 2)
+    'has format 1, this tacit reads 2: tacit 0.2 reads what tacit 0.1 wrote (docs/upgrade.md)'
+    >>> other_format(3, 2)
+    'has format 3, this tacit reads 2: a newer one has written it'
+    """
+    if found is None:
+        return f"has no format, this tacit reads {reads}: {OF_0_1}"
+    todo = "a newer one has written it" if int(found) > int(reads) else OF_0_1
+    return f"has format {found}, this tacit reads {reads}: {todo}"

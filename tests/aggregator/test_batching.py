@@ -70,7 +70,7 @@ class Aggregator:
         self.callers = {name: Caller(broker, "intake", name) for name in EDGES}
         self.done: list[str] = []
         for name in EDGES:
-            take(self.rig.driver, self.messages(name, [hello_meta()]))
+            take(self.rig.driver, self.messages(name, [hello_meta(self.rig.run)]))
             assert self.told(name) == STATUS.ACCEPTED
         self.store.steps.clear()
         self.store.meanwhile = self.come

@@ -34,10 +34,9 @@ def hello(definition: str) -> pb.Meta:
     return pb.Meta(hello=pb.Hello(definition=definition))
 
 
-def test_the_same_definition_and_an_older_edges_silence_are_taken() -> None:
+def test_the_same_definition_is_taken() -> None:
     here = DefinitionCheck(stated())
     here.check(hello(canonical(stated())))
-    here.check(hello(""))
     # What only an aggregator reads is its own business.
     here.check(hello(canonical(stated(more='edges.min = 1\nevaluation.every = 3\nrun.name = "x"'))))
     here.check(pb.Meta(update=pb.Update()))
@@ -57,6 +56,12 @@ def test_another_is_refused_with_the_key_that_differs(theirs: dict[str, Any], sa
         DefinitionCheck(stated()).check(hello(canonical(theirs)))
     assert str(refused.value) == said
     assert refused.value.reason == "definition"
+
+
+def test_a_hello_without_one_is_refused() -> None:
+    with pytest.raises(WireError) as refused:
+        DefinitionCheck(stated()).check(hello(""))
+    assert str(refused.value) == "definition: the Hello has none"
 
 
 @pytest.mark.parametrize(

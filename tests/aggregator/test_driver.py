@@ -113,7 +113,7 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(
     rig.driver.recover()
     connection = rig.connect()
     caller = Caller(address, rig.run_id, "edge-0")
-    take(rig.driver, inbound(rig, [hello_meta()]))
+    take(rig.driver, inbound(rig, [hello_meta(rig.run)]))
     # when they are all screened before the first of them is folded,
     take(rig.driver, inbound(rig, [update_meta(0)] * 3, 2))
     # then those that came after the last, or became stale, are told that they are not in the model.

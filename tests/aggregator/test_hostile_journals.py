@@ -1,4 +1,4 @@
-"""Stores in which Hellos lie: of 0.1, which believed them, and altered ones."""
+"""Stores in which Hellos lie: what nobody believes, and what no aggregator lets in."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tacit_services.aggregator.run_journal import RunJournal
-from tacit_services.journal.store import NewEntry, Store, open_store
+from tacit_services.journal.store import Appended, NewEntry, Store, open_store
 
 from tacit import config
 from tacit.algorithms import registry
+from tacit.config import RunFile
 from tacit.errors import WireError
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -21,20 +22,29 @@ from tests.helpers.hostile import HUGE
 from tests.helpers.older import unpacked
 from tests.helpers.rig import hello_meta
 
-NAME, LIAR = "hostile", "edge-2"
+NAME, LIAR = "mapa", "edge-1"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """As 0.1 left it, with 72 Hellos of three liars in the snapshot and behind it."""
+    """As 0.2 left it, and a Hello of a liar behind that."""
     folder = unpacked(NAME, tmp_path)
     with closing(open_store(f"sqlite:///{folder}/store.db", NAME)) as found:
+        journal = made(tmp_path, found)
+        journal.take_over()
+        lie = pb.Hello(noise_variance=HUGE, mechanism="none", clip_min=1e-300, clip_max=HUGE)
+        write(journal, run_of(tmp_path), lie)
         yield found
+
+
+def run_of(tmp_path: Path) -> RunFile:
+    """The run that the store is of."""
+    return config.load(tmp_path / NAME / "run.toml")
 
 
 def made(tmp_path: Path, store: Store) -> RunJournal:
     """What an aggregator of this run has before it takes the store over."""
-    run = config.load(tmp_path / NAME / "run.toml")
+    run = run_of(tmp_path)
     definition, model = run.define(), run.build_model()
     return RunJournal(
         NAME,
@@ -43,9 +53,17 @@ def made(tmp_path: Path, store: Store) -> RunJournal:
         model.size,
         store,
         fingerprint=definition.fingerprint,
-        older=definition.older,
         snapshot_every=10**6,
     )
+
+
+def write(journal: RunJournal, run: RunFile, claims: pb.Hello) -> Appended:
+    """Write a Hello with these claims into the store."""
+    meta, seq = hello_meta(run), journal.last_seqs[LIAR] + 1
+    meta.hello.MergeFrom(claims)
+    meta.run, meta.edge, meta.seq, meta.schema_hash = NAME, LIAR, seq, journal.schema
+    (answer,) = journal.store.append([NewEntry(LIAR, seq, wire.encode(meta))])
+    return answer
 
 
 def test_nothing_that_they_say_counts_after_a_restart(tmp_path: Path, store: Store) -> None:
@@ -53,7 +71,7 @@ def test_nothing_that_they_say_counts_after_a_restart(tmp_path: Path, store: Sto
     journal.take_over()
     role, fresh = journal.role, made(tmp_path, store).role
     assert role.edges[LIAR].hello.noise_variance == HUGE
-    assert role.version > 40
+    assert role.version > 20
     fresh.tau_max = role.tau_max  # of all that edges do, this alone slows MAPA down
     assert role.tau_max < 10
     shown, expected = role.schedule(), fresh.schedule()
@@ -81,14 +99,11 @@ def test_nothing_that_they_say_counts_after_a_restart(tmp_path: Path, store: Sto
 def test_what_no_aggregator_lets_in_stops_the_next_one_before_it_is_folded(
     tmp_path: Path, store: Store, claims: dict[str, object]
 ) -> None:
-    # Given a store into which somebody has written what 0.1 had refused, too,
+    # Given a store into which somebody has written what no aggregator does,
     journal = made(tmp_path, store)
     journal.take_over()
-    before, last = sha256(journal.role), journal.last_seqs[LIAR]
-    meta = hello_meta()
-    meta.MergeFrom(pb.Meta(hello=pb.Hello(**claims)))  # type: ignore[arg-type]
-    meta.run, meta.edge, meta.seq, meta.schema_hash = NAME, LIAR, last + 1, journal.schema
-    (answer,) = store.append([NewEntry(LIAR, last + 1, wire.encode(meta))])
+    before = sha256(journal.role)
+    answer = write(journal, run_of(tmp_path), pb.Hello(**claims))  # type: ignore[arg-type]
     # when an aggregator takes over, then it says in a line which entry, and has folded the rest.
     successor = made(tmp_path, store)
     with pytest.raises(WireError, match=f"entry {answer.position}: value: ") as said:

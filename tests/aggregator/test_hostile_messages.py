@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,8 @@ from tacit_services.transport.transfer import MISSING
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.conftest import ROOT
-from tests.helpers.rig import STATUS, Hostile, Message, Rig, new, part, run_file
+from tests.helpers.rig import STATUS, Hostile, Message, Rig, hello_meta, new, part, run_file
+from tests.helpers.run_files import definition_text
 from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 
 
@@ -78,7 +80,8 @@ def patched(hostile: Hostile, change: Callable[[pb.Meta], object]) -> bytes:
 
 
 def hello_with(hostile: Hostile, **fields: float) -> bytes:
-    return part(hostile.message(pb.Meta(hello=pb.Hello(**({"epsilon": 8.0} | fields)))).envelope())  # type: ignore[arg-type]
+    usual: dict[str, Any] = {"epsilon": 8.0, "definition": definition_text(hostile.rig.run)}
+    return part(hostile.message(pb.Meta(hello=pb.Hello(**usual | fields))).envelope())
 
 
 def spent(hostile: Hostile, rate: float, multiplier: float) -> bytes:
@@ -145,8 +148,8 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "nan": ("finite", lambda h: part(h.update(math.nan).envelope())),
     "infinity": ("finite", lambda h: part(h.update(-math.inf).envelope())),
     "a number that no training makes": ("norm", lambda h: part(h.update(-3.4e38).envelope())),
-    "altered tensor": ("sha256", lambda h: part(h.update().envelope()[:-1] + b"\x7f")),
-    "no digest": ("sha256", lambda h: patched(h, lambda meta: meta.ClearField("sha256"))),
+    "altered tensor": ("xxh3", lambda h: part(h.update().envelope()[:-1] + b"\x7f")),
+    "no digest": ("sha256", lambda h: patched(h, lambda meta: meta.ClearField("xxh3"))),
     "another dtype": ("dtype", lambda h: patched(h, lambda meta: setattr(meta, "dtype", "f64"))),
     "more elements than bytes": (
         "numel",
@@ -169,7 +172,7 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     ),
     "hello with a tensor": (
         "shape",
-        lambda h: part(h.message(pb.Meta(hello=pb.Hello()), torch.ones(3)).envelope()),
+        lambda h: part(h.message(hello_meta(h.rig.run), torch.ones(3)).envelope()),
     ),
     "hello without epsilon": ("value", lambda h: hello_with(h, epsilon=0.0)),
     "hello with nan": ("value", lambda h: hello_with(h, epsilon=math.nan)),

@@ -20,9 +20,8 @@ from tacit_services.identity import lineage
 from tacit_services.identity.folder import Identity
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
-from tacit_services.worker.resources import outbox_of
+from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
 
 from tacit import config
@@ -79,10 +78,9 @@ class Place:
             closing(Identity(0, folder, (folder / "lock").open("ab"))) as held,
             lineage.ledger(held, held.ledger_place, "digits") as ledger,
         ):
-            outbox = outbox_of(held, ledger, rig.run_id)
+            outbox = Outbox(ledger, rig.run_id, held.enrolment().owner, held.path)
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
-            settings = LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
-            loop = task_loop(role, outbox, settings, CpuTurns(None))
+            loop = task_loop(role, outbox, rig.settings(2.0), CpuTurns(None))
             names = [topics.down_all(rig.run_id, role.edge), topics.model(rig.run_id)]
             connection = Connection(
                 self.broker,

@@ -14,7 +14,7 @@ from tests.golden.harness import sha256
 from tests.helpers.rig import ROOMY, Rig, hello_meta, inbound, run_file, take, update_meta
 
 METAS = [
-    hello_meta(),
+    hello_meta(run_file()),
     update_meta(0),
     update_meta(0),
     update_meta(2),
@@ -129,7 +129,7 @@ class TestTakeOver:
             (lambda r: StoredEntry(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
             (
                 lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"),
-                "entry 5: sha256: ",
+                "entry 5: xxh3: ",
             ),
             (
                 lambda r: StoredEntry(

@@ -178,10 +178,8 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
 
 def caller(rig: Rig, edge: str = "edge-0", delta: float = 1e-5) -> Hostile:
     made = Hostile(rig, edge)
-    hello = pb.Hello(
-        epsilon=8.0, delta=delta, mechanism="gaussian@server", noise_variance=1.0, clip_max=10
-    )
-    assert made.said(made.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
+    hello = made.greeting(delta=delta, mechanism="gaussian@server", noise_variance=1.0)
+    assert made.said(hello) == STATUS.ACCEPTED
     return made
 
 
@@ -216,7 +214,7 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
     edge = caller(rig)
     message = edge.update(0.01)
     assert edge.said(message) == STATUS.ACCEPTED
-    before = {key: received.meta.sha256 for key, received in journal(rig).items()}
+    before = {key: received.meta.xxh3 for key, received in journal(rig).items()}
     for _ in range(3):
         assert edge.said(message) == STATUS.DUPLICATE
     edge.seq = 0
@@ -225,7 +223,7 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
     )  # an older one
     edge.seq = 2
     assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
-    after = {key: received.meta.sha256 for key, received in journal(rig).items()}
+    after = {key: received.meta.xxh3 for key, received in journal(rig).items()}
     assert len(after) == 2
     assert {key: after[key] for key in before} == before
     assert spent(rig) == 2

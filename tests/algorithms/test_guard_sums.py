@@ -237,4 +237,3 @@ def test_what_decides_the_model_is_in_a_runs_name_and_no_edges_business() -> Non
     plain, sums = run("mapa", burst=9, false_alarm=1e-6), run("mapa", sums=True)
     assert run("mapa", rate=5.0).fingerprint() == plain.fingerprint() != sums.fingerprint()
     assert sums.agreed() == plain.agreed()
-    assert sums.older_fingerprints() == ()

@@ -20,6 +20,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello, Update
 from tacit.protocol.vertical import Feedback, Part, Request
 from tests.helpers.rest import Silent
+from tests.helpers.run_files import definition_text
 from tests.helpers.vafl_rig import NONE, run_file, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
@@ -47,7 +48,7 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     # when three strangers say Hello before them,
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):
         meta = pb.Meta(run="r", edge=name, seq=1, schema_hash=server.head.schema_hash())
-        meta.hello.CopyFrom(pb.Hello(epsilon=1.0, delta=1e-5))
+        meta.hello.CopyFrom(pb.Hello(epsilon=1.0, delta=1e-5, definition=definition_text(run)))
         payload = topics.numbered(1, wire.part(wire.encode(meta), 1 << 18, 0))
         driver.inbox.put(Inbound(topics.up_numbered("r", name), payload, lambda: None))
         driver.admission.accept(0.0)

@@ -1,4 +1,4 @@
-"""tacit 0.1 by its own compose.yaml and image, stopped in mid-run:
+"""tacit 0.2 by its own compose.yaml and images, stopped in mid-run:
 
 today's images go on with its volumes.
 """
@@ -21,7 +21,7 @@ from tests.helpers.older import tree
 from tests.helpers.processes import Deployment, check, journalled, refold
 from tests.helpers.servers import free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # it builds the older image, too
+pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # it builds the older images, too
 HERE = Path(__file__).parent
 START = 180.0  # seconds for processes to start and be counted
 END = 300.0  # for the rest of the run
@@ -31,9 +31,9 @@ UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """0.1's stack, built beside today's;
+    """0.2's stack, built beside today's;
 
-    taken down with all that is its own, the older image included.
+    taken down with all that is its own, the older images included.
     """
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
@@ -46,12 +46,12 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.compose("build", seconds=900.0)
     yield made
     made.compose("down", "--volumes", "--remove-orphans")
-    docker("image", "rm", "tacit-e2e-older")
+    docker("image", "rm", "tacit-e2e-older-aggregator", "tacit-e2e-older-edge")
 
 
-def test_todays_images_go_on_with_the_volumes_of_0_1(stack: Stack, tmp_path: Path) -> None:
+def test_todays_images_go_on_with_the_volumes_of_0_2(stack: Stack, tmp_path: Path) -> None:
     stack.compose(*UP, seconds=START)
-    stack.wait(lambda status: status.edges_online == len(EDGES), START, "0.1's edges online")
+    stack.wait(lambda status: status.edges_online == len(EDGES), START, "0.2's edges online")
     stack.wait_for_updates(200, START)
     stack.compose("stop", seconds=120.0)
     before = left(stack, tmp_path / "before")
@@ -85,7 +85,7 @@ def left(stack: Stack, folder: Path) -> Deployment:
 
 
 def goes_on(before: Deployment, after: Deployment) -> None:
-    """What 0.1 has accepted is the beginning; the model is the fold of all of it;
+    """What 0.2 has accepted is the beginning; the model is the fold of all of it;
 
     every release is charged, once.
     """
@@ -105,7 +105,7 @@ def goes_on(before: Deployment, after: Deployment) -> None:
 
 
 def counted_on(run: Deployment, number: int, said: dict[str, Any]) -> None:
-    """ε is that of all releases, 0.1's and those since, by a ledger whose chain is whole."""
+    """ε is that of all releases, 0.2's and those since, by a ledger whose chain is whole."""
     (chain,) = read_chains(run.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     (each,) = chain.history()  # they are alike

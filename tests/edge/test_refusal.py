@@ -161,7 +161,7 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
         for sample in family.samples
     }
     assert found["tacit_edges_refusing"] == 1
-    assert found["tacit_refusals"] >= 2
+    assert found["tacit_models_refused"] >= 2
     # One that refuses does not keep a run alive whose other edges have spent their budgets.
     assert not observer.only_retired()
     other = Hostile(rig, "edge-0")

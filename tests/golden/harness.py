@@ -34,6 +34,7 @@ from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
+from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
@@ -243,7 +244,12 @@ class MqttRun:
 
     def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
         terms = LoopSettings(
-            self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0
+            self.run_id,
+            self.model.schema_hash(),
+            self.model.size,
+            16 * 1024,
+            patience=30.0,
+            definition=canonical(self.run.agreed()),
         )
         # Python 3.11 cannot parse in two threads at once, and numpy parses the head of a data file.
         with self._building:

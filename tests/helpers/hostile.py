@@ -32,6 +32,7 @@ from tacit.config import RunFile
 from tacit.errors import WireError
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
+from tests.helpers.run_files import definition_text
 
 CHUNK = 1 << 18
 CONNECT = 90.0  # seconds until the broker must have answered
@@ -67,7 +68,7 @@ class Member:
         hostile_chunk: int = CHUNK,
     ) -> None:
         """poison: what it makes of a model that it is given, in place of an update."""
-        model = run.build_model()
+        model, self._definition = run.build_model(), definition_text(run)
         self.schema, self.size = model.schema_hash(), model.size
         self.run_id, self.edge, self.poison = run_id, edge, poison
         self.random, self.chunk = random.Random(seed), hostile_chunk
@@ -117,6 +118,7 @@ class Member:
             "noise_variance": 0.1,
             "clip_min": 0.1,
             "clip_max": 10.0,
+            "definition": self._definition,
         }
         self.tell(pb.Meta(hello=pb.Hello(**usual | claims)))  # type: ignore[arg-type]
 

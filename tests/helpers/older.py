@@ -1,4 +1,4 @@
-"""tacit 0.1: its files (tests/kept/0.1), and its tree."""
+"""Earlier versions of tacit: their files (tests/kept), and the tree of 0.2."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-COMMIT = "2ff785b"
-KEPT = ROOT / "tests" / "kept" / "0.1"
+COMMIT = "bcc9b77"  # 0.2
+_KEPT = ROOT / "tests" / "kept"
+KEPT = _KEPT / "0.2"
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """`folder`/`name`, with what 0.1 left there."""
+    """`folder`/`name`, with what 0.2 left there."""
     with tarfile.open(KEPT / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / name
 
 
-def identity_of_two_files(folder: Path) -> Path:
-    """`folder`/two-files, with identity 0 as it was when messages had a file of their own."""
-    with tarfile.open(ROOT / "tests" / "kept" / "two-files.tar.gz") as archive:
+def of_0_1(folder: Path) -> Path:
+    """`folder`/0.1, with files of tacit 0.1."""
+    with tarfile.open(_KEPT / "0.1.tar.gz") as archive:
         archive.extractall(folder, filter="data")
-    return folder / "two-files"
+    return folder / "0.1"
 
 
 def tree(folder: Path) -> Path:
-    """`folder`, with the tree of 0.1 in it, as it was committed."""
+    """`folder`, with the tree of 0.2 in it, as it was committed."""
     packed = subprocess.run(
         ["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True
     ).stdout

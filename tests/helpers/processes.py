@@ -191,23 +191,18 @@ class Deployment:
 
         there is none yet).
         """
-        return int(self._query(number, "ledger", "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
+        return int(self._query(number, "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
 
     def pending(self, number: int) -> dict[int, bytes]:
-        """The messages in the ledger's file of identity `number`, or in its outbox of an older
-        tacit;
+        """The messages in the ledger's file of identity `number`;
 
         the latest has no receipt, or a very new one.
         """
-        old = (self.folder / "identities" / str(number) / "outbox.db").exists()
-        query = "SELECT seq, envelope FROM message ORDER BY seq"
-        return dict(self._query(number, "outbox" if old else "ledger", query))
+        return dict(self._query(number, "SELECT seq, envelope FROM message ORDER BY seq"))
 
-    def _query(self, number: int, name: str, query: str) -> list[Any]:
-        path = self.folder / "identities" / str(number) / f"{name}.db"
-        with closing(
-            sqlite3.connect(path)
-        ) as db:  # read and write: an older tacit's WAL needs both
+    def _query(self, number: int, query: str) -> list[Any]:
+        path = self.folder / "identities" / str(number) / "ledger.db"
+        with closing(sqlite3.connect(path)) as db:
             return db.execute(query).fetchall()
 
 

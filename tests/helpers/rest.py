@@ -26,7 +26,7 @@ from tacit.algorithms.mapa import Server
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.run_files import roomy, run_file, toml
+from tests.helpers.run_files import definition_text, roomy, run_file, toml
 from tests.helpers.servers import HOST
 from tests.helpers.web import listening
 
@@ -93,6 +93,7 @@ class Rig:
             noise_variance=0.1,
             clip_min=0.1,
             clip_max=10,
+            definition=definition_text(self.run),
         )
         hello.spent.extend(_spent(multiplier, pushes))
         self.driver.presence[edge] = "online"

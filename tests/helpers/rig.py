@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from tacit_services.aggregator.assembly import Surroundings, assemble
@@ -36,7 +37,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256, ungated
 from tests.helpers.processes import PATIENCE, Caller
-from tests.helpers.run_files import MAPA, PLACES, Layer, roomy, toml
+from tests.helpers.run_files import MAPA, PLACES, Layer, definition_text, roomy, toml
 from tests.helpers.servers import wait_for
 
 SAID_AGAIN = 10.0  # seconds without a receipt after which a Hello is said again
@@ -168,7 +169,7 @@ class Rig:
             place = folder / f"edge-{number}"
             place.mkdir(exist_ok=True)
             outbox = Outbox(role.releaser.ledger, self.run_id, b"", place)
-            settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
+            settings = self.settings(patience)
             loop = task_loop(role, outbox, settings, CpuTurns(None))
             connection = Connection(
                 broker or self.broker,
@@ -187,6 +188,11 @@ class Rig:
             role.releaser.ledger.close()
 
         self._thread(work)
+
+    def settings(self, patience: float) -> LoopSettings:
+        """The settings of an edge of this run."""
+        size, said = self.model.size, definition_text(self.run)
+        return LoopSettings(self.run_id, self.schema, size, self.chunk, patience, said)
 
     def _thread(self, work: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -253,16 +259,12 @@ class Hostile(Caller):
         super().__init__(rig.broker, rig.run_id, edge)
         self.rig, self.seq = rig, 0
 
-    def greeting(self) -> Message:
-        hello = pb.Hello(
-            epsilon=8.0,
-            delta=1e-5,
-            mechanism="gaussian",
-            noise_variance=0.1,
-            clip_min=0.1,
-            clip_max=10,
-        )
-        return self.message(pb.Meta(hello=hello))
+    def greeting(self, **claims: Any) -> Message:
+        """A Hello by the run's definition; claims: what else it says than usual."""
+        meta = hello_meta(self.rig.run)
+        meta.hello.noise_variance = 0.1
+        meta.hello.MergeFrom(pb.Hello(**claims))
+        return self.message(meta)
 
     def hello(self) -> int:
         """The status of a greeting's receipt; it is said again where nobody was there to hear it,
@@ -330,10 +332,10 @@ def part(
     )
 
 
-def hello_meta() -> pb.Meta:
-    return pb.Meta(
-        hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10)
-    )
+def hello_meta(run: RunFile) -> pb.Meta:
+    hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10)
+    hello.definition = definition_text(run)
+    return pb.Meta(hello=hello)
 
 
 def update_meta(base: int) -> pb.Meta:

@@ -11,6 +11,7 @@ from typing import Any
 from tacit import config
 from tacit.config import RunFile
 from tacit.config.definition import Definition, worker_names
+from tacit.config.fingerprint import canonical
 
 Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
 Layer = Mapping[str, Keys] | str  # sections by name; or as TOML
@@ -58,6 +59,11 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value) if isinstance(value, str | bool) else repr(value)
+
+
+def definition_text(run: RunFile) -> str:
+    """The definition that a Hello of an edge of `run` states."""
+    return canonical(run.agreed())
 
 
 def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:

@@ -66,8 +66,6 @@ def test_a_run_of_other_parameters_is_not_emptied(connect: Connect) -> None:
     with pytest.raises(errors.ConfigError, match="is in the store with parameters"):
         connect().empty("g")
     assert contents(connect()) == held
-    connect().empty("g", older=["f"])
-    assert connect().read(0, 10) == []
 
 
 def test_a_run_that_is_not_there_is_empty(connect: Connect) -> None:

@@ -1,4 +1,4 @@
-"""What 0.1 wrote is read, to the bit; what a newer tacit wrote is refused;
+"""What 0.2 wrote is read, to the bit; what 0.1 or a newer tacit wrote is refused;
 
 no attribute's name is a format.
 """
@@ -9,7 +9,8 @@ import json
 import shutil
 import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
 from tacit_services.enrollment.tokens import EnrollmentToken, TokenRegister
 from tacit_services.identity import lineage
 from tacit_services.identity.folder import Identities, Identity
+from tacit_services.journal import journal_file
 from tacit_services.journal import snapshot_file as state_file
+from tacit_services.journal.store import open_store
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.peer.state import PeerState
 from tacit_services.testbed import output_folder, predict
@@ -28,14 +31,14 @@ from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.errors import BudgetSpent, ConfigError, PrivacyError
+from tacit.errors import OF_0_1, BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.privacy import mechanisms
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
-from tests.helpers.older import KEPT, unpacked
+from tests.helpers.older import KEPT, of_0_1, unpacked
 
 BEGUN_WITH = {  # what one or another of the snapshots has as a new role has it
     "absent",
@@ -77,7 +80,7 @@ def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str
 
 class TestSnapshots:
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
-    def test_of_0_1_are_restored_and_written_again_to_the_bit(
+    def test_of_0_2_are_restored_and_written_again_to_the_bit(
         self, tmp_path: Path, algorithm: str
     ) -> None:
         folder = unpacked("states", tmp_path)
@@ -103,8 +106,8 @@ class TestSnapshots:
 
 
 class TestTheLedger:
-    def test_of_0_1_goes_on_in_the_middle_of_its_budget(self, tmp_path: Path) -> None:
-        # Given a ledger of 0.1 with 14 charges, and a budget that pays for 16,
+    def test_of_0_2_goes_on_in_the_middle_of_its_budget(self, tmp_path: Path) -> None:
+        # Given a ledger of 0.2 with 24 charges, and a budget that pays for 26,
         folder = unpacked("mapa", tmp_path)
         run = config.load(folder / "run.toml")
         plan = run.plan(0, 700)
@@ -112,11 +115,11 @@ class TestTheLedger:
             closing(identity(folder / "identities")) as edge,
             lineage.ledger(edge, edge.ledger_place, "digits") as ledger,
         ):
-            assert ledger.charged().count == 14
+            assert ledger.charged().count == 24
             (spent,) = ledger.history()
-            sixteen = epsilon_pld([replace(spent, count=16)], plan.delta)
-            releaser = Releaser(replace(plan, epsilon=sixteen * (1 + 1e-9)), ledger, Random())
-            # when it releases, then twice, and ε is that of all sixteen.
+            budget = epsilon_pld([replace(spent, count=26)], plan.delta)
+            releaser = Releaser(replace(plan, epsilon=budget * (1 + 1e-9)), ledger, Random())
+            # when it releases, then twice, and ε is that of all 26.
             nobody = Clipped(
                 torch.zeros(650, dtype=torch.int64), 1.0, mechanisms.grid_step(1.0, 1.0)
             )
@@ -124,26 +127,24 @@ class TestTheLedger:
                 releaser.release(1.0, lambda: nobody)
             with pytest.raises(BudgetSpent):
                 releaser.release(1.0, lambda: nobody)
-            assert epsilon_pld(ledger.history(), plan.delta) == sixteen
+            assert epsilon_pld(ledger.history(), plan.delta) == budget
             ledger.verify()
 
 
 class TestEnrolment:
-    def test_of_0_1_is_demanded_and_kept_when_another_is_added(self, tmp_path: Path) -> None:
+    def test_of_0_2_is_demanded_and_kept_when_another_is_added(self, tmp_path: Path) -> None:
         folder = unpacked("mapa", tmp_path)
         marker = folder / "identities" / "0" / "enrolled.json"
         before = json.loads(marker.read_text())
         with closing(identity(folder / "identities")) as edge:
             with lineage.ledger(edge, edge.ledger_place, "digits") as ledger:
-                assert {"digits": ledger.lineage.hex()} == before
-                digits = {"lineage": before["digits"], "count": 14}
+                digits = {"lineage": before["ledgers"]["digits"]["lineage"], "count": 24}
                 digits["head"] = ledger.charged().head.hex()
             with lineage.ledger(edge, edge.ledger_place, "mnist") as other:
                 now = json.loads(marker.read_text())
                 mnist = {"lineage": other.lineage.hex(), "count": 0, "head": ""}
                 assert now.pop("ledgers") == {"digits": digits, "mnist": mnist}
-                assert now.pop("format") == 2
-                assert list(now) == ["owner"]
+                assert now == {"format": 2, "owner": before["owner"]}
             (edge.path / "ledger.db").unlink()
             with (
                 pytest.raises(PrivacyError, match="missing or empty"),
@@ -151,7 +152,7 @@ class TestEnrolment:
             ):
                 pass
 
-    def test_tokens_of_0_1_are_known(self, tmp_path: Path) -> None:
+    def test_tokens_of_0_2_are_known(self, tmp_path: Path) -> None:
         shutil.copy(KEPT / "tokens", tmp_path / "tokens")
         before = TokenRegister(tmp_path).all()
         assert [(token.once, token.edges, token.served) for token in before] == [
@@ -164,7 +165,7 @@ class TestEnrolment:
         assert isinstance(TokenRegister(tmp_path).all()[2], EnrollmentToken)
 
 
-def test_embeddings_that_0_1_has_released_are_sent_again(tmp_path: Path) -> None:
+def test_embeddings_that_0_2_has_released_are_sent_again(tmp_path: Path) -> None:
     folder = unpacked("vafl", tmp_path) / "identities" / "0" / "released"
     (path,) = folder.iterdir()
     kept = KeptEmbeddings(folder)
@@ -189,7 +190,7 @@ class TestSummary:
         )
         return tmp_path
 
-    def test_of_0_1_is_of_the_same_run(self, folder: Path) -> None:
+    def test_of_0_2_is_of_the_same_run(self, folder: Path) -> None:
         shutil.copy(KEPT / "vafl-summary.json", folder / "summary.json")
         run, _ = predict._ended_run(folder)
         assert run.algorithm.name == "vafl"
@@ -197,8 +198,14 @@ class TestSummary:
     def test_of_a_newer_format_is_refused(self, folder: Path) -> None:
         summary = json.loads((KEPT / "vafl-summary.json").read_text())
         (folder / "summary.json").write_text(json.dumps(summary | {"format": SUMMARY_FORMAT + 1}))
-        with pytest.raises(ConfigError, match="format: Input should be less than or equal to"):
+        with pytest.raises(ConfigError, match="has format 2, this tacit reads 1: a newer one"):
             predict._ended_run(folder)
+
+    def test_of_0_1_is_refused(self, folder: Path) -> None:
+        shutil.copy(of_0_1(folder) / "vafl-summary.json", folder / "summary.json")
+        with pytest.raises(ConfigError, match="has no format, this tacit reads 1: ") as refused:
+            predict._ended_run(folder)
+        assert OF_0_1 in str(refused.value)
 
 
 def numbered(path: Path) -> int:
@@ -211,64 +218,120 @@ def newer(path: Path) -> None:
         db.execute(f"PRAGMA user_version = {numbered(path) + 1}")
 
 
-class TestNumbers:
-    def test_a_peers_state_of_0_1_gets_one_and_a_newer_one_is_refused(self, tmp_path: Path) -> None:
+@contextmanager
+def refused(said: str, place: Path) -> Iterator[None]:
+    """A PrivacyError or ConfigError in one line, which ends so, and no file of `place` changes."""
+    before = contents(place)
+    with pytest.raises((PrivacyError, ConfigError)) as refusal:
+        yield
+    line = str(refusal.value).removesuffix("; refusing to train without it")
+    assert line.removesuffix("; refusing to train without its history").endswith(said)
+    assert "\n" not in line
+    assert contents(place) == before
+
+
+def contents(place: Path) -> dict[Path, bytes]:
+    """Every file below `place`, but for locks."""
+    files = (path for path in place.rglob("*") if path.is_file() and "lock" not in path.name)
+    return {path: path.read_bytes() for path in files}
+
+
+def started(folder: Path) -> None:
+    """As an edge starts."""
+    with closing(identity(folder)) as edge, lineage.ledger(edge, edge.ledger_place, "digits"):
+        pass
+
+
+class TestOf01:
+    """Every file of 0.1 is refused in a line that names it and says what to do."""
+
+    @pytest.fixture
+    def old(self, tmp_path: Path) -> Path:
+        """Files of 0.1."""
+        return of_0_1(tmp_path)
+
+    def test_an_identity(self, old: Path) -> None:
+        folder, own = old / "identities", old / "identities" / "0"
+        with refused(f"outbox {own / 'outbox.db'}: lies beside the ledger: {OF_0_1}", old):
+            started(folder)
+        # Without its outbox it is known by its record, and without that by its ledger.
+        (own / "outbox.db").unlink()
+        said = f"{own / 'enrolled.json'}: has no format, this tacit reads 2: {OF_0_1}"
+        with refused(said, old):
+            started(folder)
+        (own / "enrolled.json").unlink()
+        said = f"{own / 'ledger.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with refused(said, old):
+            started(folder)
+
+    def test_an_outbox_that_0_2_has_left_beside_its_record(self, old: Path, tmp_path: Path) -> None:
+        folder = unpacked("mapa", tmp_path) / "identities"
+        shutil.copy(old / "identities" / "0" / "outbox.db", folder / "0")
+        with refused(OF_0_1, folder):
+            started(folder)
+        (folder / "0" / "outbox.db").unlink()  # as docs/upgrade.md says
+        started(folder)
+
+    def test_a_store(self, old: Path) -> None:
+        said = f"{old / 'store.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with refused(said, old), closing(open_store(f"sqlite:///{old}/store.db", "mapa")) as store:
+            store.open("f")
+
+    def test_a_journal_file(self, old: Path) -> None:
+        before = contents(old)
+        with (
+            journal_file.open_journal(old / "journal") as file,
+            pytest.raises(WireError) as refusal,
+        ):
+            journal_file.Reader(file, f"journal {old / 'journal'}")
+        assert str(refusal.value).startswith(f"journal: journal {old / 'journal'}: ")
+        assert str(refusal.value).endswith(f"is of a run that tacit 0.1 began: {OF_0_1}")
+        assert contents(old) == before
+
+    def test_a_peers_state(self, old: Path) -> None:
+        path = old / "peer.db"
+        with refused(f"peer state {path}: has no format, this tacit reads 1: {OF_0_1}", old):
+            PeerState(path, "gossip")
+
+    def test_embeddings(self, old: Path) -> None:
+        with refused("without the file they would be paid for anew", old):
+            KeptEmbeddings(old).get("released")
+
+    def test_tokens(self, old: Path) -> None:
+        with refused(f"{old / 'tokens'}: has no format, this tacit reads 1: {OF_0_1}", old):
+            TokenRegister(old).all()
+
+
+class TestNewer:
+    def test_a_peers_state_is_refused(self, tmp_path: Path) -> None:
         path = unpacked("gossip", tmp_path) / "identities" / "0" / "peer.db"
-        assert numbered(path) == 0
-        for _ in range(2):
-            PeerState(path, "gossip").close()
-            assert numbered(path) == 1
+        PeerState(path, "gossip").close()
+        assert numbered(path) == 1
         newer(path)
         said = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
-        with pytest.raises(PrivacyError, match=f"^{said}$"):
+        with refused(said, tmp_path):
             PeerState(path, "gossip")
-        assert numbered(path) == 2
 
-    def test_a_newer_outbox_is_refused(self, tmp_path: Path) -> None:
-        folder = unpacked("mapa", tmp_path) / "identities"
-        (folder / "0" / "enrolled.json").unlink()
-        with closing(sqlite3.connect(folder / "0" / "outbox.db")) as db:
-            db.execute("PRAGMA user_version = 2")
-        refused = pytest.raises(PrivacyError, match=r"outbox .*: has format 2, this tacit reads 1")
-        with (
-            closing(identity(folder)) as edge,
-            refused,
-            lineage.ledger(edge, edge.ledger_place, "digits"),
-        ):
-            pass
-
-    def test_a_ledger_of_before_is_read_and_converted(self, tmp_path: Path) -> None:
-        path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
-        before = numbered(path)
-        assert before < 3
-        for _ in range(2):
-            Ledger(path, "digits").close()
-            assert numbered(path) == 3
-
-    def test_a_newer_ledger_is_refused(self, tmp_path: Path) -> None:
+    def test_a_ledger_is_refused(self, tmp_path: Path) -> None:
         path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
         Ledger(path, "digits").close()
         newer(path)
-        with pytest.raises(PrivacyError, match="was not written by this version of tacit"):
+        said = f"{path}: has format 4, this tacit reads 3: a newer one has written it"
+        with refused(said, tmp_path):
             Ledger(path, "digits")
 
-    def test_a_newer_enrolment_is_refused(self, tmp_path: Path) -> None:
+    def test_an_enrolment_is_refused(self, tmp_path: Path) -> None:
         folder = unpacked("mapa", tmp_path) / "identities"
         (folder / "0" / "enrolled.json").write_text('{"format": 3, "ledgers": {}}')
-        refused = pytest.raises(PrivacyError, match=r"enrolled.json: has format 3")
-        with (
-            closing(identity(folder)) as edge,
-            refused,
-            lineage.ledger(edge, edge.ledger_place, "digits"),
-        ):
-            pass
+        with refused("has format 3, this tacit reads 2: a newer one has written it", tmp_path):
+            started(folder)
 
-    def test_newer_tokens_are_refused(self, tmp_path: Path) -> None:
+    def test_tokens_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "tokens").write_text("tacit tokens 2\n")
-        with pytest.raises(ConfigError, match="not a token: 'tacit tokens 2'"):
+        with refused("has format 2, this tacit reads 1: a newer one has written it", tmp_path):
             TokenRegister(tmp_path).all()
 
-    def test_newer_embeddings_are_refused(self, tmp_path: Path) -> None:
+    def test_embeddings_are_refused(self, tmp_path: Path) -> None:
         data = safetensors.torch.save({"embeddings": torch.zeros(2, 2)}, {"tacit": "2"})
         (tmp_path / "one.safetensors").write_bytes(data)
         with pytest.raises(PrivacyError, match="has format 2, this tacit reads 1"):

@@ -144,17 +144,6 @@ def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Pa
         read(tmp_path / "file")
 
 
-def test_a_header_with_the_fingerprint_of_an_older_tacit_is_its_runs(tmp_path: Path) -> None:
-    (older,) = RUN.older_fingerprints()
-    path = header(tmp_path / "file", {"fingerprint": older})
-    assert read(path) == ([], 0)
-    writer = Writer(path)
-    writer.open(NEW)
-    writer.append([(1, b"one")])
-    writer.close()
-    assert read(path) == ([(1, b"one")], 0)
-
-
 def header(
     path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b""
 ) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from tacit_services.journal import snapshot_file
@@ -65,12 +66,16 @@ def test_no_altered_bit_is_another_model(data: st.DataObject) -> None:
         snapshot_file.loads(bytes(bad))
 
 
-def test_one_of_before_has_no_checksum_and_is_read() -> None:
-    data = safetensors.torch.save(
-        {"params": torch.ones(2)}, {"tacit": "1", "values": json.dumps(VALUES)}
-    )
-    tensors, values = snapshot_file.loads(data)
-    assert (tensors["params"].tolist(), values) == ([1.0, 1.0], VALUES)
+def with_checksum(metadata: dict[str, str] | None) -> bytes:
+    data = safetensors.torch.save({"params": torch.zeros(2)}, metadata)
+    return b"TCTSTAT1" + xxhash.xxh3_64_digest(data) + data
+
+
+def test_one_without_a_checksum_is_refused() -> None:
+    data = with_checksum({"tacit": "1", "values": json.dumps(VALUES)})
+    assert snapshot_file.loads(data)[1] == VALUES
+    with pytest.raises(ServiceError, match="snapshot: damaged"):
+        snapshot_file.loads(data[16:])
 
 
 @pytest.mark.parametrize(
@@ -80,12 +85,12 @@ def test_a_safetensors_file_that_is_no_snapshot_is_an_error(
     metadata: dict[str, str] | None,
 ) -> None:
     with pytest.raises(ServiceError, match="snapshot: damaged"):
-        snapshot_file.loads(safetensors.torch.save({"params": torch.zeros(2)}, metadata))
+        snapshot_file.loads(with_checksum(metadata))
 
 
 def test_another_version_is_refused_by_its_name() -> None:
-    data = safetensors.torch.save(
-        {"params": torch.zeros(2)}, {"tacit": "2", "values": json.dumps(VALUES)}
-    )
-    with pytest.raises(ServiceError, match="snapshot: version 2, this tacit reads 1"):
+    data = with_checksum({"tacit": "2", "values": json.dumps(VALUES)})
+    with pytest.raises(
+        ServiceError, match="snapshot: has format 2, this tacit reads 1: a newer one"
+    ):
         snapshot_file.loads(data)

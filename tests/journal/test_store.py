@@ -125,24 +125,6 @@ class TestContract:
         assert verdicts(owner.append(entries("a", 2))) == ["accepted"]
         assert other.open("f" * 64) == 2
 
-    def test_a_run_that_an_older_tacit_named_goes_on_and_keeps_its_name(
-        self, connect: Connect
-    ) -> None:
-        first, later = connect(), connect()
-        first.open("old")
-        first.append(entries("a", 1))
-        for _ in range(2):
-            with pytest.raises(
-                errors.ConfigError, match="with parameters old, but this run file has new;"
-            ):
-                later.open("new", ["other"])
-            assert later.open("new", ["other", "old"]) > 1
-        assert later.append(entries("a", 1, 2)) == [
-            Appended(Verdict.DUPLICATE, 0, 1),
-            Appended(Verdict.ACCEPTED, 2, 2),
-        ]
-        first.open("old")  # who goes back to the older tacit finds what it knows
-
     def test_what_was_begun_is_answered_later_and_may_be_read_around(
         self, connect: Connect
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import threading
@@ -16,7 +17,6 @@ from typing import Any
 import pytest
 import redis
 from tacit_services.journal.store import (
-    Anchor,
     Appended,
     NewEntry,
     Snapshot,
@@ -29,6 +29,7 @@ from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.sqlite import SqliteStore
 
 from tacit import errors
+from tacit.errors import OF_0_1
 from tests.helpers.forked import Forked
 from tests.helpers.servers import HOST, RedisServer, free_port, redis_server, wait_for
 from tests.helpers.stores import (
@@ -113,16 +114,9 @@ def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) 
         store.open("f")
         store.append(entries("a", 1, 2))
         key = "tacit:{run}:journal"
-        (_, row), (last, _) = operator.xrange(key)
+        (_, row), _ = operator.xrange(key)
         assert [record.checked for record in store.read(0, 2)] == [True, True]
-        operator.xdel(key, last)
-        # As a version of tacit wrote it that kept no checksum: taken, and told from one that was
-        # checked.
-        operator.xadd(
-            key, {name: value for name, value in row.items() if name != b"check"}, id="3-0"
-        )
-        assert [record.checked for record in store.read(0, 3)] == [True, False]
-        for number, change in enumerate(ALTERED, 4):
+        for number, change in enumerate(({b"check": b""}, *ALTERED), 3):
             altered = {name: value for name, value in (row | change).items() if value}
             operator.xadd(key, altered, id=f"{number}-0")
             with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
@@ -195,8 +189,11 @@ def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path)
     store.close()
 
 
-def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
-    own_server: RedisServer,
+@pytest.mark.parametrize(
+    ("number", "said"), [("3", "a newer one has written it"), ("1", OF_0_1), (None, OF_0_1)]
+)
+def test_a_run_in_redis_of_another_format_is_refused_and_left_as_it_is(
+    own_server: RedisServer, number: str | None, said: str
 ) -> None:
     with (
         closing(RedisStore(own_server.url, "run", ROOMY)) as store,
@@ -205,16 +202,16 @@ def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
         store.open("f")
         meta = "tacit:{run}:meta"
         assert client.hget(meta, "format") == b"2"
-        client.hset(meta, "format", "3")
+        client.hdel(meta, "format")  # 0.1 wrote none
+        if number is not None:
+            client.hset(meta, "format", number)
         before = client.hgetall(meta)
-        with pytest.raises(
-            errors.ServiceError, match=r"run 'run' has format 3, this tacit reads 2$"
-        ):
+        with pytest.raises(errors.ConfigError) as refused:
             store.open("f")
+        assert str(refused.value).endswith(
+            f": run 'run' has format {number or 1}, this tacit reads 2: {said}"
+        )
         assert client.hgetall(meta) == before
-        client.hdel(meta, "format")  # as 0.1 left it
-        assert store.open("f") == 2
-        assert client.hget(meta, "format") == b"2"
 
 
 LARGE = ALL_BYTES_1_MIB * 4 + b"the rest"
@@ -448,7 +445,7 @@ def test_redis_unreachable_is_a_service_error_without_the_password() -> None:
 
 def refused_open(path: Path) -> str:
     store = SqliteStore(path, "run", ROOMY, busy_s=0.05)
-    with pytest.raises(errors.ServiceError) as refusal:
+    with pytest.raises((errors.ServiceError, errors.ConfigError)) as refusal:
         store.open("f")
     store.close()
     return str(refusal.value)
@@ -464,7 +461,7 @@ def test_sqlite_on_unusable_paths_is_told_in_one_line(tmp_path: Path) -> None:
     before = foreign.read_bytes()
     for path, why in [
         (text, "file is not a database"),
-        (foreign, "not written by this version of tacit"),
+        (foreign, f"has no format, this tacit reads 3: {OF_0_1}"),
         (folder, "unable to open database file"),
         (tmp_path / "missing" / "store.db", "there is no such directory"),
         (text / "store.db", "there is no such directory"),
@@ -478,43 +475,27 @@ def test_sqlite_on_unusable_paths_is_told_in_one_line(tmp_path: Path) -> None:
     assert text.read_text().startswith("hello")
 
 
-def as_format_2(path: Path) -> None:
-    """Make a file of this tacit what the one before the count of duplicates wrote."""
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript("ALTER TABLE run DROP COLUMN duplicates; PRAGMA user_version = 2")
-
-
-def test_a_sqlite_file_from_before_the_count_of_duplicates_gets_it(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = SqliteStore(path, "run", ROOMY)
-    store.open("f")
-    store.append(entries("a", 1, 1, 2))
-    assert store.duplicates() == 1
-    store.close()
-    as_format_2(path)
-    assert (store.open("f"), store.duplicates(), store.last_seqs()) == (2, 0, {"a": 2})
-    store.append(entries("a", 2, 1, 3))
-    assert (store.duplicates(), store.depth()[0]) == (2, 3)
-    store.close()
-
-
-def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = SqliteStore(path, "run", ROOMY)
-    store.open("f")
-    store.append(entries("a", 1))
-    store.close()
-    as_format_2(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript("DROP TABLE anchor; PRAGMA user_version = 1")
-    before = [Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2)]
-    assert store.open("f") == 2
-    assert (
-        store.append([*entries("a", 1), NewEntry("a", 2, b"", Anchor("digits/a", 1, b"h"))])
-        == before
-    )
-    assert store.anchors() == {"digits/a": Anchor("digits/a", 1, b"h")}
-    store.close()
+@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_sqlite_file_of_another_format_is_refused_and_left_as_it_is(
+    tmp_path: Path, number: int, killed: bool
+) -> None:
+    # Given a file that its last writer closed, or whose newest commits are in its log,
+    path, made = tmp_path / "store.db", tmp_path / "made.db"
+    with closing(sqlite3.connect(made)) as db:
+        db.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;")
+        db.executescript(f"CREATE TABLE run (run TEXT); PRAGMA user_version = {number};")
+        for suffix in ("", "-wal", "-shm") if killed else ():
+            shutil.copy(f"{made}{suffix}", f"{path}{suffix}")
+    if not killed:
+        shutil.copy(made, path)
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("store.db*")}
+    # when a store is opened on it, then one line says so, and it is as it was.
+    why = "a newer one has written it" if number > 3 else OF_0_1
+    assert refused_open(path).endswith(f": has format {number}, this tacit reads 3: {why}")
+    after = {file.name: file.read_bytes() for file in tmp_path.glob("store.db*")}
+    assert after.keys() == before.keys()
+    assert all(after[name] == before[name] for name in after if not name.endswith("-shm"))
 
 
 WRITER = """

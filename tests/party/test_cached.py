@@ -33,7 +33,7 @@ from tacit.privacy.sampling import Random
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Update
 from tacit.protocol.vertical import Feedback, Request, Roster
-from tests.helpers.run_files import Layer, run_file
+from tests.helpers.run_files import Layer, definition_text, run_file
 
 SALT = b"salt"
 RUN: Layer = {
@@ -68,7 +68,8 @@ class Disk:
                 vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
             )
             restore(role, outbox)
-            settings = LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0)
+            schema, said = run.build_model().schema_hash(), definition_text(run)
+            settings = LoopSettings(run_id, schema, 650, 1 << 18, 5.0, said)
             connection = Connection(
                 "127.0.0.1:1", "test", [], lambda inbound: None
             )  # never started

@@ -277,41 +277,6 @@ def test_the_ledger_that_is_meant_must_be_there(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-OLD = """
-CREATE TABLE spend (
-    dataset TEXT NOT NULL, sampling_rate TEXT NOT NULL, noise_multiplier TEXT NOT NULL, mechanism TEXT NOT NULL,
-    secret INTEGER NOT NULL, count INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (dataset, sampling_rate, noise_multiplier, mechanism, secret)
-) WITHOUT ROWID;
-INSERT INTO spend VALUES ('data', '{q}', '{z}', 'gaussian', 1, 41), ('data', '{q}', '{z}', 'gaussian', 0, 1),
-                         ('other', '{q}', '{z}', 'knorm', 1, 7);
-"""
-
-
-def old_ledger(path: Path) -> None:
-    altered(path, OLD.format(q=(0.1).hex(), z=(1.5).hex()))
-
-
-def test_a_ledger_from_before_the_chain_is_taken_over_with_all_it_has_spent(tmp_path: Path) -> None:
-    old_ledger(tmp_path / "ledger.db")
-    with pytest.raises(PrivacyError, match="is not a ledger with a chain"):
-        read_chains(tmp_path / "ledger.db")
-    ledger = Ledger(tmp_path / "ledger.db", "data")
-    assert ledger.history() == (Spend(0.1, 0.0, 1), Spend(0.1, 1.5, 41))
-    assert ledger.charged().count == 42
-    ledger.charge(0.1, 1.5, "gaussian", secret=True)
-    ledger.verify()
-    ledger.close()
-    assert Ledger(tmp_path / "ledger.db", "other").history() == (Spend(0.1, 1.5, 7, "knorm"),)
-    assert [chain.count for chain in read_chains(tmp_path / "ledger.db")] == [43, 7]
-
-
-def test_an_old_ledger_with_an_impossible_count_is_refused(tmp_path: Path) -> None:
-    old_ledger(tmp_path / "ledger.db")
-    altered(tmp_path / "ledger.db", "UPDATE spend SET count = 1 << 60")
-    refusal(tmp_path / "ledger.db")
-
-
 def test_reading_makes_no_files_and_sees_what_an_open_one_has_charged(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db", 3)
     assert read_chains(tmp_path / "ledger.db")[0].count == 3

@@ -19,8 +19,7 @@ import pytest
 from tacit_services.identity import moving
 from tacit_services.identity.ledger_place import LedgerPlace
 
-from tacit.errors import PrivacyError
-from tacit.privacy.accounting import Spend
+from tacit.errors import OF_0_1, PrivacyError
 from tacit.privacy.ledger import Ledger, locked_chains, read_chains
 from tests.cli.test_main import Captured, tacit
 from tests.helpers import forked
@@ -218,23 +217,17 @@ def test_readers_see_one_state_of_a_ledger_that_is_being_charged(
     assert seen[-1] >= 60
 
 
-# -- files of an older tacit, which kept a write-ahead log -----------------------------------------
+# -- files of other formats ------------------------------------------------------------------------
 
 
 def logged(path: Path) -> None:
-    """What 2ff785b leaves behind after kill -9:
+    """What tacit 0.1 leaves behind after kill -9:
 
     a file with nothing in it, and everything in the log.
     """
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-    filled_file = path.with_name("filled.db")
-    filled(filled_file, 3)
-    with closing(sqlite3.connect(filled_file)) as new:
-        script = "\n".join(new.iterdump())
-    filled_file.unlink()
     db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(f"PRAGMA wal_autocheckpoint = 0; {script} PRAGMA user_version = 2;")
+    db.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;")
+    db.executescript("CREATE TABLE chain (dataset TEXT); PRAGMA user_version = 2;")
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", f"{path}{suffix}.kept")
     db.close()
@@ -242,50 +235,38 @@ def logged(path: Path) -> None:
         Path(f"{path}{suffix}.kept").replace(f"{path}{suffix}")
 
 
-def test_an_old_file_with_its_log_goes_on_and_is_one_file_from_then_on(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    logged(path)
-    assert Path(f"{path}-wal").stat().st_size
-    assert read_chains(path)[0].count == 3
-    with closing(Ledger(path, "data")) as ledger:
-        assert ledger.history() == (Spend(0.1, 1.5, 3),)
-        assert not Path(f"{path}-wal").exists()
-        shutil.copy(path, tmp_path / "copy.db")
-        ledger.charge(0.1, 1.5, "gaussian", secret=True)
-    assert (count(tmp_path / "copy.db"), count(path)) == (3, 4)
-
-
-def test_an_old_file_that_was_closed_goes_on_and_is_read_without_a_log(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    logged(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version")  # the last to close puts the log into the file
-    assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
-    before = path.read_bytes()
-    assert before[18:20] == b"\x02\x02"
-    assert read_chains(path)[0].count == 3
-    assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
-    assert path.read_bytes() == before
-    assert count(path) == 3
-    assert path.read_bytes()[18:20] == b"\x01\x01"
-
-
-def test_an_old_file_without_its_log_is_not_taken_for_a_new_one(
-    tmp_path: Path, capsys: Captured
+@pytest.mark.parametrize("kind", ["in use", "closed", "without its log", "newer"])
+def test_a_ledger_of_another_format_is_refused_in_a_line_and_stays_as_it_is(
+    tmp_path: Path, capsys: Captured, kind: str
 ) -> None:
     path = tmp_path / "ledger.db"
-    logged(path)
-    Path(f"{path}-wal").unlink()
-    with pytest.raises(
-        PrivacyError, match=r"ledger .*: has no charges in it: was it .* without the ledger.db-wal"
-    ):
-        Ledger(path, "data")
+    if kind == "newer":
+        filled(path, 3)
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA user_version = 4")
+    else:
+        logged(path)
+    if kind == "closed":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA user_version")  # the last to close puts the log into the file
+        assert not Path(f"{path}-wal").exists()
+    if kind == "without its log":
+        Path(f"{path}-wal").unlink()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    found = {"closed": "format 2", "newer": "format 4"}.get(kind, "no format")
+    said = f"ledger {path}: has {found}, this tacit reads 3: "
+    said += "a newer one has written it" if kind == "newer" else OF_0_1
+    for look in (lambda: Ledger(path, "data"), lambda: read_chains(path)):
+        with pytest.raises(PrivacyError) as refused:
+            look()
+        assert str(refused.value).removesuffix("; refusing to train without its history") == said
     for command in (["show", str(path)], ["move", str(path), str(tmp_path / "there.db")]):
         assert tacit("ledger", *command) == 5
-        said = capsys.readouterr().err
-        assert "has no charges in it" in said
-        assert said.count("\n") == 1
-    assert not (tmp_path / "there.db").exists()
+        shown = capsys.readouterr().err
+        assert " ".join(shown.split()).endswith(said)
+    for name in ("ledger.db.lock", "there.db.lock"):  # all that a move leaves
+        (tmp_path / name).unlink()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_a_file_with_no_tables_in_it_is_refused_and_an_empty_one_is_a_new_ledger(
@@ -295,7 +276,7 @@ def test_a_file_with_no_tables_in_it_is_refused_and_an_empty_one_is_a_new_ledger
     assert count(tmp_path / "ledger.db") == 0
     with closing(sqlite3.connect(tmp_path / "bare.db")) as db:
         db.executescript("CREATE TABLE t (x); DROP TABLE t;")
-    with pytest.raises(PrivacyError, match="has no charges in it"):
+    with pytest.raises(PrivacyError, match="has no format, this tacit reads 3"):
         Ledger(tmp_path / "bare.db", "data")
 
 
@@ -323,13 +304,6 @@ def test_a_ledger_is_moved_with_all_that_it_has(tmp_path: Path, capsys: Captured
 
 def ledgers(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.is_file()}
-
-
-def test_an_old_ledger_is_moved_with_its_log(tmp_path: Path) -> None:
-    logged(tmp_path / "ledger.db")
-    assert tacit("ledger", "move", str(tmp_path), str(tmp_path / "new.db")) == 0
-    assert count(tmp_path / "new.db") == 3
-    assert ledgers(tmp_path) == {"ledger.db.lock", "new.db", "new.db.lock"}
 
 
 @pytest.mark.parametrize(

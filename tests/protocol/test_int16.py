@@ -16,7 +16,6 @@ from tacit.privacy.mechanisms import discrete_gaussian, noise_units
 from tacit.privacy.sampling import Random
 from tacit.protocol import int16, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.envelope import READS_I16, READS_XXH3
 from tests.protocol import test_wire
 
 LEAST, LARGEST = -(1 << 15), (1 << 15) - 1
@@ -24,33 +23,30 @@ FIT = [LEAST, -1, 0, 1, LARGEST]
 MANY = [3] * 20  # beside which a number that does not fit may go apart
 
 
-def sent(integers: list[int], reads: int = READS_I16) -> tuple[wire.Received, int]:
+def sent(integers: list[int]) -> tuple[wire.Received, int]:
     """What a receiver makes of them, and the bytes of its message."""
     vector = torch.tensor(integers, dtype=torch.int32)
-    payload = wire.encode(pb.Meta(update=pb.Update()), vector, reads=reads)
+    payload = wire.encode(pb.Meta(update=pb.Update()), vector)
     return wire.decode(payload), len(payload)
 
 
 @pytest.mark.parametrize(
-    ("integers", "reads", "dtype", "apart"),
+    ("integers", "dtype", "apart"),
     [
-        (FIT, READS_I16, "i16", 0),
-        (FIT, READS_I16 + 1, "i16", 0),  # of a tacit to come
-        (FIT, READS_XXH3, "i32", 0),
-        (FIT, 0, "i32", 0),
-        ([*MANY, LARGEST + 1], READS_I16, "i16", 1),
-        ([LEAST - 1, *MANY], READS_I16, "i16", 1),
-        ([1 << 16, *MANY, -(1 << 16)], READS_I16, "i16", 2),  # their low 16 bits are 0
-        ([*MANY, (1 << 31) - 1, *FIT, -(1 << 31)], READS_I16, "i16", 2),
-        ([1 << 20, 0, 0, 0, 0], READS_I16, "i16", 1),
-        ([1 << 20, 0, 0, 0], READS_I16, "i32", 0),  # no shorter
-        ([(1 << 31) - 1, -(1 << 31)], READS_I16, "i32", 0),
+        (FIT, "i16", 0),
+        ([*MANY, LARGEST + 1], "i16", 1),
+        ([LEAST - 1, *MANY], "i16", 1),
+        ([1 << 16, *MANY, -(1 << 16)], "i16", 2),  # their low 16 bits are 0
+        ([*MANY, (1 << 31) - 1, *FIT, -(1 << 31)], "i16", 2),
+        ([1 << 20, 0, 0, 0, 0], "i16", 1),
+        ([1 << 20, 0, 0, 0], "i32", 0),  # no shorter
+        ([(1 << 31) - 1, -(1 << 31)], "i32", 0),
     ],
 )
-def test_integers_arrive_as_they_are_in_the_form_that_is_read_and_shortest(
-    integers: list[int], reads: int, dtype: str, apart: int
+def test_integers_arrive_as_they_are_in_the_shortest_form(
+    integers: list[int], dtype: str, apart: int
 ) -> None:
-    found, size = sent(integers, reads)
+    found, size = sent(integers)
     assert (found.meta.dtype, found.meta.apart) == (dtype, apart)
     body = 2 * len(integers) + 8 * apart if dtype == "i16" else 4 * len(integers)
     assert size % 64 == body % 64
@@ -101,8 +97,8 @@ def test_of_no_numbers_none_are_shorter() -> None:
     assert int16.packed(torch.zeros(0, dtype=torch.int32)) is None
 
 
-def test_real_numbers_stay_float32_whatever_the_receiver_reads() -> None:
-    payload = wire.encode(pb.Meta(update=pb.Update()), torch.ones(3), reads=READS_I16)
+def test_real_numbers_stay_float32() -> None:
+    payload = wire.encode(pb.Meta(update=pb.Update()), torch.ones(3))
     assert wire.decode(payload).meta.dtype == "f32"
 
 
@@ -135,7 +131,7 @@ def test_another_way_to_write_them_is_refused(
 
 def raw(body: bytes, **fields: Any) -> bytes:
     """An update envelope with these fields."""
-    said = {"dtype": "i16", "xxh3": xxh3_128_digest(body)} | fields
+    said: dict[str, Any] = {"dtype": "i16", "reads": 2, "xxh3": xxh3_128_digest(body)} | fields
     return test_wire.raw(pb.Meta(update=pb.Update(), **said).SerializeToString(), body)
 
 
@@ -168,7 +164,7 @@ def test_more_numbers_than_are_of_use_are_not_made_wider() -> None:
 def test_the_form_is_the_golden_bytes() -> None:
     vector = torch.tensor([1, -2, 1 << 20, 3, 4, -(1 << 15) - 1, *range(5, 20)], dtype=torch.int32)
     meta = pb.Meta(run="run-1", edge="edge-1", update=pb.Update(clip=1.0, scale=0.5))
-    assert wire.encode(meta, vector, reads=READS_I16).hex() == (
+    assert wire.encode(meta, vector).hex() == (
         "54435431410000000a0572756e2d311206656467652d31220369313628155a105e014c4b67e5ba4778a9"
         "165801a4ad57600268028a011211000000000000f03f29000000000000e03f0000000000000000000000"
         "000000000000000000000000000000000000000000000000000000000000000000000000000000000000"

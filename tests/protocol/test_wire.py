@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_128_digest
 
-from tacit.errors import WireError
+from tacit.errors import OF_0_1, WireError
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.policy import Terms
 from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.envelope import READS_I16, READS_XXH3
+from tacit.protocol.envelope import tensor_at
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Update
 from tests.helpers.paid import released
 
@@ -221,8 +221,8 @@ def test_nothing_but_a_released_vector_leaves_an_edge(message: Any) -> None:
 _META = "0a0572756e2d311206656467652d31"
 _SCHEMA = "3a20" + SCHEMA.hex()
 _SPENT = "09000000000000d03f11000000000000f83f1803"
-_READS = "6002"  # the sender reads XXH3 and int16; tacit 0.1 did not say so
-GOLDEN = {
+_READS = "6002"  # the format of the envelope
+OF_0_2 = {  # where it did not know its receiver
     "hello": f"5443543185000000{_META}1809{_SCHEMA}{_READS}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
     f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 51 * "00",
     "update": f"544354319f000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
@@ -242,24 +242,19 @@ GOLDEN = {
     + 7 * "00"
     + "0000803f",
 }
-OF_0_1 = {
-    "hello": f"5443543183000000{_META}1809{_SCHEMA}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
-    f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 53 * "00",
-    "update": f"544354319d000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
-    f"831b2422{_SCHEMA}8a013e080711000000000000f83f1a0b09000000000000d03f1801222408011220"
-    + bytes(range(32)).hex()
-    + 27 * "00"
-    + "0000803f000000c00000003f",
-    "retired": f"5443543153000000{_META}1809{_SCHEMA}92011d0a057370656e741214{_SPENT}" + 37 * "00",
-    "model": f"5443543168000000{_META}220366333228033220b3d522d72e4db7ea1fb6fdc6d776ba0be64bd4a293677e8d4afe0da7ab9d"
-    f"d42f{_SCHEMA}9a010b0808110000000000000440" + 16 * "00" + "000000000000008001000000",
-    "halt": f"544354313c000000{_META}{_SCHEMA}a2010808081204646f6e65" + 60 * "00",
-    "receipt": f"5443543127000000{_META}1809aa01130805120466756c6c19000000000000f83f2008"
-    + 17 * "00",
-    "announcement": f"544354316f0000000a0572756e2d3112012a220366333228013220e00e5eb9444182f352323374ef4e08ebcb784725fd"
-    f"d4fd612d7730540b3e0c8c{_SCHEMA}b2011708031208747261696e696e67180822026162280c320175"
-    + 9 * "00"
-    + "0000803f",
+GOLDEN = OF_0_2 | {
+    "update": "544354318f0000000a0572756e2d311206656467652d311809220366333228033a2000010203040506070809"
+    "0a0b0c0d0e0f101112131415161718191a1b1c1d1e1f5a10b2f2c4223e698d91ddad45d4204f5ad660028a01"
+    "3e080711000000000000f83f1a0b09000000000000d03f1801222408011220000102030405060708090a0b0c"
+    "0d0e0f101112131415161718191a1b1c1d1e1f00000000000000000000000000000000000000000000000000"
+    "000000000000000000000000000000000000803f000000c00000003f",
+    "model": "544354315a0000000a0572756e2d311206656467652d31220366333228033a20000102030405060708090a0b"
+    "0c0d0e0f101112131415161718191a1b1c1d1e1f5a10920b0f39a804043846c28207139d73dd60029a010b08"
+    "0811000000000000044000000000000000000000000000000000000000000000000000000000000000000000"
+    "0000008001000000",
+    "announcement": "54435431610000000a0572756e2d3112012a220366333228013a20000102030405060708090a0b0c0d0e0f10"
+    "1112131415161718191a1b1c1d1e1f5a10e6f9acca6893caeb591ef4e963e120d46002b20117080312087472"
+    "61696e696e67180822026162280c32017500000000000000000000000000000000000000000000000000803f",
 }
 
 
@@ -290,24 +285,34 @@ def test_control_messages_are_the_golden_bytes() -> None:
     assert wire.encode(meta, torch.tensor([1.0])).hex() == GOLDEN["announcement"]
 
 
-@pytest.mark.parametrize("kind", OF_0_1)
-def test_a_message_of_tacit_0_1_says_what_it_said(kind: str) -> None:
-    older, now = (wire.decode(bytes.fromhex(texts[kind])) for texts in (OF_0_1, GOLDEN))
-    assert (older.meta.reads, now.meta.reads) == (0, READS_I16)
-    now.meta.ClearField("reads")
+@pytest.mark.parametrize("kind", OF_0_2)
+def test_a_message_of_tacit_0_2_says_what_it_said(kind: str) -> None:
+    older, now = (wire.decode(bytes.fromhex(texts[kind])) for texts in (OF_0_2, GOLDEN))
+    assert not older.meta.xxh3
+    older.meta.ClearField("sha256")
+    now.meta.ClearField("xxh3")
     assert older.meta == now.meta
     assert (older.tensor is None) == (now.tensor is None)
     if older.tensor is not None and now.tensor is not None:
         assert same_bits(older.tensor, now.tensor)
 
 
-def test_a_tensor_has_one_checksum_the_one_that_its_receiver_reads() -> None:
-    model = GlobalModel(8, torch.tensor([0.0, -0.0, 1e-45]), 2.5)
-    for reads, other in ((0, READS_XXH3), (READS_XXH3, 0), (READS_I16, 0), (0, READS_I16)):
-        meta = wire.decode(wire_down.down("run-1", "edge-1", model, SCHEMA, reads=reads)).meta
-        assert (len(meta.sha256), len(meta.xxh3)) == ((0, 16) if reads else (32, 0))
-        found = wire.decode(wire.encode(meta, model.params, reads=other)).meta
-        assert (len(found.sha256), len(found.xxh3)) == ((0, 16) if other else (32, 0))
+@pytest.mark.parametrize("kind", OF_0_2)
+def test_a_message_of_tacit_0_1_is_refused(kind: str) -> None:
+    received = wire.decode(bytes.fromhex(OF_0_2[kind]))
+    received.meta.ClearField("reads")
+    body = b"" if received.tensor is None else received.tensor.numpy().tobytes()
+    with pytest.raises(WireError) as refusal:
+        wire.decode(raw(received.meta.SerializeToString(), body))
+    said = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
+    assert str(refusal.value) == said
+
+
+def test_a_tensor_has_one_checksum() -> None:
+    meta = wire.decode(bytes.fromhex(OF_0_2["model"])).meta
+    assert (len(meta.sha256), len(meta.xxh3)) == (32, 0)
+    meta = wire.decode(wire.encode(meta, torch.ones(3))).meta
+    assert (len(meta.sha256), len(meta.xxh3)) == (0, 16)
 
 
 def test_parts_are_the_golden_bytes() -> None:
@@ -328,6 +333,7 @@ def envelope(body: bytes = struct.pack("<3f", 1, 2, 3), **fields: Any) -> bytes:
     right = {
         "dtype": "f32",
         "numel": len(body) // 4,
+        "reads": 2,
         "sha256": hashlib.sha256(body).digest(),
         "schema_hash": SCHEMA,
     }
@@ -346,6 +352,13 @@ def envelope(body: bytes = struct.pack("<3f", 1, 2, 3), **fields: Any) -> bytes:
 
 def raw(head: bytes, body: bytes = b"") -> bytes:
     return b"TCT1" + struct.pack("<I", len(head)) + head + bytes(-(8 + len(head)) % 64) + body
+
+
+def of_0_2(payload: bytes | bytearray) -> bytes:
+    """The same message as tacit 0.2 wrote it where it did not know its receiver."""
+    meta, body = wire.decode(payload).meta, bytes(payload[tensor_at(payload) :])
+    meta.xxh3, meta.sha256 = b"", hashlib.sha256(body).digest()
+    return raw(meta.SerializeToString(), body)
 
 
 def hello(**fields: Any) -> pb.Hello:
@@ -387,9 +400,12 @@ REFUSED = [
     ("finite", envelope(struct.pack("<3f", 1, 2, INF))),
     ("schema", envelope(schema_hash=b"another")),
     ("shape", envelope(struct.pack("<2f", 1, 2))),
-    ("shape", raw(pb.Meta(schema_hash=SCHEMA, update=pb.Update(clip=1.0)).SerializeToString())),
+    (
+        "shape",
+        raw(pb.Meta(reads=2, schema_hash=SCHEMA, update=pb.Update(clip=1.0)).SerializeToString()),
+    ),
     ("shape", envelope(hello=hello())),  # hello carries no tensor
-    ("kind", raw(pb.Meta(schema_hash=SCHEMA, halt=pb.Halt()).SerializeToString())),
+    ("kind", raw(pb.Meta(reads=2, schema_hash=SCHEMA, halt=pb.Halt()).SerializeToString())),
     *[("value", envelope(update=pb.Update(clip=clip))) for clip in (NAN, INF, -1.0)],
     *[
         ("value", envelope(update=pb.Update(clip=1.0, spent=spent(q, 1.0))))
@@ -418,7 +434,7 @@ def test_the_good_one_that_they_are_made_from_is_accepted() -> None:
 @pytest.mark.parametrize("field", ["epsilon", "delta", "noise_variance", "clip_min", "clip_max"])
 @pytest.mark.parametrize("value", [NAN, -1.0])
 def test_a_hello_with_an_impossible_number_is_refused(field: str, value: float) -> None:
-    meta = pb.Meta(edge="edge-1", schema_hash=SCHEMA, hello=hello(**{field: value}))
+    meta = pb.Meta(reads=2, edge="edge-1", schema_hash=SCHEMA, hello=hello(**{field: value}))
     with pytest.raises(WireError) as refusal:
         read(raw(meta.SerializeToString()))
     assert refusal.value.reason == "value"
@@ -428,7 +444,7 @@ def test_a_hello_with_an_impossible_number_is_refused(field: str, value: float) 
     ("field", "value"), [("epsilon", 0.0), ("delta", 0.0), ("delta", 1.0), ("clip_max", INF)]
 )
 def test_a_hello_outside_its_ranges_is_refused(field: str, value: float) -> None:
-    meta = pb.Meta(edge="edge-1", schema_hash=SCHEMA, hello=hello(**{field: value}))
+    meta = pb.Meta(reads=2, edge="edge-1", schema_hash=SCHEMA, hello=hello(**{field: value}))
     with pytest.raises(WireError, match=field):
         read(raw(meta.SerializeToString()))
 
@@ -531,13 +547,12 @@ def test_a_refused_announcement_allocates_nothing() -> None:
 
 # -- damage ----------------------------------------------------------------------------------------
 
-KINDS = {kind: bytes.fromhex(text) for kind, text in GOLDEN.items()}
+KINDS = {kind: bytes.fromhex(text) for kind, text in OF_0_2.items()}
 KINDS["update with xxh3"], KINDS["model with xxh3"] = (
-    wire.encode(received.meta, received.tensor, reads=READS_XXH3)
-    for received in map(wire.decode, (KINDS["update"], KINDS["model"]))
+    bytes.fromhex(GOLDEN[kind]) for kind in ("update", "model")
 )
 KINDS["update of int16"], KINDS["update of int16 and others"] = (
-    wire.encode(wire.decode(KINDS["update"]).meta, integers, reads=READS_I16)
+    wire.encode(wire.decode(KINDS["update"]).meta, integers)
     for integers in (
         torch.tensor([1, -2, 1 << 14], dtype=torch.int32),
         torch.tensor([1, -2, 3, 4, 1 << 20], dtype=torch.int32),
@@ -696,11 +711,13 @@ def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
 
 
 @pytest.mark.parametrize("chunk", [36, 37, 100, 10_000])
-@pytest.mark.parametrize("reads", [0, READS_XXH3])
-def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, reads: int) -> None:
+@pytest.mark.parametrize("digest", ["sha256", "xxh3"])
+def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, digest: str) -> None:
     # Given parts that begin anywhere in the head, and come in any order,
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    payload = bytearray(wire_down.down("r", "e", model, SCHEMA, reads=reads))
+    payload = bytearray(wire_down.down("r", "e", model, SCHEMA))
+    if digest == "sha256":
+        payload = bytearray(of_0_2(payload))
     for changed in (False, True):
         payload[-1] ^= changed
         assembler = wire.Assembler(len(payload))

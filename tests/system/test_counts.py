@@ -67,9 +67,10 @@ class Repeater(Caller):
 
     def __init__(self, run: Deployment, edge: str) -> None:
         super().__init__(run.broker, run.run_id, edge)
-        meta = hello_meta()
+        file = config.load(run.file)
+        meta = hello_meta(file)
         meta.run, meta.edge, meta.seq = run.run_id, edge, 1
-        meta.schema_hash = config.load(run.file).build_model().schema_hash()
+        meta.schema_hash = file.build_model().schema_hash()
         self._said = wire.part(wire.encode(meta), 1 << 18, 0)
 
     def say(self) -> None:

@@ -31,6 +31,7 @@ from tests.helpers.processes import (
     check,
     deployment,
 )
+from tests.helpers.rig import hello_meta
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, free_port, wait_for
 
@@ -157,10 +158,9 @@ def test_aggregators_take_over_in_order_and_only_with_the_same_parameters(run: D
 
 
 def say_hello(run: Deployment, caller: Caller, seq: int) -> None:
-    hello = pb.Hello(
-        epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10
-    )
-    wait_for(lambda: send(run, caller, pb.Meta(seq=seq, hello=hello), None), PATIENCE)
+    meta = hello_meta(config.load(run.file))
+    meta.seq = seq
+    wait_for(lambda: send(run, caller, meta, None), PATIENCE)
 
 
 def accept(caller: Caller, run: Deployment, seq: int) -> None:

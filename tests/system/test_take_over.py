@@ -1,7 +1,7 @@
-"""Runs that tacit 0.1 has begun, and that were killed in the middle: what is here now goes on with
+"""Runs that tacit 0.2 has begun, and that were killed in the middle: what is here now goes on with
 its files.
 
-Each is a deployment of 0.1 as it lay on disk (tests/kept/0.1): store, snapshot, ledgers, outboxes
+Each is a deployment of 0.2 as it lay on disk (tests/kept/0.2): store, snapshot, ledgers, outboxes
 with a message that has no receipt, and what a peer or a party keeps besides.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -28,10 +27,11 @@ from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import vertical
+from tacit.errors import OF_0_1
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
 from tests.helpers.gossip import Disks, peer, settled
-from tests.helpers.older import unpacked
+from tests.helpers.older import of_0_1, unpacked
 from tests.helpers.processes import (
     PATIENCE,
     Accepted,
@@ -41,16 +41,15 @@ from tests.helpers.processes import (
     check,
     deployment,
     journalled,
-    refold,
 )
-from tests.helpers.servers import mosquitto, redis_server, wait_for
+from tests.helpers.servers import HOST, mosquitto, redis_server, wait_for
 
 EDGES = range(2)
 
 
 @contextmanager
 def taken_over(name: str, tmp_path: Path, store: str = "") -> Iterator[Deployment]:
-    """The deployment `name` of 0.1 on a broker of its own; nothing is started yet."""
+    """The deployment `name` of 0.2 on a broker of its own; nothing is started yet."""
     folder = unpacked(name, tmp_path) if not store else tmp_path / name
     url = store or f"sqlite:///{folder}/store.db"
     with mosquitto(folder) as broker:
@@ -60,7 +59,7 @@ def taken_over(name: str, tmp_path: Path, store: str = "") -> Iterator[Deploymen
 
 
 class Left:
-    """What 0.1 had done when it was killed."""
+    """What 0.2 had done when it was killed."""
 
     def __init__(self, run: Deployment) -> None:
         self._run = run
@@ -80,14 +79,9 @@ class Left:
             chain.verify()
             said = summary["privacy"]["edges"][f"edge-{number}"]
             assert 0 < self.charged[number] < said["pushes"] <= chain.count
-            (each,) = chain.history()  # of 0.1's charges and of those since: they are alike
+            (each,) = chain.history()  # of 0.2's charges and of those since: they are alike
             spent = [replace(each, count=said["pushes"])]
             assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
-
-
-def fingerprint(run: Deployment) -> str:
-    with closing(sqlite3.connect(run.folder / "store.db")) as db:
-        return str(db.execute("SELECT fingerprint FROM run").fetchone()[0])
 
 
 def gone_on(
@@ -104,15 +98,11 @@ def gone_on(
 
 def test_a_run_on_sqlite_with_a_journal_file(tmp_path: Path) -> None:
     with taken_over("mapa", tmp_path) as run:
-        left, before, named = Left(run), journalled(run), fingerprint(run)
+        left, before = Left(run), journalled(run)
         aggregator, summary, kept = gone_on(run, before)
         check(run, summary, kept, EDGES)
         left.goes_on(summary, kept)
-        assert "resumed at version 44 (6 journal entries replayed)" in aggregator.log
-        # The store calls the run what it was called when it began; the summary what it is called
-        # now.
-        assert fingerprint(run) == named == config.load(run.file).older_fingerprints()[0]
-        assert summary["run_file_sha256"] == config.load(run.file).fingerprint() != named
+        assert "resumed at version 46 (6 journal entries replayed)" in aggregator.log
 
 
 def test_a_run_on_redis(tmp_path: Path) -> None:
@@ -132,7 +122,23 @@ def test_a_run_on_redis(tmp_path: Path) -> None:
         check(run, summary, kept, EDGES)
         left.goes_on(summary, kept)
         with closing(open_store(redis.url, "fedasync")) as store:
-            assert store.open("another name", config.load(run.file).older_fingerprints()) == 3
+            assert store.open(config.load(run.file).fingerprint()) == 3
+
+
+def test_what_0_1_has_left_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    folder = of_0_1(tmp_path)
+    text, url = (folder / "run.toml").read_text(), f"sqlite:///{folder}/store.db"
+    names = ("store.db", "identities/0/ledger.db", "identities/0/outbox.db")
+    before = {name: (folder / name).read_bytes() for name in names}
+    with deployment(folder, text, f"{HOST}:1", url, "mapa") as run:
+        for service, code, name in ((run.aggregator(), 2, names[0]), (run.edge(0), 5, names[2])):
+            assert service.wait() == code
+            last = service.log.splitlines()[-1]
+            assert str(folder / name) in last
+            assert last.endswith(OF_0_1)
+            assert "Traceback" not in service.log
+    assert {name: (folder / name).read_bytes() for name in names} == before
+    assert not list(folder.rglob("*.db-*"))
 
 
 def test_peers(tmp_path: Path) -> None:
@@ -152,34 +158,10 @@ def test_peers(tmp_path: Path) -> None:
         assert all(run.pushes(number) >= charged[number] for number in EDGES)
 
 
-def test_a_run_that_hellos_had_frozen(tmp_path: Path) -> None:
-    """Three names, two of them none of the run's, said that their noise was 1.7e308, and worse: 0.1
-    took 40 updates more until it was killed, and its model stayed the same to the bit.
-    """
-    with taken_over("hostile", tmp_path) as run:
-        left, before = Left(run), journalled(run)
-        liars = {entry.edge for entry in before} - {f"edge-{number}" for number in EDGES}
-        assert liars == {"edge-2", "edge-9", "stranger"}
-        role, cursor = snapshot(run)
-        aggregator, summary, kept = gone_on(run, before)
-        left.goes_on(summary, kept)
-        # What 0.1 has left is the beginning; what came after its snapshot is in the model, once.
-        model = config.load(run.file).build_model()
-        for entry in kept[cursor:]:
-            role.on_message(entries.read(entry.payload, model.schema_hash(), model.size))
-        assert summary["applied"] == role.version == config.load(run.file).run.updates
-        digest = hashlib.sha256(weights(model, role.params)).hexdigest()
-        assert summary["model_sha256"] == digest
-        assert summary["schedule"]["learning_rate"] > 0.05
-        assert summary["test_accuracy"] > 0.6
-        said = "the journal has messages of edge-9, stranger, none of this run's 3 edges"
-        assert aggregator.log.count(said) == 1
-
-
 def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[ServerRole, int]:
-    """The fold that 0.1 has stored, and the position up to which it is.
+    """The fold that 0.2 has stored, and the position up to which it is.
 
-    What comes after it is folded to the same bits on this processor, which 0.1's was not.
+    What comes after it is folded to the same bits on this processor, which 0.2's was not.
     """
     with closing(open_store(run.url, run.run_id)) as store:
         found = store.snapshot()
@@ -189,28 +171,6 @@ def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[Se
     tensors, values = snapshot_file.loads(bytes(found.state))
     role.restore(tensors, values["role"])
     return role, found.cursor
-
-
-def test_a_vertical_run_whose_place_a_stranger_had_taken(tmp_path: Path) -> None:
-    """0.1 sent the second party away: the run had its two, one of them a stranger's certificate."""
-    with taken_over("hostile-vafl", tmp_path) as run:
-        before = journalled(run)
-        assert [entry.edge for entry in before].count("stranger") == 18
-        run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
-        for number in EDGES:
-            run.edge(number, "party")
-        summary = run.ended()
-        kept = journalled(run)
-        assert kept[: len(before)] == before
-        file = config.load(run.file)
-        everybody = labelled_records.load(
-            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
-        )
-        role, updates = refold(file, [entry.payload for entry in kept], everybody)
-        assert set(role.edges) == set(updates) == {"edge-0", "edge-1"}
-        assert summary["applied"] == role.version == file.run.updates
-        digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()
-        assert summary["model_sha256"] == digest
 
 
 def test_parties(tmp_path: Path) -> None:

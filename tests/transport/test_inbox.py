@@ -233,7 +233,7 @@ def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
         nonlocal said
         before = rig.driver.counts["accepted"]
         for _ in range(count // 50):
-            take(rig.driver, inbound(rig, [hello_meta()] * 50, said + 1))
+            take(rig.driver, inbound(rig, [hello_meta(rig.run)] * 50, said + 1))
             said += 50
         return rig.driver.counts["accepted"] - before
 
@@ -244,7 +244,7 @@ def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
     assert 0 < hellos(4000) <= 2 * 600
     # while those that are there already are duplicates, and cost nothing of that.
     now[0] += 20.0
-    take(rig.driver, inbound(rig, [hello_meta()] * 20))
+    take(rig.driver, inbound(rig, [hello_meta(rig.run)] * 20))
     assert rig.driver.counts["duplicate"] == 20
     connection.stop()
     rig.close()

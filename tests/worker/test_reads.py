@@ -1,19 +1,15 @@
-"""In which form a tensor travels: what its receiver reads.
-
-Edges and aggregators of 0.1 read SHA-256 and int32.
-"""
+"""In which form a tensor travels, and what becomes of a message of tacit 0.1."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
 
-import pytest
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit.protocol import topics, wire, wire_down
+from tacit.errors import OF_0_1
+from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import GlobalModel
 from tests.helpers.processes import PATIENCE
 from tests.helpers.rig import STATUS, Hostile, Rig, part, run_file
 from tests.helpers.servers import mosquitto, wait_for
@@ -33,7 +29,7 @@ def forms(metas: list[pb.Meta]) -> set[tuple[str, int, int]]:
     return {(meta.dtype, len(meta.sha256), len(meta.xxh3)) for meta in metas if meta.dtype}
 
 
-def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum_and_int16(tmp_path: Path) -> None:
+def test_an_edge_and_an_aggregator_use_the_fast_checksum_and_int16(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         rig = Rig(run_file(updates=6), f"{broker.host}:{broker.port}", "fast")
         updates, models = list[pb.Meta](), list[pb.Meta]()
@@ -58,52 +54,26 @@ def test_an_edge_and_an_aggregator_of_today_use_the_fast_checksum_and_int16(tmp_
     assert forms(models) == {("f32", 0, 16)}
 
 
-def test_an_edge_of_0_1_is_sent_what_it_reads(tmp_path: Path) -> None:
+def test_an_edge_of_0_1_is_told_why_it_is_refused(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         rig = Rig(run_file(), f"{broker.host}:{broker.port}", "old-edge")
         rig.serve()
         edge = Hostile(rig, "edge-0")
-        # Given an edge that says nothing of checksums, then one of today in its place:
-        for older in (True, False):
-            hello = edge.greeting()
-            whole = hello.envelope()
-            edge.publish(hello.seq, part(of_0_1(whole) if older else whole))
-            # its model has the checksum that it reads.
-            model = edge.receive("model").meta
-            assert model.answer.status == STATUS.ACCEPTED
-            assert forms([model]) == ({("f32", 32, 0)} if older else {("f32", 0, 16)})
+        # Given a Hello of 0.1, and one that states no definition,
+        hello, silent = edge.greeting(), edge.greeting()
+        silent.meta.hello.ClearField("definition")
+        edge.publish(hello.seq, part(of_0_1(hello.envelope())))
+        refused = edge.receipt(hello.seq)
+        # then each is refused with its reason, which is counted,
+        said = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
+        assert (refused.status, refused.reason) == (STATUS.REJECTED, said)
+        edge.publish(silent.seq, part(silent.envelope()))
+        refused = edge.receipt(silent.seq)
+        said = "definition: the Hello has none"
+        assert (refused.status, refused.reason) == (STATUS.REJECTED, said)
+        counts = rig.driver.counts
+        assert (counts["rejected:format"], counts["rejected:definition"]) == (1, 1)
+        # and one of today in its place is not.
+        assert edge.hello() == STATUS.ACCEPTED
         edge.connection.stop()
         rig.close()
-
-
-@pytest.mark.parametrize("older", [True, False])
-def test_an_aggregator_of_0_1_is_sent_what_it_reads(tmp_path: Path, older: bool) -> None:
-    with mosquitto(tmp_path) as broker:
-        rig = Rig(run_file(), f"{broker.host}:{broker.port}", "old-aggregator")
-        updates, said = list[pb.Meta](), rig.model.init(1)
-
-        def hear(inbound: Inbound) -> None:
-            """Answer each message with a receipt and a model, as an aggregator does."""
-            inbound.done()
-            if "/up/" not in inbound.topic:
-                return
-            seq, payload = topics.read_numbered(0, inbound.payload)
-            whole = wire.Assembler(1 << 24).add(payload)
-            assert whole is not None
-            meta = wire.decode(whole).meta
-            if meta.dtype:
-                updates.append(meta)
-            receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
-            model = GlobalModel(len(updates), said, 1.0)
-            down = wire_down.down(rig.run_id, meta.edge, model, rig.schema, receipt, seq)
-            payload = part(of_0_1(down) if older else down)
-            server.publish(topics.down(rig.run_id, meta.edge, "model"), payload)
-
-        server = Connection(rig.broker, "server", [f"tacit/v1/{rig.run_id}/up/#"], hear)
-        server.start(PATIENCE)
-        rig.edge(0, tmp_path)
-        wait_for(lambda: len(updates) >= 3)
-        rig.close()
-        server.stop()
-    assert not rig.failures
-    assert forms(updates) == ({("i32", 32, 0)} if older else {("i16", 0, 16)})

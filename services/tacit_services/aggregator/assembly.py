@@ -113,6 +113,5 @@ def _journal(
         model.size,
         place.store,
         fingerprint=definition.fingerprint,
-        older=definition.older,
         snapshot_every=definition.snapshot_every,
     )

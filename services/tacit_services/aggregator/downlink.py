@@ -33,13 +33,8 @@ class Downlink:
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
-        self._reads: dict[str, int] = {}  # what each edge understands of envelopes
         # The latest model in parts, and when; weakly, so that no old model stays for an edge.
         self._begun: dict[str, tuple[weakref.ref[Tensor], float]] = {}
-
-    def note_reads(self, edge: str, reads: int) -> None:
-        """Note what the latest message of an edge says that it understands."""
-        self._reads[edge] = reads
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Send a role's message to one edge.
@@ -61,9 +56,7 @@ class Downlink:
         kind = "control" if isinstance(message, Halt) else "model"
         if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
             return
-        envelope = wire_down.down_in_place(
-            self._run, edge, message, self._schema, receipt, seq, reads=self._reads.get(edge, 0)
-        )
+        envelope = wire_down.down_in_place(self._run, edge, message, self._schema, receipt, seq)
         self._transfers.pop(edge, None)
         if wire.count_parts(len(envelope), self._chunk) == 1:
             self._connection.publish(

@@ -127,13 +127,6 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
         log.info(
             "resumed at version %d (%d journal entries replayed)", driver.role.version, replayed
         )
-    if strangers := driver.role.edges.keys() - driver.names:
-        log.warning(
-            "the journal has messages of %s, none of this run's %d edges: they count as they did "
-            "when they came, and nothing more of them is heard",
-            ", ".join(sorted(strangers)[:5]) + (" and others" if len(strangers) > 5 else ""),
-            len(driver.names),
-        )
     if driver.role.halted:
         log.warning(
             "run %r was over before this start (%s): nothing will be trained. %s",

@@ -68,7 +68,7 @@ def empty(store: Store, writer: Writer, definition: Definition[Any], header: Hea
     except ConfigError:  # it is another history: nothing of it was written
         others = len(held)
     writer.sync(writer.last)
-    store.empty(definition.fingerprint, definition.older)
+    store.empty(definition.fingerprint)
     return others
 
 

@@ -49,18 +49,14 @@ class RunJournal:
         store: Store,
         *,
         fingerprint: str,
-        older: Sequence[str],
         snapshot_every: int,
     ) -> None:
-        """`older`: what earlier versions of tacit called this run."""
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
         self.store, self.fingerprint = store, fingerprint
-        self._older, self._snapshot_every = older, snapshot_every
+        self._snapshot_every = snapshot_every
         self.lock = threading.Lock()
         # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.counts = Counter[str]()
-        # Duplicates of an older tacit, whose store did not count them.
-        self._uncounted = 0
         self.last_seqs: dict[str, int] = {}  # each edge's last accepted number
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
@@ -80,7 +76,7 @@ class RunJournal:
         behind it.
         """
         self._abandon_saving()
-        epoch = self.store.open(self.fingerprint, self._older)
+        epoch = self.store.open(self.fingerprint)
         snapshot = self.store.snapshot()
         self._check_kept(0 if snapshot is None else snapshot.cursor)
         if snapshot is not None and not self.cursor:
@@ -88,14 +84,13 @@ class RunJournal:
             with self.lock:
                 self.role.restore(tensors, values["role"])
             self.counts.update(values["counts"])
-            self._uncounted = values.get("uncounted", self.counts[Verdict.DUPLICATE])
             self.cursor = self.saved = snapshot.cursor
         for record in self.store.replay(
             self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))
         ):
             self._refold(record)
         self.last_seqs = dict(self.store.last_seqs())
-        self.counts[Verdict.DUPLICATE] = self._uncounted + self.store.duplicates()
+        self.counts[Verdict.DUPLICATE] = self.store.duplicates()
         return epoch
 
     def _check_kept(self, held: int) -> None:
@@ -215,7 +210,7 @@ class RunJournal:
             return
         if self.cursor != self.saved:
             tensors, role = self.role.state()
-            more = {"counts": dict(self.counts), "uncounted": self._uncounted}
+            more = {"counts": dict(self.counts)}
             self._drafted = self.cursor, self.held_bytes
             self._saver = self._saver or self.store.saver()
             self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))

@@ -123,7 +123,7 @@ def _work(
     own.mkdir(parents=True)
     outbox = Outbox(role.releaser.ledger, RUN, folder=own)
     turns = CpuTurns(None)
-    settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE)
+    settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE, "{}")
     delay = release_delay.of_edge(role, turns, own, RUN) if held else None
     loop = task_loop(role, outbox, settings, turns, delay=delay)
     connection = Connection(

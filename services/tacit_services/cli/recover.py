@@ -57,7 +57,6 @@ def recover(
             model.size,
             kept,
             fingerprint=definition.fingerprint,
-            older=definition.older,
             snapshot_every=reader.header.parameters.run.snapshot_every,
         )
         try:

@@ -6,20 +6,33 @@ The number tells a later version of tacit what it is reading.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tacit.errors import other_format
+
+# One statement, so that another process creating the tables is seen either before or after.
+_QUERY = "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
 
 
-def prepare(db: sqlite3.Connection, schema: str, number: int) -> None:
-    """Create the tables of `schema` (all `IF NOT EXISTS`), and mark the file as format `number`.
+def is_new(db: sqlite3.Connection, number: int) -> bool:
+    """Whether the file is empty; if not, it has format `number`.
 
-    A file without a number is either new or was written by tacit 0.1, which wrote no number and
-    used the tables of format 1. Raises ValueError for a file whose number is larger than `number`:
-    a newer tacit wrote it, and this one does not know what it says.
+    Raises ValueError for a file of another format.
     """
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found > number:
-        raise ValueError(
-            f"has format {found}, this tacit reads {number}: a newer one has written it"
-        )
-    db.executescript(schema)
-    if found != number:
-        db.execute(f"PRAGMA user_version = {number:d}")
+    found, tables = db.execute(_QUERY).fetchone()
+    if found != number and (found or tables):
+        raise ValueError(other_format(found or None, number))
+    return bool(found != number)
+
+
+def check(path: Path, number: int) -> None:
+    """Raise ValueError where the file at `path` has another format than `number`.
+
+    Nothing is changed: who closes a file for writing would bring its log into it.
+    """
+    if path.is_file():
+        mode = "ro" if Path(f"{path}-wal").exists() else "rw"
+        name = f"{path.absolute().as_uri()}?mode={mode}"
+        with closing(sqlite3.connect(name, uri=True, timeout=10.0)) as db:
+            is_new(db, number)

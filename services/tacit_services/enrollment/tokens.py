@@ -1,9 +1,9 @@
 """Enrollment tokens: who may ask for a certificate, and of which name.
 
-The file keeps digests of the tokens only. Its first line is the format (tacit 0.1 wrote none). Then
-there is one line for each token: SHA-256 of the token, `shared` or `once`, the pattern that the
-edge's id must match, and whom a one-time token has served (`-`: nobody yet). A pattern is an id
-with stars, or a range: `edge-0..7` is eight edges.
+The file keeps digests of the tokens only. Its first line is the format. Then there is one line for
+each token: SHA-256 of the token, `shared` or `once`, the pattern that the edge's id must match, and
+whom a one-time token has served (`-`: nobody yet). A pattern is an id with stars, or a range:
+`edge-0..7` is eight edges.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 
 _PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,63}")
 _RANGE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*-)([0-9]{1,6})\.\.([0-9]{1,6})")
 NOBODY = "-"
-_FORMAT = "tacit tokens 1"
+_TITLE, _FORMAT = "tacit tokens ", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,16 @@ class TokenRegister:
         self._write([changed if line.digest == token.digest else line for line in self.all()])
 
     def all(self) -> list[EnrollmentToken]:
-        """Every registered token. Raises ConfigError where the file is damaged."""
+        """Every registered token. Raises ConfigError for a damaged file or another format."""
+        if not self._path.exists():
+            return []
         try:
-            lines = (
-                self._path.read_text(encoding="ascii").splitlines() if self._path.exists() else []
-            )
-            return [_parsed(line) for line in (lines[1:] if lines[:1] == [_FORMAT] else lines)]
+            lines = self._path.read_text(encoding="ascii").splitlines()
+            number = "".join(lines[:1]).removeprefix(_TITLE)
+            if lines[:1] != [f"{_TITLE}{_FORMAT}"]:
+                found = int(number) if number.isdecimal() else None
+                raise ValueError(other_format(found, _FORMAT))
+            return [_parsed(line) for line in lines[1:]]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self._path}: {error}") from error
 
@@ -96,7 +100,9 @@ class TokenRegister:
         lines = (
             f"{t.digest} {'once' if t.once else 'shared'} {t.edges} {t.served}\n" for t in tokens
         )
-        files.write(self._path, "".join([f"{_FORMAT}\n", *lines]).encode("ascii"), files.SECRET)
+        files.write(
+            self._path, "".join([f"{_TITLE}{_FORMAT}\n", *lines]).encode("ascii"), files.SECRET
+        )
 
 
 def _digest(token: str) -> str:

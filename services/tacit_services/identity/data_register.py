@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tacit.datasets.source import Owned
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, other_format
 from tacit_services.disk import files
 
-FORMAT = 2  # 1: had no `joined`
+FORMAT = 2  # 1, of tacit 0.2: had no `joined`
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def read(path: Path) -> Entry:
         raise PrivacyError(
             f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
         ) from error
-    if content.pop("format") not in (1, FORMAT):
-        raise ValueError(f"{path}: has another format, this tacit reads {FORMAT}")
+    if (found := content.pop("format")) not in (1, FORMAT):
+        raise ValueError(f"{path}: {other_format(found, FORMAT)}")
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
     names, digests = tuple(content.pop("names")), tuple(content.pop("digests"))
     joined = tuple(content.pop("joined", ()))

@@ -3,8 +3,7 @@
 The file `enrolled.json` in the identity's directory is {"format": 2, "owner": id in hex, "ledgers":
 {dataset: {"lineage": hex, "count": releases, "head": hex}}}. A ledger's position is written when it
 is opened and when it is closed, never ahead of the ledger itself: so one that is gone, emptied,
-exchanged, or an older copy than the last opening, is noticed before anything is computed. Files of
-format 1 have {dataset: lineage} for "ledgers" and no id; those of tacit 0.1 are that object alone.
+exchanged, or an older copy than the last opening, is noticed before anything is computed.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import PrivacyError
+from tacit.errors import OF_0_1, PrivacyError, other_format
 from tacit.privacy.ledger import Charged, Ledger
 from tacit_services.disk import files
-from tacit_services.identity.old_outbox import OldOutbox
 
 _FILE, _FORMAT = "enrolled.json", 2
+_OUTBOX = "outbox.db"  # where tacit 0.1 kept messages; tacit 0.2 takes them into the ledger's file
 _ID = 16  # bytes
 
 
@@ -62,18 +61,18 @@ class Enrolment:
 def read(folder: Path) -> Enrolment:
     """Return an identity's record; a new id and no ledgers where there is no file.
 
-    Raises PrivacyError where the file cannot be read, or is a newer tacit's.
+    Raises PrivacyError where the file cannot be read, or is another tacit's, and where there is an
+    outbox of tacit 0.1: it may know of charges and messages that nothing else knows of.
     """
-    path = folder / _FILE
+    path, outbox = folder / _FILE, folder / _OUTBOX
+    if outbox.exists():
+        raise PrivacyError(f"outbox {outbox}: lies beside the ledger: {OF_0_1}")
     try:
         content = json.loads(path.read_bytes())
-        if content.get("format", 1) > _FORMAT:
-            raise ValueError(f"has format {content['format']!r}, this tacit reads {_FORMAT}")
-        if content.get("format", 1) == _FORMAT:
-            ledgers = {dataset: _enrolled(one) for dataset, one in content["ledgers"].items()}
-            return Enrolment(path, bytes.fromhex(content["owner"]), ledgers)
-        ledgers = _of_format_1(content, OldOutbox(folder))
-        return Enrolment(path, secrets.token_bytes(_ID), ledgers)
+        if (found := content.get("format")) != _FORMAT:
+            raise ValueError(other_format(found, _FORMAT))
+        ledgers = {dataset: _enrolled(one) for dataset, one in content["ledgers"].items()}
+        return Enrolment(path, bytes.fromhex(content["owner"]), ledgers)
     except FileNotFoundError:
         return Enrolment(path, secrets.token_bytes(_ID), {})
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -83,14 +82,3 @@ def read(folder: Path) -> Enrolment:
 def _enrolled(one: dict[str, Any]) -> Enrolled:
     charged = Charged(int(one["count"]), bytes.fromhex(one["head"]))
     return Enrolled(bytes.fromhex(one["lineage"]), charged)
-
-
-def _of_format_1(content: dict[str, Any], old_outbox: OldOutbox) -> dict[str, Enrolled]:
-    """Return the ledgers of a record of format 1, whose positions the old outbox has."""
-    payers = old_outbox.payers()
-    lineages = content["ledgers"] if "format" in content else content
-    found = {dataset: bytes.fromhex(lineage) for dataset, lineage in lineages.items()}
-    return {
-        dataset: Enrolled(lineage, payers.get(lineage, Charged()))
-        for dataset, lineage in found.items()
-    }

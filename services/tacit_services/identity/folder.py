@@ -18,7 +18,6 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import enrolment
 from tacit_services.identity.enrolment import Enrolment
 from tacit_services.identity.ledger_place import LedgerPlace
-from tacit_services.identity.old_outbox import OldOutbox
 
 log = logging.getLogger("tacit.identity")
 
@@ -47,11 +46,6 @@ class Identity:
         if self.ledger is None:
             return LedgerPlace(self.path / "ledger.db")
         return LedgerPlace(Path(self.ledger.replace("{n}", str(self.number))))
-
-    @property
-    def old_outbox(self) -> OldOutbox:
-        """The outbox that an older tacit may have left in its directory."""
-        return OldOutbox(self.path)
 
     def enrolment(self) -> Enrolment:
         """Read its record of its id and its ledgers. Raises PrivacyError."""

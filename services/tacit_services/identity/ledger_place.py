@@ -27,11 +27,6 @@ class LedgerPlace:
         """The name that `tacit ledger move` gives to a ledger here that it takes out of use."""
         return Path(f"{self.path}.moved")
 
-    @property
-    def empty(self) -> bool:
-        """Whether a ledger that is opened here would be a new one."""
-        return not (self.path.is_file() and self.path.stat().st_size)
-
     def require_file(self) -> None:
         """Raise PrivacyError where there is something that is no file, or would be none."""
         if str(self.path) == ":memory:" or (self.path.exists() and not self.path.is_file()):

@@ -26,39 +26,24 @@ def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Led
 
     - when another edge uses it,
     - when it is not the one that was enrolled here, or an older copy than was last opened here,
-    - when it is missing or empty although this identity has sent messages before,
-    - when messages in an older tacit's outbox were paid with a ledger that is not here.
+    - when it is missing or empty although it was enrolled here,
+    - when what this identity has is of tacit 0.1.
     """
     place.require_file()
     with place.locked():
         place.refuse_unfinished()
         known = identity.enrolment()
-        _refuse_beginning(place, identity, known)
         enrolled = known.ledgers.get(dataset)
         lineage = None if enrolled is None else enrolled.lineage
         with closing(Ledger(place.path, dataset, lineage=lineage)) as opened:
             if enrolled is not None:
                 opened.require(enrolled.charged)
-            lineages = {one.lineage for one in known.ledgers.values()}
-            identity.old_outbox.check(opened, lineages)
             _enrol(known, dataset, opened)
             try:
                 yield opened
             finally:
                 opened.close()
                 _note(known, dataset, opened)
-
-
-def _refuse_beginning(place: LedgerPlace, identity: Identity, known: Enrolment) -> None:
-    """Raise PrivacyError where a new ledger would begin although messages were sent before.
-
-    By an identity without `enrolled.json`, of an older tacit: with it the ledger is demanded.
-    """
-    if place.empty and not known.path.exists() and identity.old_outbox.used():
-        raise PrivacyError(
-            f"ledger {place.path}: is missing or empty, but {identity.edge} has sent messages "
-            "before; refusing to train without its history"
-        )
 
 
 def _enrol(known: Enrolment, dataset: str, opened: Ledger) -> None:

@@ -86,7 +86,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What an edge's data has spent. unseen: ledgers of an older tacit, which know no rows yet.
+    """What an edge's data has spent. unseen: ledgers of tacit 0.2, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
     seen: whether its ledger knows the rows of these very bytes.

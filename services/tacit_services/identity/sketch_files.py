@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tacit.datasets.sketch import Sketches, merged, packed, sketched, unpacked
 from tacit.datasets.source import Owned
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, other_format
 from tacit_services.disk import files
 
 FORMAT = 1
@@ -89,14 +89,14 @@ def name_of(owned: Owned) -> str:
 
 
 def read(folder: Path, part: str) -> Kept | None:
-    """The sketches of a part; None: an older tacit's, which has none. Raises PrivacyError."""
+    """The sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
     path = _path(folder, part)
     if not path.exists():
         return None
     try:
         content = json.loads(path.read_bytes())
-        if content["format"] != FORMAT:
-            raise ValueError(f"has another format, this tacit reads {FORMAT}")
+        if (found := content["format"]) != FORMAT:
+            raise ValueError(other_format(found, FORMAT))
         units = content["units"]
         sketches = Sketches(unpacked(content["rows"]), None if units is None else unpacked(units))
         return Kept(tuple(content["files"]), sketches)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tacit.config import RunFile
-from tacit.errors import ConfigError, DataError, ServiceError, TacitError, WireError
+from tacit.errors import OF_0_1, ConfigError, DataError, ServiceError, TacitError, WireError
 from tacit.regular_file import opened
 from tacit_services.journal.store import Snapshot
 
@@ -157,12 +157,10 @@ class Reader:
             raise WireError(
                 "journal", f"{self._name}: the header cannot be understood: {said}"
             ) from error
-        if content.get("fingerprint") not in (
-            parameters.fingerprint(),
-            *parameters.older_fingerprints(),
-        ):
+        if content.get("fingerprint") != parameters.fingerprint():
+            said = "its parameters do not have the fingerprint that it names: it was altered, or"
             raise WireError(
-                "journal", f"{self._name}: its parameters do not have the fingerprint that it names"
+                "journal", f"{self._name}: {said} is of a run that tacit 0.1 began: {OF_0_1}"
             )
         return header
 

@@ -16,7 +16,7 @@ import xxhash
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tacit.errors import ServiceError
+from tacit.errors import ServiceError, other_format
 from tacit_services.journal import safetensors_pieces
 
 _VERSION, _MAGIC = "1", b"TCTSTAT1"
@@ -49,18 +49,17 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises ServiceError where the snapshot is damaged or of another version.
     """
-    if data.startswith(_MAGIC):  # an early one begins with a length, and has no checksum
-        check, data = data[len(_MAGIC) : _HEAD], data[_HEAD:]
-        if check != xxhash.xxh3_64_digest(data):
-            raise ServiceError("snapshot: damaged (it does not match its checksum)")
+    check, content = data[len(_MAGIC) : _HEAD], data[_HEAD:]
+    if not data.startswith(_MAGIC) or check != xxhash.xxh3_64_digest(content):
+        raise ServiceError("snapshot: damaged (it does not match its checksum)")
     try:
-        tensors: dict[str, Tensor] = safetensors.torch.load(data)
-        said = metadata(data)
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+        said = metadata(content)
         version, values = said["tacit"], json.loads(said["values"])
+        if version != _VERSION:
+            raise ServiceError(f"snapshot: {other_format(version, _VERSION)}")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServiceError(f"snapshot: damaged ({error})") from error
-    if version != _VERSION:
-        raise ServiceError(f"snapshot: version {version}, this tacit reads {_VERSION}")
     return tensors, values
 
 

@@ -37,14 +37,14 @@ class StoreWithJournalFile:
     def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
         self._inner, self._writer, self._run_id, self._run = inner, writer, run_id, run
 
-    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+    def open(self, fingerprint: str) -> int:
         """Open the store as base.Store.open does, then bring the file to where the store is.
 
         Raises StoreLost where the file has messages that the store does not know, ConfigError,
         too, where it lacks some that the store has forgotten.
         """
         # The store first: this fences another aggregator, which may have the file open.
-        epoch = self._inner.open(fingerprint, older)
+        epoch = self._inner.open(fingerprint)
         try:
             self._catch_up()
         except (ConfigError, StoreLost):
@@ -120,9 +120,9 @@ class StoreWithJournalFile:
         """See base.Store.last_seqs."""
         return self._inner.last_seqs()
 
-    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+    def empty(self, fingerprint: str) -> None:
         """See base.Store.empty. The file keeps what it has."""
-        self._inner.empty(fingerprint, older)
+        self._inner.empty(fingerprint)
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""

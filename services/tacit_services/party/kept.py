@@ -11,11 +11,11 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, other_format
 from tacit_services.disk import files
 from tacit_services.journal import snapshot_file as state_file
 
-_FORMAT = "1"  # beside the tensor; 0.1 wrote none
+_FORMAT = "1"  # beside the tensor
 
 
 class KeptEmbeddings:
@@ -30,8 +30,8 @@ class KeptEmbeddings:
         try:
             data = path.read_bytes()
             found: dict[str, Tensor] = safetensors.torch.load(data)
-            if (number := state_file.metadata(data).get("tacit", _FORMAT)) != _FORMAT:
-                raise ValueError(f"has format {number}, this tacit reads {_FORMAT}")
+            if (number := state_file.metadata(data).get("tacit")) != _FORMAT:
+                raise ValueError(other_format(number, _FORMAT))
             return found["embeddings"]
         except FileNotFoundError:
             return None

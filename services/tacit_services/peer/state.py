@@ -17,12 +17,13 @@ from torch import Tensor
 from tacit.errors import PrivacyError
 from tacit_services.disk import sqlite_format
 
-_FORMAT = 1  # 0.1 wrote none, and the same tables
-_SCHEMA = """
+_FORMAT = 1
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS tensor (
     run TEXT, name TEXT, dtype TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (run, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS record (run TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = {_FORMAT};
 """
 
 
@@ -35,17 +36,18 @@ class PeerState:
     def __init__(self, path: Path | str, run: str) -> None:
         """Open or create the file.
 
-        Raises PrivacyError when it is damaged, of a newer tacit, or cannot be written.
+        Raises PrivacyError when it is damaged, of another format, or cannot be written.
         """
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}
         try:
+            sqlite_format.check(Path(path), _FORMAT)
             self._db = sqlite3.connect(
                 path, isolation_level=None, timeout=10.0, check_same_thread=False
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
+            self._db.executescript(_SCHEMA)
         except (sqlite3.Error, ValueError) as error:
             raise PrivacyError(f"peer state {path}: {error}") from error
 

@@ -126,10 +126,10 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
     begun = [one.edge for one in ledgers if one.known.continues is None]
     if begun:
         which = "a new ledger begins" if len(ledgers) == 1 else f"new ledgers begin ({_few(begun)})"
-        older = max(one.unseen for one in ledgers)
-        but = f", but {older} of an older tacit know no rows until they are used again"
+        unseen = max(one.unseen for one in ledgers)
+        but = f", but {unseen} of tacit 0.2 know no rows until they are used again"
         other = "other " if any(one.apart for one in ledgers) else ""
-        yield f"{which}: no {other}data like this is known in {home}{but if older else ''}"
+        yield f"{which}: no {other}data like this is known in {home}{but if unseen else ''}"
     for name in dict.fromkeys(one.known.continues for one in ledgers):
         if name is not None:
             ours = [one for one in ledgers if one.known.continues == name]

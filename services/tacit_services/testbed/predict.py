@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from tacit import config, regular_file
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
-from tacit.errors import ConfigError, ServiceError
+from tacit.errors import ConfigError, ServiceError, other_format
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
 from tacit_services.testbed import local_run, output_folder
 from tacit_services.testbed.processes import (
@@ -34,8 +34,15 @@ _SETTINGS = TypeAdapter(dict[str, str])  # the marker holds the environment of t
 
 
 class _Summary(BaseModel):
-    format: int = Field(SUMMARY_FORMAT, le=SUMMARY_FORMAT)  # 0.1 wrote none
+    format: int | None = Field(None, validate_default=True)
     run_file_sha256: str
+
+    @field_validator("format")
+    @classmethod
+    def _ours(cls, found: int | None) -> int | None:
+        if found != SUMMARY_FORMAT:
+            raise ValueError(other_format(found, SUMMARY_FORMAT))
+        return found
 
 
 def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
@@ -102,7 +109,7 @@ def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
         raise ConfigError(
             f"{folder}: {run.name} is not vertical; its model.safetensors predicts by itself"
         )
-    if summary.run_file_sha256 not in (run.fingerprint, *run.older):
+    if summary.run_file_sha256 != run.fingerprint:
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
 

@@ -25,8 +25,8 @@ class LoopSettings:
     size: int
     chunk: int
     patience: float
+    definition: str
     slowdown: float = 1.0  # a step takes this many times its own time, for experiments
-    definition: str = ""
 
 
 class Payer(Protocol):

@@ -47,8 +47,7 @@ class Outbox:
         """Read what is in the file of `ledger`, which must be open as long as this is used.
 
         owner: the identity's random id. folder: the identity's; None: large messages lie in the
-        ledger's file like all. What an older tacit kept elsewhere is in that file already (see
-        `outbox_of`). Raises PrivacyError when it is damaged, or cannot be written.
+        ledger's file like all. Raises PrivacyError when it is damaged, or cannot be written.
         """
         self._ledger, self._key, self._folder = ledger, (owner, run), folder
         self._finished: list[int] = []

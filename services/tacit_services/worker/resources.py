@@ -87,8 +87,8 @@ def worker_resources(
                 ledger_of(definition.source, identity) as ledger,
                 closing(CpuTurns(settings.turns)) as turns,
             ):
-                run = settings.run_id
-                outbox = outbox_of(identity, ledger, run)
+                run, owner = settings.run_id, identity.enrolment().owner
+                outbox = Outbox(ledger, run, owner, identity.path)
                 yield WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
 
 
@@ -115,13 +115,3 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
             log.warning("%s", apart)
         with lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger:
             yield ledger
-
-
-def outbox_of(identity: Identity, ledger: Ledger, run: str) -> Outbox:
-    """The outbox of this identity for `run`, with what an older tacit left of it elsewhere.
-
-    Raises PrivacyError.
-    """
-    owner = identity.enrolment().owner
-    identity.old_outbox.take_over(run, owner, ledger)
-    return Outbox(ledger, run, owner, identity.path)

@@ -34,8 +34,8 @@ def loop_settings(
         largest,
         settings.chunk,
         settings.patience,
-        definition.slowdown_of(number),
         canonical(definition.agreed),
+        definition.slowdown_of(number),
     )
 
 

@@ -76,7 +76,6 @@ class Session:
         self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
-        self._server_reads = 0  # what it understands of envelopes
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
         self._asked_at = time.monotonic()  # when a task was last asked for
@@ -121,15 +120,7 @@ class Session:
 
     def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
         terms, held = self._settings, self.outbox.receipt
-        return wire_up.up_in_place(
-            terms.run_id,
-            seq,
-            message,
-            terms.schema,
-            terms.definition,
-            held,
-            reads=self._server_reads,
-        )
+        return wire_up.up_in_place(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
     def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
@@ -225,9 +216,6 @@ class Session:
             raise WireError(
                 "identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON)
             )
-        # Retained, it may be of an aggregator that is not there any more.
-        if not retained:
-            self._server_reads = meta.reads
         if kind == "receipt":
             self._receipt(meta.seq, meta.receipt)
         elif kind == "announcement":

@@ -198,11 +198,8 @@ class Server(ServerRole):
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.stage, self.stage_step = values["stage"], values["stage_step"]
-        known = self._clips[:1]
-        if self.stage > 1:
-            # A snapshot of 0.1 knows the present stage alone: before it C was the first at most.
-            known += [(self.version - self.stage_step, self.clip)]
-        self._clips = [(since, clip) for since, clip in values.get("clips", known)]
+        later = values["clips"] if self.stage > 1 else self._clips[:1]
+        self._clips = [(since, clip) for since, clip in later]
 
 
 class Edge(EdgeRole):

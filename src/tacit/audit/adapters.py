@@ -17,7 +17,6 @@ from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
 from tacit.privacy.release import Releaser
 from tacit.protocol import wire, wire_gossip, wire_up
-from tacit.protocol.envelope import READS_I16
 from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
 # A run with the audited edge, or peer, and one more. The edge's rows, model and plan are the
@@ -62,7 +61,7 @@ class EdgeAdapter:
         """
         for out in self.edge.on_message(message):
             if isinstance(out.message, Push):
-                return wire_up.up(RUN, 1, out.message, SCHEMA, reads=READS_I16)
+                return wire_up.up(RUN, 1, out.message, SCHEMA)
         return None
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:

@@ -27,7 +27,6 @@ from tacit.errors import TacitError
 from tacit.privacy import ledger
 from tacit.privacy.policy import Terms
 from tacit.protocol import wire
-from tacit.protocol.envelope import READS_I16
 from tacit.protocol.messages import GlobalModel
 
 NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 200, 60
@@ -231,8 +230,7 @@ def _public(payload: bytes) -> tuple[bool, bytes]:
     """Whether the numbers that were released make the tensor's bytes; the fields beside it."""
     received = wire.decode(payload)
     meta = received.meta
-    reads = READS_I16 if meta.xxh3 else 0  # peers write as tacit 0.1 does
-    alone = wire.encode(meta, received.tensor, reads=reads) == payload
+    alone = wire.encode(meta, received.tensor) == payload
     for field in ("dtype", "apart", "sha256", "xxh3"):
         meta.ClearField(field)
     meta.update.charged.head = bytes(len(meta.update.charged.head))

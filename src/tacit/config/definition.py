@@ -64,7 +64,6 @@ class Definition(Generic[A_co]):
     network: Network  # the [network] section, which only a simulation reads
     fingerprint: str  # the run's name in the store: a SHA-256
     agreed: dict[str, Any]  # what every edge must agree on (`RunFile.agreed`)
-    older: tuple[str, ...]  # fingerprints that earlier versions of tacit gave this run
 
     def build_model(self) -> Model:
         """Return the model of this run; for a vertical run, the server's θ_0.

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from tacit import regular_file
-from tacit.config import agreement, derived_defaults, fingerprint_0_1
+from tacit.config import agreement, derived_defaults
 from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
@@ -124,31 +124,21 @@ class RunFile(Section):
 
     def stated(self) -> dict[str, Any]:
         """Return all that differs from the defaults, and the SHA-256 of the run's own code."""
-        return self._names(names.differences(self))[0]
+        return self._stated(names.differences(self))
 
     def agreed(self) -> dict[str, Any]:
         """Return what every edge must agree on: `stated` without what only an aggregator reads."""
         return names.without(self.stated(), _THE_AGGREGATORS)
 
-    def older_fingerprints(self) -> tuple[str, ...]:
-        """Return the fingerprints that earlier versions of tacit gave this run.
-
-        A store that knows the run by one of these continues it.
-        """
-        return self._names(names.differences(self))[1]
-
-    def _names(self, different: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """`stated` and `older_fingerprints`, by what is `different` from the defaults."""
-        first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
+    def _stated(self, different: dict[str, Any]) -> dict[str, Any]:
+        """Return `stated`, by what is `different` from the defaults."""
         unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
-        if "guard" in of_the_run:  # 0.1 had no fold with a guard
-            first = None
         of_the_run["data"] = self.data.stated(of_the_run["data"])
         own = {} if self.model.entry is None else self.model.module(self._folder).digests()
         if code := own | self.data.code(self._folder):
             of_the_run["code"] = code
-        return of_the_run, () if first is None else (first,)
+        return of_the_run
 
     # -- built for its consumers -------------------------------------------------------------------
 
@@ -161,7 +151,7 @@ class RunFile(Section):
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         written, plans = names.differences(self), self.plans()
-        stated, older = self._names(written)
+        stated = self._stated(written)
         z = p.noise_multiplier if plans.default.clip_is_bounded else None
         traits = a.traits(workers)
         promise = self.data.promised(a.promise(plans, clip), source)
@@ -198,7 +188,6 @@ class RunFile(Section):
             network=self.network,
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
-            older=older,
         )
 
 

@@ -32,10 +32,10 @@ from tacit.privacy.accounting import History, merged
 from tacit.privacy.ledger_chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
 from tacit.privacy.ledger_file import (
     DAMAGE,
-    create_or_convert,
+    check_format,
+    create,
     drop_row,
     gather_into_one_file,
-    has_write_ahead_log,
     keep_journal,
     read_all_chains,
     read_chain,
@@ -78,15 +78,17 @@ class Ledger:
         chain.
 
         lineage: of the ledger that is meant; with it, nothing is created.
-        Raises PrivacyError when the file cannot be opened or is damaged, and when it is missing,
-        empty or another ledger although `lineage` says that one was here: without its history an
-        edge must not train.
+        Raises PrivacyError when the file cannot be opened, is damaged or of another format (then it
+        is not changed), and when it is missing, empty or another ledger although `lineage` says
+        that one was here: without its history an edge must not train.
         """
         self._path, self._dataset = path, dataset
         self._session, self._process = secrets.token_bytes(NONCE), os.getpid()
         try:
             if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
                 raise ValueError("is missing or empty, but this data has been trained on")
+            if Path(path).is_file():
+                check_format(Path(path))
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
             with ExitStack() as undo:
                 undo.callback(self._db.close)
@@ -222,9 +224,8 @@ class Ledger:
 
     def _prepared(self, lineage: bytes | None) -> Chain:
         gather_into_one_file(self._db)
-        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         self._db.execute("BEGIN IMMEDIATE")
-        create_or_convert(self._db, self._session, new=not pages)
+        create(self._db)
         if lineage is None:
             new = secrets.token_bytes(NONCE)
             self._db.execute(
@@ -306,15 +307,9 @@ def read_chains(path: Path) -> list[Chain]:
     if not path.is_file():
         raise DataError(f"ledger {path}: there is no such file")
     try:
-        # An older tacit's file without its log is read as immutable: else SQLite writes a new log,
-        # even on a disk that must not change.
-        how = (
-            "mode=ro&immutable=1"
-            if has_write_ahead_log(path) and not Path(f"{path}-wal").exists()
-            else "mode=ro"
-        )
+        check_format(path)
         with closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)
         ) as db:
             # In one transaction, so that all is read at one moment although an edge goes on
             # charging.
@@ -336,6 +331,7 @@ def locked_chains(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
         raise DataError(f"ledger {path}: there is no such file")
     with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as db:
         try:
+            check_format(path)
             gather_into_one_file(db)
             db.execute("BEGIN IMMEDIATE")
             chains = read_all_chains(db)

@@ -1,4 +1,4 @@
-"""The ledger's file: its tables, its conversion from an older format, its rows read and written.
+"""The ledger's file: its format, its tables, its rows read and written.
 
 `chain` and `entry` are the ledger. `sender` and `message` are what it has paid for and what has no
 receipt yet, of every identity (`owner`, its random id) and run; tacit_services writes them, in one
@@ -8,16 +8,15 @@ a file of its own, and `envelope` is NULL.
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
-from tacit.privacy.ledger_chain import NONCE, Chain, LedgerRow, first_head, next_head
+from tacit.errors import other_format
+from tacit.privacy.ledger_chain import Chain, LedgerRow
 
-# PRAGMA user_version. Older ones are converted: 1 (which said 0) had no chain, 2 no messages.
-_FORMAT, _WITHOUT_MESSAGES = 3, 2
-_CHAIN = """
+_FORMAT = 3  # PRAGMA user_version; 2 had no messages and a write-ahead log beside it
+_HEADER, _VERSION = 100, slice(60, 64)  # bytes of a SQLite file, and where its user_version is
+_TABLES = """
 CREATE TABLE IF NOT EXISTS chain (
     dataset TEXT PRIMARY KEY, lineage BLOB NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL
 ) WITHOUT ROWID;
@@ -27,8 +26,6 @@ CREATE TABLE IF NOT EXISTS entry (
     secret INTEGER NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL,
     PRIMARY KEY (dataset, number)
 ) WITHOUT ROWID;
-"""
-_MESSAGES = """
 CREATE TABLE IF NOT EXISTS sender (
     owner BLOB NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, receipt INTEGER, proof BLOB,
     state BLOB, PRIMARY KEY (owner, run)
@@ -42,28 +39,28 @@ _SELECT_ROWS = """
 SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, count, head FROM entry
 WHERE dataset = ? ORDER BY number
 """
-_SELECT_OLD_ROWS = """
-SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend
-WHERE dataset = ? AND count <> 0
-"""
-_NO_LEDGER = (
-    "has no charges in it: was it copied or moved without the ledger.db-wal of an older "
-    "tacit beside it?"
-)
 # What reading altered bytes can raise.
 DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)
 
 
-def gather_into_one_file(db: sqlite3.Connection) -> None:
-    """Bring everything into the one file, and keep every commit from now on in it.
+def check_format(path: Path) -> None:
+    """Raise ValueError where the file at `path` is a ledger of another format; nothing is changed.
 
-    An older tacit kept charges in a write-ahead log beside it.
+    A file that is no database passes: SQLite says so when it is opened. An older file may have its
+    format in its write-ahead log alone.
     """
+    with path.open("rb") as file:
+        header = file.read(_HEADER)
+    found = int.from_bytes(header[_VERSION])
+    if header.startswith(b"SQLite format 3") and found != _FORMAT:
+        raise ValueError(other_format(found or None, _FORMAT))
+
+
+def gather_into_one_file(db: sqlite3.Connection) -> None:
+    """Bring everything into the one file, and keep every commit from now on in it."""
     # A charge is on disk before anything is computed, and stays committed.
     db.execute("PRAGMA synchronous = EXTRA")
-    (mode,) = db.execute("PRAGMA journal_mode = DELETE").fetchone()
-    if mode == "wal":
-        raise sqlite3.OperationalError("somebody reads it, and it is still to be converted")
+    db.execute("PRAGMA journal_mode = DELETE")
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
@@ -80,12 +77,6 @@ def keep_journal(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = PERSIST")
 
 
-def has_write_ahead_log(path: Path) -> bool:
-    """Whether the file's header states a write-ahead log (version 2 of the format)."""
-    with path.open("rb") as file:
-        return file.read(20)[18:19] == b"\x02"
-
-
 def reason(error: Exception) -> str:
     """Return what is wrong with a file that SQLite cannot read, in words."""
     if (
@@ -100,56 +91,25 @@ def reason(error: Exception) -> str:
 
 
 def read_all_chains(db: sqlite3.Connection) -> list[Chain]:
-    """Return every dataset's chain, not verified. Raises ValueError for a file without a chain."""
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found not in (_FORMAT, _WITHOUT_MESSAGES):
-        if not _table_names(db):
-            raise ValueError(_NO_LEDGER)
-        raise ValueError(
-            "is not a ledger with a chain (an edge converts an older one when it next starts)"
-        )
+    """Return every dataset's chain, not verified. Raises ValueError for an empty file."""
+    if _is_empty(db):
+        raise ValueError("has no charges in it")
     names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
     return [read_chain(db, name) for name in names]
 
 
-def _table_names(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
-def create_or_convert(db: sqlite3.Connection, session: bytes, *, new: bool) -> None:
-    """Make the tables of a new file, or convert an older format, within a transaction."""
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found == _FORMAT:
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables of an empty file, within a transaction."""
+    if not _is_empty(db):
         return
-    tables = _table_names(db)
-    if not tables and not new:
-        raise ValueError(_NO_LEDGER)
-    if found != _WITHOUT_MESSAGES and (found != 0 or not tables <= {"spend"}):
-        raise ValueError("was not written by this version of tacit")
-    for statement in (_CHAIN + _MESSAGES).split(";"):  # not executescript, which would commit
+    for statement in _TABLES.split(";"):  # not executescript, which would commit
         db.execute(statement)
-    if "spend" in tables:
-        _convert(db, session)
     db.execute(f"PRAGMA user_version = {_FORMAT}")
 
 
-def _convert(db: sqlite3.Connection, session: bytes) -> None:
-    """Chain the rows of the format without a chain, in their order, under this opening's
-    session.
-    """
-    for (dataset,) in db.execute("SELECT DISTINCT dataset FROM spend").fetchall():
-        lineage, count = secrets.token_bytes(NONCE), 0
-        head = first_head(lineage, dataset)
-        rows = db.execute(_SELECT_OLD_ROWS, (dataset,)).fetchall()
-        for row, (q, z, mechanism, secret, n) in enumerate(rows, 1):
-            if not 0 < n < 2**32 or secret not in (0, 1):
-                raise ValueError("a row that no charge can have written")
-            entry = LedgerRow(session, q, z, mechanism, bool(secret), n, b"")
-            head = next_head(head, count, entry)
-            count += n
-            write_row(db, dataset, row, replace(entry, head=head))
-        db.execute("INSERT INTO chain VALUES (?, ?, ?, ?)", (dataset, lineage, count, head))
-    db.execute("DROP TABLE spend")
+def _is_empty(db: sqlite3.Connection) -> bool:
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    return bool(found != _FORMAT)  # `check_format` has seen that it is no other format
 
 
 def write_row(db: sqlite3.Connection, dataset: str, row: int, entry: LedgerRow) -> None:

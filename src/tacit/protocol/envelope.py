@@ -13,14 +13,14 @@ from google.protobuf.message import DecodeError
 from torch import Tensor
 from xxhash import xxh3_128_digest
 
-from tacit.errors import WireError
+from tacit.errors import WireError, other_format
 from tacit.protocol import int16
 from tacit.protocol._pb import wire_pb2 as pb
 
 MAGIC = b"TCT1"
 _NUMPY = {"f32": "<f4", "i32": "<i4"}
 _TORCH = {"f32": torch.float32, "i32": torch.int32}
-READS_XXH3, READS_I16 = 1, 2  # what a receiver reads; 0: what tacit 0.1 does
+_FORMAT = 2  # in Meta.reads: what a sender writes, and understands; tacit 0.1 wrote none
 MAX_META = 1 << 20
 HEAD = struct.Struct("<4sI")  # magic, length of the Meta
 
@@ -112,13 +112,12 @@ class Received:
     tensor: Tensor | None
 
 
-def encode(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int = 0) -> bytes:
-    """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
+def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
+    """Return one envelope. Size, checksum and dtype of `tensor` are filled into `meta`.
 
     tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
-    reads: what the receiver has said that it reads. With READS_XXH3 the checksum is XXH3, which
-    takes a tenth of the time of a SHA-256 and notices damage as surely. Against forgers neither
-    helps, as both have no key. With READS_I16 integers go as int16 (int16.py).
+    Integers go as int16 where that is shorter (int16.py). The checksum is XXH3, which notices
+    damage; against forgers it does not help, as it has no key.
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
@@ -129,31 +128,29 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int = 0) -> by
     ...     decode(payload[:-1] + b"!")
     ... except WireError as error:
     ...     print(error.reason)
-    sha256
+    xxh3
     """
-    return encode_in_place(meta, tensor, reads=reads).whole()
+    return encode_in_place(meta, tensor).whole()
 
 
-def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None, *, reads: int = 0) -> InPlace:
+def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
     """As `encode`, but the tensor is not copied, unless it is made narrower."""
     body = memoryview(b"")
-    meta.reads = READS_I16
+    meta.reads = _FORMAT
     if tensor is not None:
-        meta.dtype, meta.apart, body = _body(tensor, reads)
+        meta.dtype, meta.apart, body = _body(tensor)
         meta.numel = tensor.numel()
-        xxh3 = reads >= READS_XXH3
-        meta.sha256 = b"" if xxh3 else hashlib.sha256(body).digest()
-        meta.xxh3 = xxh3_128_digest(body) if xxh3 else b""
+        meta.sha256, meta.xxh3 = b"", xxh3_128_digest(body)
     head = meta.SerializeToString(deterministic=True)  # a map's order is else the process's own
     padding = -(HEAD.size + len(head)) % 64
     return InPlace(b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding))), body)
 
 
-def _body(tensor: Tensor, reads: int) -> tuple[str, int, memoryview]:
+def _body(tensor: Tensor) -> tuple[str, int, memoryview]:
     """What `tensor` is sent as, how many of its numbers go apart, and its bytes."""
     if tensor.dtype != torch.int32:
         return "f32", 0, numbers(tensor)
-    packed = int16.packed(tensor) if reads >= READS_I16 else None
+    packed = int16.packed(tensor)
     return ("i32", 0, numbers(tensor, "i32")) if packed is None else ("i16", packed[1], packed[0])
 
 
@@ -175,7 +172,7 @@ def decode(
 
     checked: these very bytes were accepted once, and a checksum says that they are the same; the
     digest of the tensor is not computed again. most: how many numbers may be made wider.
-    Reasons: magic, length, meta, dtype, numel, shape, sha256, xxh3, apart, finite.
+    Reasons: magic, length, meta, format, dtype, numel, shape, sha256, xxh3, apart, finite.
     """
     view = memoryview(payload)
     if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
@@ -190,6 +187,8 @@ def decode(
         raise WireError("meta", str(error)) from error
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
+    if meta.reads < _FORMAT:  # a newer one says that it understands this one, too
+        raise WireError("format", f"the message {other_format(meta.reads or None, _FORMAT)}")
     return Received(meta, _tensor(meta, view[start:], checked=checked, most=most))
 
 
@@ -227,7 +226,10 @@ def _tensor(meta: pb.Meta, body: memoryview, *, checked: bool, most: int | None)
 
 
 def _check(meta: pb.Meta, body: memoryview) -> None:
-    """Raise WireError where a tensor's bytes are not those that its sender has counted."""
+    """Raise WireError where a tensor's bytes are not those that its sender has counted.
+
+    tacit 0.2 counts by SHA-256 where it does not know its receiver.
+    """
     if meta.xxh3:
         if xxh3_128_digest(body) != meta.xxh3:
             raise WireError("xxh3", "the tensor bytes do not match their checksum")

@@ -26,11 +26,9 @@ def down(
     schema: bytes,
     answer: pb.Receipt | None = None,
     answered: int = 0,
-    *,
-    reads: int = 0,
 ) -> bytes:
     """A server's message as an envelope; the other arguments are those of `down_in_place`."""
-    return down_in_place(run, edge, message, schema, answer, answered, reads=reads).whole()
+    return down_in_place(run, edge, message, schema, answer, answered).whole()
 
 
 def down_in_place(
@@ -40,13 +38,10 @@ def down_in_place(
     schema: bytes,
     answer: pb.Receipt | None = None,
     answered: int = 0,
-    *,
-    reads: int = 0,
 ) -> InPlace:
     """A server's message as an envelope that has no copy of its tensor.
 
-    answer: the receipt of message `answered`, if it goes with it. reads: as in
-    `envelope.encode`.
+    answer: the receipt of message `answered`, if it goes with it.
     """
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
@@ -55,9 +50,9 @@ def down_in_place(
                 version=message.version, clip=message.clip, terms=_pack_terms(message.terms)
             )
         )
-        return encode_in_place(meta, message.params, reads=reads)
+        return encode_in_place(meta, message.params)
     if not isinstance(message, Halt):
-        return encode_in_place(meta, fill_vertical(meta, message), reads=reads)
+        return encode_in_place(meta, fill_vertical(meta, message))
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode_in_place(meta)
 

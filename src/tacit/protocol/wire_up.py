@@ -37,11 +37,9 @@ def up(
     schema: bytes,
     definition: str = "",
     held: pb.Held | None = None,
-    *,
-    reads: int = 0,
 ) -> bytes:
     """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
-    return up_in_place(run, seq, message, schema, definition, held, reads=reads).whole()
+    return up_in_place(run, seq, message, schema, definition, held).whole()
 
 
 def up_in_place(
@@ -51,14 +49,12 @@ def up_in_place(
     schema: bytes,
     definition: str = "",
     held: pb.Held | None = None,
-    *,
-    reads: int = 0,
 ) -> InPlace:
     """Return an edge's message as an envelope that has no copy of its tensor.
 
     definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
-    reads: as in `envelope.encode`. Raises TypeError unless the tensor is sealed: a
-    `Released` in a Push, a `Shared` in a Report, a `ReleasedEmbedding` in an Embed.
+    Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
+    `ReleasedEmbedding` in an Embed.
     """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
@@ -66,7 +62,7 @@ def up_in_place(
     tensor = _fill_up(meta, message)
     if isinstance(message, Hello):
         meta.hello.definition = definition
-    return encode_in_place(meta, tensor, reads=reads)
+    return encode_in_place(meta, tensor)
 
 
 def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:

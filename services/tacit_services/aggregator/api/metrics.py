@@ -26,7 +26,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.run_journal import RunJournal
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
-# Count: its family, and what it counts. Below, the name it had in 0.1, which goes with 0.3.
+# Count: its family, and what it counts.
 _COUNTED = {
     "accepted": (
         "tacit_messages_accepted",
@@ -45,21 +45,6 @@ _COUNTED = {
         "Messages sent back because their edge had sent more than the guard allows.",
     ),
 }
-_NAMES_OF_0_1 = {
-    "tacit_messages_accepted": "tacit_accepted",
-    "tacit_messages_duplicate": "tacit_duplicate",
-    "tacit_messages_busy": "tacit_busy",
-    "tacit_journal_entries_replayed": "tacit_replayed",
-    "tacit_updates_late": "tacit_late",
-    "tacit_messages_throttled": "tacit_throttled",
-    "tacit_messages_flooded": "tacit_flooded",
-    "tacit_updates_stale": "tacit_stale",
-    "tacit_messages_rejected": "tacit_rejected",
-    "tacit_broker_reconnects": "tacit_reconnects",
-    "tacit_models_refused": "tacit_refusals",
-    "tacit_update_staleness_versions": "tacit_staleness",
-    "tacit_test_accuracy_ratio": "tacit_test_accuracy",
-}
 
 
 def registry(observer: RunStatus[ServerDriver]) -> CollectorRegistry:
@@ -74,14 +59,7 @@ class _Run(Collector):
         self._observer = observer
 
     def collect(self) -> Iterable[Metric]:
-        """All families, those of 0.1 under their former names as well."""
-        for family in self._families():
-            yield family
-            if former := _NAMES_OF_0_1.get(family.name):
-                yield _renamed(family, former)
-
-    def _families(self) -> Iterable[Metric]:
-        """One consistent reading of the fold."""
+        """All families: one consistent reading of the fold."""
         observer, driver = self._observer, self._observer.driver
         role = driver.role
         counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
@@ -105,14 +83,6 @@ class _Run(Collector):
         yield from _health(observer)
         yield _staleness(histogram)
         yield from _evaluation(observer)
-
-
-def _renamed(family: Metric, name: str) -> Metric:
-    """Return the same samples under another name."""
-    former = Metric(name, f"Until 0.3; now {family.name}.", family.type)
-    for sample in family.samples:
-        former.samples.append(sample._replace(name=name + sample.name.removeprefix(family.name)))
-    return former
 
 
 def _build() -> Metric:

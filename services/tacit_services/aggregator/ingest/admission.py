@@ -181,7 +181,6 @@ class Admission:
             self._checks.control_messages.spend(edge, len(envelope))
         received = wire.decode(envelope, most=max(journal.size, self._role.largest))
         self._check_sender(received.meta, edge, seq)
-        self._downlink.note_reads(edge, received.meta.reads)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
@@ -264,7 +263,7 @@ class Admission:
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
         self._staging.refused(edge)
-        said = str(error) if reason in ("definition", "name") else reason
+        said = str(error) if reason in ("definition", "format", "name") else reason
         if reason == "halted":  # it was under way when the run ended, so it is no fault
             self._counts["late"] += 1
         else:

@@ -24,14 +24,13 @@ class DefinitionCheck:
     def check(self, meta: pb.Meta) -> None:
         """Raise WireError for a Hello with another definition: "definition: KEY=THEIRS, here OURS".
 
-        One without any is an older tacit's, and taken.
+        One without any is refused, too: all who take part say what they train.
         """
         theirs = meta.hello.definition
-        if not theirs or theirs == self.text:
+        if not meta.HasField("hello") or theirs == self.text:
             return
-        raise WireError(
-            "definition", wire.printable(self._difference(theirs), wire.MAX_REASON - 20)
-        )
+        said = self._difference(theirs) if theirs else "the Hello has none"
+        raise WireError("definition", wire.printable(said, wire.MAX_REASON - 20))
 
     def _difference(self, theirs: str) -> str:
         try:

@@ -24,7 +24,7 @@ from tacit_services.aggregator.reporting.accounts import Account, Accounts, Tota
 from tacit_services.aggregator.reporting.moment import Moment, read
 
 _VERSION = version("tacit")
-SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
+SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning
 _NONE: Mapping[str, float] = {}
 _ONLINE = ("online", "refusing", "retired")
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand

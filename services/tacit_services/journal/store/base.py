@@ -83,7 +83,7 @@ class Appended:
 class StoredEntry:
     """One journal entry, read back.
 
-    `checked` says that the store has a checksum of the payload and found it right.
+    `checked` says that the store keeps checksums of payloads, and found this one right.
     """
 
     position: int
@@ -139,14 +139,12 @@ class Store(Protocol):
     Every write raises `errors.Fenced` after a newer `open`; then nothing was written.
     """
 
-    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+    def open(self, fingerprint: str) -> int:
         """Take the run over and return the new fencing epoch, 1 for the first.
 
-        `fingerprint` is the SHA-256 of the run's parameters, `older` what earlier versions of tacit
-        called the same run. A store keeps the name that a run began with. Raises
-        `errors.ConfigError` when it holds this run with a fingerprint that is none of these,
-        `errors.WireError` when it has not as many entries behind the snapshot as it accepted; then
-        nothing is changed.
+        `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` when the
+        store holds this run with another one, or in another format, `errors.WireError` when it has
+        not as many entries behind the snapshot as it accepted; then nothing is changed.
         """
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
@@ -208,7 +206,7 @@ class Store(Protocol):
     def last_seqs(self) -> dict[str, int]:
         """The last accepted seq of every edge that was ever accepted in this run."""
 
-    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+    def empty(self, fingerprint: str) -> None:
         """Forget the run's journal, snapshot and last numbers, whatever state they are in.
 
         Its parameters, its count of duplicates and the anchors stay, and the epoch goes on: every

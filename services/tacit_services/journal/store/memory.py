@@ -51,18 +51,18 @@ class MemoryStore:
         self._anchors = shared.setdefault("", MemoryRun()).anchors
         self._epoch = 0
 
-    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+    def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
-        self._data.fingerprint = self._held(fingerprint, older)
+        self._refuse_others(fingerprint)
+        self._data.fingerprint = fingerprint
         self._data.epoch += 1
         self._epoch = self._data.epoch
         return self._epoch
 
-    def _held(self, fingerprint: str, older: Sequence[str]) -> str:
-        held = fingerprint if self._data.fingerprint is None else self._data.fingerprint
-        if held not in (fingerprint, *older):
-            raise rules.other_parameters(self._run, held, fingerprint)
-        return held
+    def _refuse_others(self, fingerprint: str) -> None:
+        held = self._data.fingerprint
+        if held not in (None, fingerprint):
+            raise rules.other_parameters(self._run, str(held), fingerprint)
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -124,9 +124,9 @@ class MemoryStore:
         """See base.Store.last_seqs."""
         return dict(self._data.last_seqs)
 
-    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+    def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
-        self._held(fingerprint, older)
+        self._refuse_others(fingerprint)
         data = self._data
         with data.writing:
             data.epoch += 1

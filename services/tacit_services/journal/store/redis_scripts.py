@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-# KEYS meta journal snapshot seq large; ARGV format, fingerprint and older ones.
+# KEYS meta journal snapshot seq large; ARGV format, fingerprint.
 # Answers {epoch, 0, -1, -2 or -3; fingerprint or format held; entries there; entries due}: 0 if the
 # parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
-# newer (tacit 0.1 wrote none: it is the first), -3 if one of the keys is gone without the others,
-# as when the server evicts. In these four cases nothing has been written. Else what the writer
-# before has staged and not appended is gone.
+# another (keys without one have format 1), -3 if one of the keys is gone without the others, as
+# when the server evicts. In these four cases nothing has been written. Else what the writer before
+# has staged and not appended is gone.
 OPEN = """
-local format = redis.call('HGET', KEYS[1], 'format') or '1'
-if tonumber(format) > tonumber(ARGV[1]) then return {-2, format, 0, 0} end
-local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
-local same = false
-for each = 2, #ARGV do same = same or held == ARGV[each] end
-if not same then return {0, held, 0, 0} end
+local held = redis.call('HGET', KEYS[1], 'fingerprint')
+local format = redis.call('HGET', KEYS[1], 'format') or (held and '1' or ARGV[1])
+if format ~= ARGV[1] then return {-2, format, 0, 0} end
+held = held or ARGV[2]
+if held ~= ARGV[2] then return {0, held, 0, 0} end
 local there = redis.call('XLEN', KEYS[2])
 local position = tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
 if (position > 0) ~= (redis.call('EXISTS', KEYS[4]) == 1) then return {-3, '', 0, 0} end
@@ -28,14 +27,12 @@ redis.call('ZREMRANGEBYSCORE', KEYS[5], 'inf', 'inf')
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
-# KEYS meta journal snapshot seq large; ARGV fingerprint and older ones.
-# Answers the fingerprint held: where it is none of these, nothing has been written. What stays of
+# KEYS meta journal snapshot seq large; ARGV fingerprint.
+# Answers the fingerprint held: where it is another, nothing has been written. What stays of
 # `meta` are the parameters, the epoch, one on, and the count of duplicates.
 EMPTY = """
 local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[1]
-local same = false
-for each = 1, #ARGV do same = same or held == ARGV[each] end
-if not same then return held end
+if held ~= ARGV[1] then return held end
 for _, list in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do redis.call('UNLINK', list) end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 redis.call('HDEL', KEYS[1], 'position', 'appended', 'dropped')

@@ -42,7 +42,7 @@ from tacit_services.journal.store.base import (
 from tacit_services.journal.store.redis_line import RedisStage, WriteLine
 
 log = logging.getLogger("tacit.store")
-_FORMAT = 2  # of a run's keys; 1 had no large payloads
+_FORMAT = 2  # of a run's keys; 1 (which wrote none) had no large payloads
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
@@ -68,16 +68,16 @@ class RedisStore:
         self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
         self._line = WriteLine(self._client)
 
-    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+    def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
         self._refuse_eviction()
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
         epoch, held, there, due = self._call(
-            "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
+            "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint
         )
         if epoch == -2:
-            said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
-            raise errors.ServiceError(f"store: {self._shown}: run {self._run!r} {said}")
+            said = errors.other_format(int(held), _FORMAT)
+            raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {said}")
         if epoch == -3:
             raise rules.lost(self._shown, self._run)
         if epoch == -1:
@@ -230,11 +230,10 @@ class RedisStore:
         position = _position(entry_id)
         with self._unaltered(f"entry {position}"):
             payload = self._payload(fields)
-            check = fields.get(b"check")  # an early journal has none
-            if check is not None and check != xxhash.xxh3_64_digest(payload):
+            if fields[b"check"] != xxhash.xxh3_64_digest(payload):
                 raise ValueError("checksum")
             return StoredEntry(
-                position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None
+                position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, checked=True
             )
 
     def _payload(self, fields: dict[bytes, bytes]) -> bytes:
@@ -280,12 +279,11 @@ class RedisStore:
         with self._unaltered("seq"):
             return {edge.decode(): int(seq) for edge, seq in held.items()}
 
-    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+    def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        said = (fingerprint, *older)
-        held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, *said).decode()
-        if held not in said:
+        held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
+        if held != fingerprint:
             raise rules.other_parameters(self._run, held, fingerprint)
         self._known = 0
 

@@ -100,5 +100,6 @@ def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
     """The error of `open` where `run` was stored with another parameter fingerprint."""
     return errors.ConfigError(
         f"run: {run!r} is in the store with parameters {held[:12]}, "
-        f"but this run file has {given[:12]}; give the run another name or restore its parameters"
+        f"but this run file has {given[:12]}; give the run another name or restore its parameters "
+        f"(a run that tacit 0.1 began ends with tacit 0.2)"
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tacit import errors
+from tacit_services.disk import sqlite_format
 from tacit_services.journal.store import rules
 from tacit_services.journal.store.base import (
     Anchor,
@@ -26,9 +27,7 @@ from tacit_services.journal.store.base import (
     Verdict,
 )
 
-# PRAGMA user_version of a file with the tables below. Format 1 had no anchors, and 2 no count of
-# duplicates: these are added.
-_FORMAT = 3
+_FORMAT = 3  # PRAGMA user_version of a file with the tables below; 2 had no count of duplicates
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS run (
     run TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -46,7 +45,6 @@ _TABLES = (
     lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID""",
     f"PRAGMA user_version = {_FORMAT}",
 )
-_COUNT_DUPLICATES = "ALTER TABLE run ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0"
 _KEEP_ANCHOR = """
 INSERT INTO anchor VALUES (?, ?, ?)
 ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
@@ -72,17 +70,6 @@ def _after(totals: _Totals, answer: Appended, size: int) -> _Totals:
     return _Totals(answer.position, totals.entries + 1, totals.bytes + size, totals.duplicates)
 
 
-def _format_of(db: sqlite3.Connection) -> tuple[int, int]:
-    """The file's format (0: none), and how many tables and indices it has.
-
-    One statement, so that another process creating the tables is seen either before or after.
-    """
-    found: tuple[int, int] = db.execute(
-        "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
-    ).fetchone()
-    return found
-
-
 class SqliteStore:
     """One run in the SQLite file at `path`.
 
@@ -100,14 +87,14 @@ class SqliteStore:
         self._epoch = 0
         self._open_db: sqlite3.Connection | None = None
 
-    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+    def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
         with self._transaction() as db:
             row = db.execute(
                 "SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)
             ).fetchone()
             held, epoch, due = row or (fingerprint, 0, 0)
-            if held not in (fingerprint, *older):
+            if held != fingerprint:
                 raise rules.other_parameters(self._run, held, fingerprint)
             (there,) = db.execute(
                 "SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)
@@ -213,11 +200,11 @@ class SqliteStore:
                 db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall()
             )
 
-    def empty(self, fingerprint: str, older: Sequence[str] = ()) -> None:
+    def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
         with self._transaction() as db:
             row = db.execute("SELECT fingerprint FROM run WHERE run = ?", (self._run,)).fetchone()
-            if row is not None and row[0] not in (fingerprint, *older):
+            if row is not None and row[0] != fingerprint:
                 raise rules.other_parameters(self._run, row[0], fingerprint)
             for table in ("journal", "snapshot", "edge"):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (self._run,))  # noqa: S608 (ours)
@@ -298,40 +285,29 @@ class SqliteStore:
             raise errors.ServiceError(
                 f"store: sqlite file {self._path}: there is no such directory"
             )
+        try:
+            sqlite_format.check(self._path, _FORMAT)
+        except ValueError as error:
+            raise errors.ConfigError(f"store: sqlite file {self._path}: {error}") from error
         db = sqlite3.connect(
             self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
         )
         try:
             self._prepare(db)
-        except (sqlite3.Error, errors.ServiceError):
+        except sqlite3.Error:
             db.close()
             raise
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Set the durability up, and create the tables in an empty file.
-
-        Raises ServiceError for a file of others.
-        """
-        found, tables = _format_of(db)
-        if found not in (1, 2, _FORMAT) and (found != 0 or tables != 0):
-            raise errors.ServiceError(
-                f"store: sqlite file {self._path}: was not written by this version of tacit"
-            )
+        """Set the durability up, and create the tables in an empty file."""
         self._into_wal(db)
         db.execute("PRAGMA synchronous = FULL")
-        if found != _FORMAT:
-            self._bring_up_to_date(db)
-
-    def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
-        """Make what is missing, in one transaction; another process may have done it meanwhile."""
-        db.execute("BEGIN IMMEDIATE")
-        with db:
-            found, _ = _format_of(db)
-            if found in (1, 2):
-                db.execute(_COUNT_DUPLICATES)
-            for statement in _TABLES:
-                db.execute(statement)
+        if sqlite_format.is_new(db, _FORMAT):
+            db.execute("BEGIN IMMEDIATE")
+            with db:  # another process may have made them meanwhile
+                for statement in _TABLES:
+                    db.execute(statement)
 
     def _into_wal(self, db: sqlite3.Connection) -> None:
         """Change to a write-ahead log, waiting where another process does the same at this moment.

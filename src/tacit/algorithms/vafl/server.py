@@ -99,7 +99,7 @@ class Server(ServerRole):
         return list(self.edges).index(edge)
 
     def refuses(self, hello: Hello) -> str:
-        """Refuse who is none of the run's M parties: 0.1 journalled Hellos of anybody."""
+        """Refuse who is none of the run's M parties."""
         is_party = hello.edge in self.names
         return "" if is_party else f"this run has its {self.protocol.parties} parties"
 

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tacit.algorithms.base.records import Records
 from tacit.algorithms.vafl.evaluation import Evaluation
 from tacit.algorithms.vafl.requests import Requests
 from tacit.protocol.vertical import Feedback, Request
@@ -16,13 +15,10 @@ from tacit.protocol.vertical import Feedback, Request
 class State(Protocol):
     """A server's state in a snapshot.
 
-    names: of the run's parties. edges: the parties that have come, whose places in the table are in
-    their order. table: embeddings (records, parties, width). uploaded: k of each entry's upload
-    (records, parties).
+    table: embeddings (records, parties, width). uploaded: k of each entry's upload (records,
+    parties).
     """
 
-    names: tuple[str, ...]
-    edges: Records
     table: Tensor
     uploaded: Tensor
     requests: Requests
@@ -79,18 +75,3 @@ def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> N
         edge: [Request(number, torch.tensor(rows)) for number, rows in asked]
         for edge, asked in values["asked"].items()
     }
-    _drop_strangers(server)
-
-
-def _drop_strangers(server: State) -> None:
-    """Give the places of who is none of the run's parties, and has uploaded nothing, to parties.
-
-    Until 0.1 anybody's Hello took one, and a party found the run full.
-    """
-    names = list(server.edges)
-    kept = [at for at, name in enumerate(names) if name in server.names or name in server.complete]
-    if len(kept) == len(names):
-        return
-    order = kept + [at for at in range(server.table.shape[1]) if at not in kept]
-    server.table, server.uploaded = server.table[:, order], server.uploaded[:, order]
-    server.edges = Records({names[at]: server.edges[names[at]] for at in kept})
