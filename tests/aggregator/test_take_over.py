@@ -12,6 +12,7 @@ from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.protocol import wire
 from tests.golden.harness import sha256
 from tests.helpers.rig import ROOMY, Rig, hello_meta, inbound, run_file, take, update_meta
+from tests.protocol.test_wire import of_0_1
 
 METAS = [
     hello_meta(run_file()),
@@ -130,6 +131,10 @@ class TestTakeOver:
             (
                 lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"),
                 "entry 5: xxh3: ",
+            ),
+            (
+                lambda r: StoredEntry(r.position, r.edge, r.seq, of_0_1(r.payload)),
+                "entry 5: format: the message has no format",
             ),
             (
                 lambda r: StoredEntry(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -13,15 +12,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.processes import PATIENCE
 from tests.helpers.rig import STATUS, Hostile, Rig, part, run_file
 from tests.helpers.servers import mosquitto, wait_for
-
-
-def of_0_1(envelope: bytes) -> bytes:
-    """The same message as 0.1 would have written it: nothing says what its sender reads."""
-    received = wire.decode(envelope)
-    received.meta.ClearField("reads")
-    head = received.meta.SerializeToString()
-    body = b"" if received.tensor is None else received.tensor.numpy().tobytes()
-    return b"TCT1" + struct.pack("<I", len(head)) + head + bytes(-(8 + len(head)) % 64) + body
+from tests.protocol.test_wire import of_0_1
 
 
 def forms(metas: list[pb.Meta]) -> set[tuple[str, int, int]]:
