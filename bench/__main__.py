@@ -209,17 +209,17 @@ def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
 
 def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, BrokerLink]:
     """The driver of an aggregator in this process, subscribed, and its connection."""
-    line = BrokerLink(broker, "bench-aggregator", 30.0)
+    link = BrokerLink(broker, "bench-aggregator", 30.0)
     store = open_store(url, "bench")
-    place = Surroundings("bench", store, line, max_message=1 << 28, chunk=256 * 1024)
+    surroundings = Surroundings("bench", store, link, max_message=1 << 28, chunk=256 * 1024)
     definition = run.define()
     # Ready-made updates, many without a receipt at a time, are of any version.
     definition = replace(definition, traits=replace(definition.traits, in_turn=False))
     model = definition.build_model()
-    driver = assemble(definition, Server(definition, model), model, place)
+    driver = assemble(definition, Server(definition, model), model, surroundings)
     driver.recover()
-    line.open([topics.up_all("bench")], driver.inbox.put)
-    return driver, line
+    link.open([topics.up_all("bench")], driver.inbox.put)
+    return driver, link
 
 
 def _path(
@@ -240,7 +240,7 @@ def _path(
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")
     run = config.load(file)
     children, broker, url = _services(folder, f"{name}-services-{kind}")
-    driver, line = _aggregator(run, broker, url)
+    driver, link = _aggregator(run, broker, url)
     common: dict[str, Any] = {
         "broker": broker,
         "run_file": str(file),
@@ -263,7 +263,7 @@ def _path(
         raise TimeoutError(f"{driver.role.version} updates in {PATH_SECONDS:g} s")
     driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
-    line.close()
+    link.close()
     driver.journal.store.close()
     for child in reversed(children):
         child.stop()

@@ -165,7 +165,7 @@ def rest() -> dict[str, Any]:
 def metric_names() -> dict[str, Any]:
     """Every sample of /metrics, with its type and labels."""
     with tempfile.TemporaryDirectory() as folder:
-        families = list(metrics.registry(fed(Path(folder)).observer).collect())
+        families = list(metrics.registry(fed(Path(folder)).run_status).collect())
     return {
         sample.name: {"type": family.type, "labels": sorted(sample.labels)}
         for family in families

@@ -34,7 +34,7 @@ def summaries(tables: Tables) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, table in tables.items():
         with tempfile.TemporaryDirectory() as folder:
-            simulate(RunFile.model_validate(table), None, Path(folder), lambda observer: None)
+            simulate(RunFile.model_validate(table), None, Path(folder), lambda run_status: None)
             found[f"simulated {name}"] = {
                 "files": sorted(path.name for path in Path(folder).iterdir()),
                 "summary.json": shape(
@@ -47,8 +47,8 @@ def summaries(tables: Tables) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         rig = fed(Path(folder))
         found["aggregator"] = {
-            "summary.json": shape(rig.observer.summary()),
-            "edges": shape(rig.observer.edges()),
+            "summary.json": shape(rig.run_status.summary()),
+            "edges": shape(rig.run_status.edges()),
         }
     return found
 
@@ -61,7 +61,7 @@ def fed(folder: Path) -> AggregatorRig:
     rig.hello("edge-0")
     rig.update("edge-0")
     rig.update("edge-1")
-    rig.observer.point(1, 0.5, 0.5, 10)
+    rig.run_status.point(1, 0.5, 0.5, 10)
     return rig
 
 

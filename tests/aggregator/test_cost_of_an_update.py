@@ -71,8 +71,10 @@ class Run:
         role = registry.server(definition, self.model)
         store = open_store("memory://", "cost")
         self.now = 1000.0
-        place = Surroundings("cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now)
-        self.driver: ServerDriver = assemble(definition, role, self.model, place)
+        surroundings = Surroundings(
+            "cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now
+        )
+        self.driver: ServerDriver = assemble(definition, role, self.model, surroundings)
         for name in definition.names[:edges]:
             self.driver.presence[name] = "online"
             hello = Hello(name, 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ())

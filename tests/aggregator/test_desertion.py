@@ -12,6 +12,7 @@ from tacit_services.aggregator.desertion import (
     LOOK_SECONDS,
     Desertion,
 )
+from tacit_services.aggregator.reading import RunReading
 
 from tests.helpers.rest import Rig
 
@@ -34,7 +35,7 @@ def test_a_run_of_retired_edges_ends_after_its_grace(
     tmp_path: Path, edges: int, grace: float
 ) -> None:
     rig, clock = Rig(tmp_path), Clock()
-    desertion = Desertion(rig.observer, clock)
+    desertion = Desertion(rig.reading, rig.run.edges.count, clock)
     for number in range(edges):
         rig.hello(f"edge-{number}")
     assert desertion.reason() is None
@@ -50,7 +51,7 @@ def test_a_run_of_retired_edges_ends_after_its_grace(
 
 def test_one_that_joins_meanwhile_ends_the_wait(tmp_path: Path) -> None:
     rig, clock = Rig(tmp_path), Clock()
-    desertion = Desertion(rig.observer, clock)
+    desertion = Desertion(rig.reading, rig.run.edges.count, clock)
     rig.hello("edge-0")
     retire(rig, "edge-0")
     assert desertion.reason() is None
@@ -66,9 +67,12 @@ def test_one_that_joins_meanwhile_ends_the_wait(tmp_path: Path) -> None:
 
 def test_edges_are_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     rig, clock, looks = Rig(tmp_path), Clock(), []
-    found = rig.observer.only_retired
-    rig.observer.only_retired = lambda: looks.append(1) or found()  # type: ignore[method-assign, func-returns-value]
-    desertion = Desertion(rig.observer, clock)
+
+    def look() -> RunReading:
+        looks.append(1)
+        return rig.reading()
+
+    desertion = Desertion(look, rig.run.edges.count, clock)
     for _ in range(100):
         desertion.reason()
         clock.now += LOOK_SECONDS / 20

@@ -252,13 +252,13 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
     assert rig.fold() == before
     # while others are served, and what it has spent in the end is heard.
     assert other.said(other.update()) == STATUS.ACCEPTED
-    operator, observer = (
+    operator, run_status = (
         Operator(TOKEN),
         RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
     )
     rig.idle = lambda: operator.enter(rig.driver)
     with (
-        serving(create_app(observer, operator, rig.model), operator) as url,
+        serving(create_app(run_status, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,
     ):
         assert web.get("/v1/edges/edge-0").json()["state"] == "quarantined"

@@ -53,10 +53,10 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
     assert edge.said(edge.update(1 / 32)) == STATUS.REJECTED
     rig.driver.presence["edge-0"] = "online"
     operator = Operator(TOKEN)
-    observer = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    run_status = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
     rig.idle = lambda: operator.enter(rig.driver)
     with (
-        serving(create_app(observer, operator, rig.model), operator) as url,
+        serving(create_app(run_status, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,
     ):
         shown = web.get("/v1/edges/edge-0").json()

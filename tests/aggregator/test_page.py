@@ -38,8 +38,8 @@ def rig(tmp_path: Path) -> Rig:
         made.hello(edge)
     made.update("edge-0")
     made.update("edge-1", pushes=2)
-    made.observer.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
-    made.observer.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
+    made.run_status.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
+    made.run_status.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
     return made
 
 
@@ -148,7 +148,7 @@ def test_events_stand_with_the_latest_first_and_what_came_before_the_page_last(
 def test_a_run_that_waits_says_how_many_of_its_edges_are_there(
     browser: Browser, rig: Rig, url: str
 ) -> None:
-    rig.observer._needed = lambda: 5
+    rig.needed = 5
     shown = Shown(browser, url)
     online = httpx.get(f"{url}/v1/status").json()["edges_online"]
     shown.page.wait_for_selector(f"#state:text-is('waiting for edges: {online} of 5')")
@@ -254,7 +254,7 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
         shown.page.get_by_text("For the operator").click()
         shown.page.fill("#token", TOKEN)
         shown.page.get_by_role("button", name="release edge-1").click()
-        wait_for(lambda: "edge-1" not in rig.driver.quarantined)
+        wait_for(lambda: "edge-1" not in rig.reading().quarantined)
 
 
 @pytest.mark.parametrize("ledgers", [0, 2])

@@ -46,12 +46,12 @@ def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
     for version in range(updates + 1):
         if version % every == 0 or version == updates:
             right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
-            rig.observer.point(version, right, 2.3 - 2 * right, 1000, {"accuracy": right})
+            rig.run_status.point(version, right, 2.3 - 2 * right, 1000, {"accuracy": right})
         if version < updates:
             base = version - version % 3  # as other edges pushed meanwhile
             rig.update(f"edge-{version % edges}", pushes=1 + version // edges, base=base)
-            rig.observer.tick()
-    rig.observer._started -= updates / 5  # seconds that a run takes, and a rig does not
+            rig.run_status.tick(rig.role.version)
+    rig.run_status._started -= updates / 5  # seconds that a run takes, and a rig does not
     return rig
 
 
@@ -60,7 +60,7 @@ def start(folder: Path) -> Rig:
     rig = trained(begun(folder), 0)
     for edge in ("edge-3", "edge-4"):
         del rig.role.edges[edge], rig.driver.presence[edge]
-    rig.observer._needed = lambda: 5
+    rig.needed = 5
     return rig
 
 
@@ -74,7 +74,7 @@ def middle(folder: Path) -> Rig:
 def end(folder: Path) -> Rig:
     """A run that has reached its end, and whose edges have left."""
     rig = trained(begun(folder), 400)
-    rig.observer.end()
+    rig.run_status.end()
     for edge in rig.driver.presence:
         rig.driver.presence[edge] = "left"
     return rig

@@ -19,15 +19,15 @@ def run(tmp_path: Path) -> Rig:
         rig.hello(edge)
     for version in range(1, 5):
         rig.update(f"edge-{version % 2}", pushes=10 * version)
-        rig.observer.point(version, 0.89 + 0.015 * version, 0.5, 100)
-    for point in rig.observer.series[2:]:
+        rig.run_status.point(version, 0.89 + 0.015 * version, 0.5, 100)
+    for point in rig.run_status.series[2:]:
         point["clip"] /= 2
     return rig
 
 
 def axes(rig: Rig) -> list[Any]:
     """The four parts of the picture."""
-    return picture.drawn(rig.observer.summary(), rig.observer.series).axes
+    return picture.drawn(rig.run_status.summary(), rig.run_status.series).axes
 
 
 def test_accuracy_begins_where_it_was_first_measured(run: Rig) -> None:
@@ -52,12 +52,12 @@ def test_epsilon_is_drawn_against_its_budget_and_each_edge_apart(run: Rig) -> No
 
 
 def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(run: Rig) -> None:
-    for number, point in enumerate(run.observer.series):
+    for number, point in enumerate(run.run_status.series):
         point |= {"accuracy": None, "loss": 10.0**-number}
     assert axes(run)[0].get_yscale() == "log"
 
 
 def test_the_file_is_a_picture(run: Rig, tmp_path: Path) -> None:
-    picture.plot(tmp_path / "plot.png", run.observer.summary(), run.observer.series)
+    picture.plot(tmp_path / "plot.png", run.run_status.summary(), run.run_status.series)
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "plot.tmp.png").exists()

@@ -67,7 +67,7 @@ class TestHosts:
     def test_further_names_are_a_setting(self, rig: Rig) -> None:
         settings = AggregatorSettings(run_file="x", http="tacit.lab:0", http_hosts="a.net, b.net")
         for names, known in ((settings.known_hosts(), "b.net"), (["*"], "evil.example")):
-            app = create_app(rig.observer, rig.operator, rig.model, hosts=names)
+            app = create_app(rig.run_status, rig.operator, rig.model, hosts=names)
             with serving(app, rig.operator) as url:
                 asked = httpx.get(f"{url}/healthz", headers={"Host": known}, trust_env=False)
                 assert asked.status_code == 200
@@ -133,7 +133,7 @@ class TestHalt:
     def test_few_wait_for_the_store_and_reads_do_not_wait_behind_them(self, rig: Rig) -> None:
         # Given a driver that enters nothing, and more writes than the server has threads,
         stuck = Operator(TOKEN, 3600.0)
-        app = create_app(rig.observer, stuck, rig.model)
+        app = create_app(rig.run_status, stuck, rig.model)
         with serving(app, stuck) as url, ThreadPoolExecutor(60) as pool:
 
             def halt() -> httpx.Response:
@@ -235,7 +235,7 @@ def _next_event(lines: Iterator[str]) -> dict[str, Any]:
 def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     rig.hello("edge-0")
     rig.update("edge-0")
-    rig.observer.point(1, 0.5, 1.0, 10)
+    rig.run_status.point(1, 0.5, 1.0, 10)
     rig.link.up = True
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     found = contract.exclude(path="/v1/events").get_all_operations()

@@ -9,6 +9,7 @@ import hashlib
 import json
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import safetensors.torch
 from prometheus_client.parser import text_string_to_metric_families
 from tacit_services.aggregator.api import view
 from tacit_services.aggregator.api.view import View
+from tacit_services.aggregator.reading import RunReading
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import Weights
 from torch import Tensor
@@ -180,14 +182,14 @@ class TestDocuments:
     ) -> None:
         # Given a status that is being made, when an update comes in the middle of it,
         rig.hello("edge-0")
-        view, online = View(rig.observer, rig.model), rig.observer.online
+        view, made = View(rig.run_status, rig.model), rig.run_status.status
 
-        def late() -> int:
+        def late(reading: RunReading) -> dict[str, Any]:
             rig.update("edge-0")
-            return online()
+            return made(reading)
 
         _, before = view.file()
-        monkeypatch.setattr(rig.observer, "online", late)
+        monkeypatch.setattr(rig.run_status, "status", late)
         status = view.status()
         # then all of it is of the moment before.
         assert rig.role.version == 1
@@ -240,16 +242,16 @@ class TestDocuments:
     def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
         rig.hello("edge-0")
         rig.update("edge-0", pushes=1)
-        (before,) = rig.observer.edges()
-        with rig.observer._accounts.busy:  # another request is at it
+        (before,) = rig.run_status.edges()
+        with rig.run_status._accounts.busy:  # another request is at it
             rig.update("edge-0", pushes=2)
-            assert rig.observer.edges() == [before]
-        (after,) = rig.observer.edges()
+            assert rig.run_status.edges() == [before]
+        (after,) = rig.run_status.edges()
         assert [(row["updates"], row["pushes"]) for row in (before, after)] == [(1, 1), (2, 2)]
 
     def test_series_from_a_version_on(self, rig: Rig, web: httpx.Client) -> None:
         for version in (0, 1, 5, 9):  # 0: before the first update
-            rig.observer.point(version, 0.5, 1.0, 10)
+            rig.run_status.point(version, 0.5, 1.0, 10)
         assert [point["version"] for point in web.get("/v1/series").json()] == [0, 1, 5, 9]
         since = web.get("/v1/series", params={"after": 0}).json()
         assert [point["version"] for point in since] == [1, 5, 9]
@@ -339,7 +341,7 @@ def test_live_epsilon_is_above_the_budget_only_where_the_edge_has_spent_more(
     while len(shown) < 3 or max(shown.values()) <= 2.0:
         count += max(1, count // 16)
         rig.update("edge-0", pushes=count)
-        (edge,) = rig.observer.edges()
+        (edge,) = rig.run_status.edges()
         exact = accounting.epsilon_pld(rig.role.edges["edge-0"].spent, edge["delta"])
         assert edge["epsilon_pld"] >= exact
         assert edge["epsilon_pld"] == exact or edge["epsilon_pld"] <= edge["budget"] == 2.0

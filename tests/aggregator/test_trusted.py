@@ -135,8 +135,8 @@ def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
     rig.serve()
     rig.edge(0, tmp_path, seed=None)
     rig.finished()
-    observer = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
-    privacy = observer.privacy()
+    run_status = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    privacy = run_status.privacy()
     assert (privacy["unit"], privacy["noise_at"]) == ("edge", "server")
     assert "not against the aggregator" in privacy["guarantee"]
     assert privacy["trusted"].startswith("the aggregator")

@@ -42,8 +42,8 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     # Given a vertical run of four parties, with spare places for edges, which it has none of,
     run = run_file(parties=4)
     server = world().server
-    place = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
-    driver = assemble(run.define(), server, server.head, place)
+    surroundings = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
+    driver = assemble(run.define(), server, server.head, surroundings)
     driver.recover()
     # when three strangers say Hello before them,
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):

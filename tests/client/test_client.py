@@ -71,7 +71,7 @@ def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
 
 
 def test_every_document_is_typed(rig: Rig, client: Client) -> None:
-    rig.observer.point(1, 0.5, 1.0, 10)
+    rig.run_status.point(1, 0.5, 1.0, 10)
     status = client.status()
     assert (status.applied, status.target, status.state, status.over) == (1, 6, "training", False)
     assert status.slowest is not None

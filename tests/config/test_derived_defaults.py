@@ -78,7 +78,7 @@ def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
     notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
     folder.mkdir()
-    found = simulate.simulate(run.define(), root, folder, lambda observer: None)
+    found = simulate.simulate(run.define(), root, folder, lambda run_status: None)
     assert found.state == "finished"
     return metrics(folder)
 

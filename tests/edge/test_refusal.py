@@ -18,7 +18,6 @@ from tacit_client import Client, Status
 from tacit_services.aggregator.api import metrics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.cli.main import main
 from tacit_services.display import tables
@@ -41,10 +40,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield running
 
 
-def observed(rig: Rig, folder: Path) -> RunStatus[ServerDriver]:
-    observer = RunStatus(rig.run.define(), rig.driver, folder / "metrics.jsonl")
-    observer.resumed()
-    return observer
+def observed(rig: Rig, folder: Path) -> RunStatus:
+    run_status = RunStatus(rig.run.define(), rig.driver, folder / "metrics.jsonl")
+    run_status.resumed()
+    return run_status
 
 
 def hello(rig: Rig, edge: str) -> Any:
@@ -143,8 +142,11 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
             rig.driver.presence.get("edge-1") == "refusing" and hello(rig, "edge-1").refusals >= 2
         )
     )
-    observer, operator = observed(rig, tmp_path), Operator(None)
-    with serving(create_app(observer, operator, rig.model), operator) as url, Client(url) as client:
+    run_status, operator = observed(rig, tmp_path), Operator(None)
+    with (
+        serving(create_app(run_status, operator, rig.model), operator) as url,
+        Client(url) as client,
+    ):
         edge, status = client.edge("edge-1"), client.status()
     assert (edge.state, edge.updates) == ("refusing", 0)
     assert edge.refusals >= 2
@@ -157,21 +159,21 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     assert "1 refusing the model" in tables.line(status, as_json=False)
     found = {
         sample.name: sample.value
-        for family in metrics.registry(observer).collect()
+        for family in metrics.registry(run_status).collect()
         for sample in family.samples
     }
     assert found["tacit_edges_refusing"] == 1
     assert found["tacit_models_refused"] >= 2
     # One that refuses does not keep a run alive whose other edges have spent their budgets.
-    assert not observer.only_retired()
+    assert not run_status.reading().only_retired
     other = Hostile(rig, "edge-0")
     assert other.hello() == STATUS.ACCEPTED
     assert other.said(other.message(pb.Meta(retired=pb.Retired(reason="spent")))) == STATUS.ACCEPTED
-    assert observer.only_retired()
+    assert run_status.reading().only_retired
     # Nor does one that is not there, as far as the broker knows.
     ghost = Hostile(rig, "edge-2")
     assert ghost.hello() == STATUS.ACCEPTED
-    assert observer.only_retired()
+    assert run_status.reading().only_retired
     for caller in (other, ghost):
         caller.connection.stop()
     rig.close()

@@ -190,16 +190,16 @@ class MqttRun:
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
-        self.line = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
+        self.link = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
         """A driver with an empty role, as after a restart."""
-        place = Surroundings(
-            self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024
+        surroundings = Surroundings(
+            self.run_id, self.store, self.link, max_message=1 << 24, chunk=16 * 1024
         )
         run = ungated(self.run)
-        return assemble(run.define(), make_server(self.run, self.model), self.model, place)
+        return assemble(run.define(), make_server(self.run, self.model), self.model, surroundings)
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> ServerRole:
         """Run the driver until the role halts or `until` says so; returns the role."""
@@ -218,7 +218,7 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        return self.line.open(heard, self.driver.inbox.put)
+        return self.link.open(heard, self.driver.inbox.put)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.reading import Health, RunReading
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -44,19 +45,17 @@ RUN_FILE = toml(
 
 
 class Silent:
-    """A way to the broker that is never opened: what the driver publishes waits in its queue."""
+    """A way to the broker that is never opened: what the driver publishes waits in its queue.
+
+    A test says what is shown of it.
+    """
+
+    up = False
+    reconnects = 0
+    refused: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.connection = Connection(f"{HOST}:1", "test", [], lambda inbound: None)
-
-
-@dataclass
-class Link:
-    """What is shown of the broker; a test says it."""
-
-    up: bool = False
-    reconnects: int = 0
-    refused: frozenset[str] = frozenset()
 
 
 class Rig:
@@ -70,19 +69,25 @@ class Rig:
         definition = run.define()
         self.model: Model = definition.build_model()
         self.role = Server(definition, self.model)
-        place = Surroundings(
-            "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
-        )
-        self.driver = assemble(roomy(run), self.role, self.model, place)
+        self.link = Silent()
+        store = open_store("memory://", "run")
+        surroundings = Surroundings("run", store, self.link, max_message=1 << 24, chunk=CHUNK)
+        self.driver = assemble(roomy(run), self.role, self.model, surroundings)
         self.driver.recover()
-        self.link = Link()
-        self.observer = RunStatus(
-            definition, self.driver, folder / "metrics.jsonl", broker=self.link
-        )
-        self.observer.resumed()
+        self.needed = 0  # edges that the run is shown to wait for
+        self.run_status = RunStatus(definition, self, folder / "metrics.jsonl")
+        self.run_status.resumed()
         self.operator = Operator(token)
-        self.app = create_app(self.observer, self.operator, self.model, read_token=read_token)
+        self.app = create_app(self.run_status, self.operator, self.model, read_token=read_token)
         self._seq = 0
+
+    def reading(self) -> RunReading:
+        """The run now."""
+        return replace(self.driver.reading(), needed=self.needed)
+
+    def health(self) -> Health:
+        """Whether it can go on."""
+        return self.driver.health()
 
     def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
         """`edge` comes online."""

@@ -85,7 +85,7 @@ class Rig:
         self.model = run.build_model()
         self.schema = self.model.schema_hash()
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
-        self.line = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
+        self.link = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.ledger, self.clock = ledger, clock
         self.driver = self.new_driver(self.store)
         self.stop = threading.Event()
@@ -101,12 +101,12 @@ class Rig:
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
         if run.algorithm.traits(1).oldest is not None:  # rounds begin with those whom they expect
             run = ungated(run)
-        place = Surroundings(
-            self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock
+        surroundings = Surroundings(
+            self.run_id, store, self.link, largest, self.chunk, self.ledger, self.clock
         )
         # The role knows how many edges the run file expects: a first round waits for them.
         role = registry.server(self.run.define(), self.model)
-        return assemble(roomy(run, self.places), role, self.model, place)
+        return assemble(roomy(run, self.places), role, self.model, surroundings)
 
     def connect(self) -> Connection:
         """The driver's connection, up, with its subscriptions at the broker.
@@ -114,7 +114,7 @@ class Rig:
         A broker takes one connection's packets in their order: what it has acknowledged came after
         them.
         """
-        connection = self.line.open(self.driver.subscriptions(), self.driver.inbox.put)
+        connection = self.link.open(self.driver.subscriptions(), self.driver.inbox.put)
         connection.publish(f"rig/{self.run_id}", b"")
         assert connection._newest is not None
         connection._newest.wait_for_publish(PATIENCE)

@@ -70,8 +70,8 @@ class Trained:
         assert isinstance(self.driver.role, Server)
         self.inference = Inference(self.driver, self.driver.role, SALT.decode())
         self.operator = Operator(TOKEN)
-        observer = RunStatus(self.run.define(), self.driver, folder / "metrics.jsonl")
-        self.app = create_app(observer, self.operator, self.mqtt.model, self.inference)
+        run_status = RunStatus(self.run.define(), self.driver, folder / "metrics.jsonl")
+        self.app = create_app(run_status, self.operator, self.mqtt.model, self.inference)
 
     def serve(self) -> None:
         """Train, then answer until `stop`."""

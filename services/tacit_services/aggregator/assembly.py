@@ -14,7 +14,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol import wire
-from tacit_services.aggregator.broker_link import HasConnection
+from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import trusted
@@ -43,7 +43,7 @@ class Surroundings:
 
     run_id: str
     store: Store
-    line: HasConnection
+    link: Link
     max_message: int
     chunk: int
     ledger: Path | str = ""
@@ -52,25 +52,33 @@ class Surroundings:
 
 
 def assemble(
-    definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
+    definition: Definition[Any], role: ServerRole, model: Model, surroundings: Surroundings
 ) -> ServerDriver:
     """The driver of `role`, with all that it works with.
 
     Raises ConfigError, PrivacyError (of the ledger).
     """
-    journal = _journal(definition, role, model, place)
+    journal = _journal(definition, role, model, surroundings)
     at_server = definition.privacy.noise_at == "server"
-    noise = trusted.opened(journal, definition, place.ledger) if at_server else None
-    guard = Guard(definition.guard, role, definition.plans.named, place.clock)
+    noise = trusted.opened(journal, definition, surroundings.ledger) if at_server else None
+    guard = Guard(definition.guard, role, definition.plans.named, surroundings.clock)
     presence: dict[str, str] = {}
-    scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined, place.clock)
-    downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
+    scheduler = task_scheduler(
+        definition, role, presence, lambda: guard.quarantined().keys(), surroundings.clock
+    )
+    downlink = Downlink(
+        surroundings.run_id, journal.schema, surroundings.chunk, surroundings.link, scheduler
+    )
     names, update_bytes = frozenset(definition.names), 4 * max(model.size, role.largest)
-    limiter = RateLimiter(definition.guard.rate, definition.guard.burst, update_bytes, place.clock)
+    limiter = RateLimiter(
+        definition.guard.rate, definition.guard.burst, update_bytes, surroundings.clock
+    )
     inbox = Inbox(limiter, names, functools.partial(note_presence, presence, names))
     # No message of this run can be larger.
-    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128), len(names))
-    staging = Staging(place.store, allowed=noise is None)
+    reassembly = Reassembly(
+        min(surroundings.max_message, update_bytes + wire.MAX_META + 128), len(names)
+    )
+    staging = Staging(surroundings.store, allowed=noise is None)
     admission = Admission(
         inbox,
         journal,
@@ -79,18 +87,18 @@ def assemble(
         reassembly=reassembly,
         staging=staging,
         guard=guard,
-        checks=checks(definition, role.dataset, place.clock),
+        checks=checks(definition, role.dataset, surroundings.clock),
         noise=noise,
         scheduler=scheduler,
         presence=presence,
         names=names,
-        receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
+        receipts=Receipts(surroundings.key or secrets.token_bytes(32), surroundings.run_id),
     )
     return ServerDriver(
         journal,
         admission,
         downlink,
-        place.line,
+        surroundings.link,
         inbox,
         limiter=limiter,
         reassembly=reassembly,
@@ -104,14 +112,14 @@ def assemble(
 
 
 def _journal(
-    definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
+    definition: Definition[Any], role: ServerRole, model: Model, surroundings: Surroundings
 ) -> RunJournal:
     return RunJournal(
-        place.run_id,
+        surroundings.run_id,
         role,
         model.schema_hash(),
         model.size,
-        place.store,
+        surroundings.store,
         fingerprint=definition.fingerprint,
         snapshot_every=definition.snapshot_every,
     )

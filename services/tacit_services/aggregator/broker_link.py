@@ -10,12 +10,24 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.tls import Tls
 
 
-class HasConnection(Protocol):
-    """An object with a connection to the broker."""
+class Link(Protocol):
+    """The part of a link to the broker that a run uses."""
 
     @property
     def connection(self) -> Connection:
         """The open connection."""
+
+    @property
+    def up(self) -> bool:
+        """Connected now."""
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """The subscriptions that the broker has refused."""
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection has come up again."""
 
 
 class BrokerLink:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
-from tacit_services.aggregator.reporting.run_status import RunStatus
+from tacit_services.aggregator.reading import RunReading
 
-log = logging.getLogger("tacit.aggregator")
+log = logging.getLogger("tacit.desertion")
 ALL_RETIRED_GRACE = 10.0  # seconds without an edge that could push, before the run ends
 FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
 LOOK_SECONDS = 1.0  # between two looks, each of which is at every edge
@@ -19,9 +18,13 @@ class Desertion:
     """Watches one run, in its driver's thread."""
 
     def __init__(
-        self, observer: RunStatus[Any], clock: Callable[[], float] = time.monotonic
+        self,
+        reading: Callable[[], RunReading],
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._observer, self._clock = observer, clock
+        """workers: edges that the run expects."""
+        self._reading, self._workers, self._clock = reading, workers, clock
         self._looked = -LOOK_SECONDS
         self._since: float | None = None
 
@@ -31,18 +34,14 @@ class Desertion:
         if now - self._looked < LOOK_SECONDS:
             return None
         self._looked = now
-        if not self._observer.only_retired():
+        reading = self._reading()
+        if not reading.only_retired:
             self._since = None
             return None
-        grace = self._grace()
+        grace = FEW_EDGES_GRACE if len(reading.records) < self._workers else ALL_RETIRED_GRACE
         if self._since is None:
             self._since = now
             log.warning(
                 "every edge here has spent its budget; the run ends in %g s unless one joins", grace
             )
         return "the budget of every edge online is spent" if now - self._since > grace else None
-
-    def _grace(self) -> float:
-        observer = self._observer
-        few = len(observer.driver.role.edges) < observer.definition.workers
-        return FEW_EDGES_GRACE if few else ALL_RETIRED_GRACE

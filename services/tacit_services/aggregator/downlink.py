@@ -11,7 +11,7 @@ from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
-from tacit_services.aggregator.broker_link import HasConnection
+from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
@@ -25,11 +25,11 @@ class Downlink:
     """Encodes every message to an edge, cuts it into chunks, and publishes it."""
 
     def __init__(
-        self, run_id: str, schema: bytes, chunk: int, line: HasConnection, scheduler: TaskScheduler
+        self, run_id: str, schema: bytes, chunk: int, link: Link, scheduler: TaskScheduler
     ) -> None:
         """scheduler: decides when a task may go out."""
         self._run, self._schema, self._chunk = run_id, schema, chunk
-        self._line, self._scheduler = line, scheduler
+        self._link, self._scheduler = link, scheduler
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
@@ -134,4 +134,4 @@ class Downlink:
 
     @property
     def _connection(self) -> Connection:
-        return self._line.connection
+        return self._link.connection

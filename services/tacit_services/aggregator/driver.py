@@ -16,7 +16,7 @@ from tacit.errors import BrokerRefuses, Fenced, ServiceError
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, LiftQuarantine, Outgoing, Timer
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
-from tacit_services.aggregator.broker_link import HasConnection
+from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.guard import Guard
@@ -24,7 +24,7 @@ from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
-from tacit_services.aggregator.reporting.run_state import run_state
+from tacit_services.aggregator.reading import Health, Load, RunReading, read, state_of
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.transport.inbox import Inbox
@@ -43,7 +43,7 @@ class ServerDriver:
         journal: RunJournal,
         admission: Admission,
         downlink: Downlink,
-        line: HasConnection,
+        link: Link,
         inbox: Inbox,
         *,
         limiter: RateLimiter,
@@ -58,9 +58,9 @@ class ServerDriver:
         """names: of the run's edges; messages of other senders are ignored."""
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
-        self._downlink, self._line, self._scheduler, self._noise = downlink, line, scheduler, noise
+        self._downlink, self._link, self._scheduler, self._noise = downlink, link, scheduler, noise
         self._staging = staging
-        self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
+        self.run_id = journal.run_id
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
         self.epoch = 0  # the store's; 0: the run has not been taken over yet
@@ -70,23 +70,45 @@ class ServerDriver:
         self._announced = -math.inf
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
-    @property
-    def quarantined(self) -> Set[str]:
-        """Edges that the guard hears no more."""
-        return self.guard.quarantined
+    def reading(self) -> RunReading:
+        """The run now, for any thread."""
+        presence = dict(self.presence)
+        with self.lock:
+            return read(
+                self.role,
+                self.counts,
+                presence,
+                run_id=self.run_id,
+                fingerprint=self.journal.fingerprint,
+                quarantined=self.guard.quarantined(),
+                needed=self._scheduler.needed,
+                health=self.health(),
+                load=self._load(),
+            )
 
-    def why_quarantined(self, edge: str) -> str:
-        """Why the guard hears `edge` no more; "" where it does."""
-        return self.guard.why(edge)
+    def health(self) -> Health:
+        """Whether the run can go on, without waiting for a lock."""
+        link = self._link
+        return Health(
+            recovered=self.epoch > 0,
+            over=self.role.halted,
+            store_up=self.store_up,
+            broker_up=link.up,
+            broker_refuses=bool(link.refused),
+            reconnects=link.reconnects,
+        )
 
-    @property
-    def state(self) -> str:
-        """waiting (for a first update), training, finished (T reached) or halted."""
-        return run_state(self.role)
-
-    def edges_needed(self) -> int:
-        """Edges that the run waits for before it begins; 0: it has begun."""
-        return self._scheduler.needed
+    def _load(self) -> Load:
+        journal, latency = self.journal, self.admission.latency
+        return Load(
+            entries=journal.cursor - journal.saved,
+            size=journal.held_bytes,
+            snapshot_age=time.monotonic() - journal.saved_at,
+            latencies=latency.buckets(),
+            latency=latency.total,
+            dropped=self.limiter.dropped,
+            shut_out=len(self.limiter.shut()),
+        )
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to now; for the driver's thread."""
@@ -141,7 +163,7 @@ class ServerDriver:
             self.journal.begin_save()
         if self.journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
             self.announce()
-        self._line.connection.listen(self.subscriptions())
+        self._link.connection.listen(self.subscriptions())
 
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
@@ -215,7 +237,7 @@ class ServerDriver:
         broker sends it to every edge.
         """
         self._announced = time.monotonic()
-        self._downlink.announce(self.epoch, self.state, self.role.global_model())
+        self._downlink.announce(self.epoch, state_of(self.role), self.role.global_model())
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -270,7 +292,7 @@ class ServerDriver:
         """
         self._staging.close()
         before = dict(self.journal.last_seqs)
-        connection = self._line.connection
+        connection = self._link.connection
         # Last accounts are taken from whoever was shut out, too.
         connection.listen(everybody(self.run_id))
         for edge in list(self.role.edges):

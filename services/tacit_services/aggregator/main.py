@@ -30,6 +30,7 @@ from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.desertion import Desertion
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import presence
+from tacit_services.aggregator.reading import state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import RunStatus
@@ -68,17 +69,19 @@ def main(settings: AggregatorSettings) -> None:
     role = registry.server(definition, model, people)
     store, key = _store(settings, run), _receipts_key(settings.receipts)
     name, chunk = settings.run_id, settings.chunk
-    line = BrokerLink(settings.broker, f"{name}-aggregator", settings.connect_timeout, tls=tls)
-    place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
-    driver = assemble(definition, role, model, place)
-    observer = RunStatus(
-        definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
+    link = BrokerLink(settings.broker, f"{name}-aggregator", settings.connect_timeout, tls=tls)
+    surroundings = Surroundings(
+        name, store, link, settings.max_message, chunk, settings.trusted, key=key
     )
+    driver = assemble(definition, role, model, surroundings)
+    run_status = RunStatus(definition, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
     inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
     read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
-    app = create_app(observer, operator, model, inference, settings.known_hosts(), read_token)
-    evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
+    app = create_app(run_status, operator, model, inference, settings.known_hosts(), read_token)
+    evaluator = Evaluator(
+        None if test is None else Points(definition, model, test, run_status.point)
+    )
     # Closed from the last to the first: the last evaluation, the last snapshot, the store, the
     # event streams, for which REST would wait, and REST. _train lets no more input in then.
     with (
@@ -89,17 +92,17 @@ def main(settings: AggregatorSettings) -> None:
         closing(evaluator),
     ):
         _recover(driver, settings.connect_timeout, stop)
-        observer.resumed()
-        _train(line, driver, observer, operator, evaluator, stop)
+        run_status.resumed()
+        _train(link, driver, run_status, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
         if role.halted:
-            results.write(settings.out, definition, observer, model, test)
+            results.write(settings.out, definition, run_status, model, test)
         if role.halted and settings.linger:
-            log.info("run %s; still serving http://%s", driver.state, settings.http)
+            log.info("run %s; still serving http://%s", state_of(driver.role), settings.http)
             if inference is None:
-                _watch_presence(line, driver, stop)
+                _watch_presence(link, driver, stop)
             else:
-                _answer_questions(line, driver, inference, stop)
+                _answer_questions(link, driver, inference, stop)
 
 
 def _store(settings: AggregatorSettings, run: RunFile) -> Store:
@@ -137,21 +140,21 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
 
 
 def _train(
-    line: BrokerLink,
+    link: BrokerLink,
     driver: ServerDriver,
-    observer: RunStatus[ServerDriver],
+    run_status: RunStatus,
     operator: Operator,
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
-    line.open(driver.subscriptions(), driver.inbox.put, stop)
-    desertion = Desertion(observer)
+    link.open(driver.subscriptions(), driver.inbox.put, stop)
+    desertion = Desertion(driver.reading, run_status.definition.workers)
 
     def idle() -> None:
-        if line.came_up():  # a new epoch makes the edges send again what has no receipt
+        if link.came_up():  # a new epoch makes the edges send again what has no receipt
             driver.announce()
         evaluator.offer(driver.role)
-        observer.tick()
+        run_status.tick(driver.role.version)
         operator.enter(driver)
         if (reason := desertion.reason()) is not None:
             driver.halt(reason)
@@ -160,45 +163,45 @@ def _train(
         driver.run(stop, idle)
         if driver.role.halted:  # what is asked for of a run that is over is done
             operator.enter(driver)
-        observer.end()
+        run_status.end()
         log.info(
             "run %s at version %d: %s",
-            driver.state,
+            state_of(driver.role),
             driver.role.version,
             driver.role.halt_reason or "stopped",
         )
         if driver.role.halted:
             driver.farewell(stop)
     finally:
-        line.close()
+        link.close()
 
 
-def _watch_presence(line: BrokerLink, driver: ServerDriver, stop: threading.Event) -> None:
+def _watch_presence(link: BrokerLink, driver: ServerDriver, stop: threading.Event) -> None:
     """Serve REST until `stop`; of edges' messages only their presence is taken in."""
     hear = functools.partial(presence.note, driver.presence, driver.names)
     try:
-        line.open([topics.presence_all(driver.run_id)], hear, stop)
+        link.open([topics.presence_all(driver.run_id)], hear, stop)
     except ServiceError as error:
         log.warning("%s; who leaves from here on is not noticed", error)
     stop.wait()
-    line.close()
+    link.close()
 
 
 def _answer_questions(
-    line: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
+    link: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
-    line.open(driver.subscriptions(), driver.inbox.put, stop)
+    link.open(driver.subscriptions(), driver.inbox.put, stop)
 
     def idle() -> None:
-        if line.came_up():
+        if link.came_up():
             driver.announce()
         inference.turn()
 
     try:
         driver.linger(stop, idle)
     finally:
-        line.close()
+        link.close()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,9 +33,9 @@ from tacit.privacy.sampling import Random
 from tacit.privacy.simulated import SimulatedLedger
 from tacit.simulation.client_server import Simulator
 from tacit.simulation.gossip import PeerSimulator
+from tacit_services.aggregator.reading import Health, RunReading, read, state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Points
-from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.display import live, tables
 
@@ -136,7 +135,7 @@ _WORLDS: dict[Worker, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Si
 
 
 class Simulation:
-    """A simulated run, with what its observer asks of a driver."""
+    """A simulated run, which is read as an aggregator's is."""
 
     def __init__(
         self, run: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
@@ -155,19 +154,22 @@ class Simulation:
         roles, simulator = _WORLDS[run.algorithm.worker]
         self.role, workers = roles(run, self.model, root, public)
         self.simulator = simulator(run, self.role, workers)
-        self.run_id, self.fingerprint, self.size = run.run_name, run.fingerprint, self.model.size
-        self.lock = threading.Lock()
-        self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
         self.counts: Counter[str] = Counter()
 
-    @property
-    def quarantined(self) -> frozenset[str]:
-        """Edges that the guard's sums accuse; nothing else of [guard] is simulated."""
-        return frozenset(self.role.accused)
+    def reading(self) -> RunReading:
+        """The run now; of [guard] nothing but the accusations by sums is simulated."""
+        return read(
+            self.role,
+            self.counts,
+            dict.fromkeys(self.simulator.edges, "online"),
+            run_id=self.definition.run_name,
+            fingerprint=self.definition.fingerprint,
+            quarantined=self.role.accused,
+        )
 
-    def why_quarantined(self, edge: str) -> str:
-        """Return what the accusers say of `edge`; "" where nothing."""
-        return self.role.accused.get(edge, "")
+    def health(self) -> Health:
+        """No store and no broker can be lost."""
+        return Health(over=self.role.halted)
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
         """Run to the end; what `metrics` say of the model on `test`; None: it was not trained."""
@@ -181,7 +183,7 @@ class Simulation:
     @property
     def state(self) -> str:
         """waiting, training, finished (T reached) or halted."""
-        return run_state(self.role)
+        return state_of(self.role)
 
     def clock(self) -> dict[str, float]:
         """Virtual seconds, and the gradients (local steps) that the server has heard of."""
@@ -190,7 +192,7 @@ class Simulation:
 
 
 def simulate(
-    run: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus[Any]], None]
+    run: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
 ) -> Simulation:
     """Simulate `run` and write its results to `out`.
 
@@ -199,24 +201,24 @@ def simulate(
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
     test = published_only(run.source).test(root)
-    observer = RunStatus(run, simulation, out / "metrics.jsonl", virtual=simulation.clock)
-    observer.resumed()
-    points = Points(run, simulation.model, test, observer.point)
+    run_status = RunStatus(run, simulation, out / "metrics.jsonl", virtual=simulation.clock)
+    run_status.resumed()
+    points = Points(run, simulation.model, test, run_status.point)
 
     def observe(role: ServerRole) -> None:
-        observer.tick()
+        run_status.tick(role.version)
         # None: the parties of a vertical run have not answered yet.
         due = None if role.halted else role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
-        shown(observer)
+        shown(run_status)
 
     simulation.simulator.run(observe)
     simulation.counts["rejected:screened"] = simulation.simulator.refused
-    observer.end()
+    run_status.end()
     if (due := simulation.role.evaluation_input(points.test)) is not None:
         points.measure(*due)
-    results.write(out, run, observer, simulation.model, test)
+    results.write(out, run, run_status, simulation.model, test)
     return simulation
 
 
@@ -243,20 +245,19 @@ class SimulationProgress:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def show(self, observer: RunStatus[Any]) -> None:
+    def show(self, run_status: RunStatus) -> None:
         """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
         if time.monotonic() - self._shown < SHOWN_SECONDS:
             return
         self._shown = time.monotonic()
-        last = observer.series[-1] if observer.series else {}
+        last = run_status.series[-1] if run_status.series else {}
         facts = (
             [f"{last['virtual_time_s']:.4g} virtual s", f"accuracy {100 * last['accuracy']:.1f} %"]
             if last
             else []
         )
-        self._progress.update(
-            self._task, completed=observer.driver.role.version, facts=" · ".join(facts)
-        )
+        version = run_status.reading().version
+        self._progress.update(self._task, completed=version, facts=" · ".join(facts))
         self._progress.refresh()
 
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tacit_services.aggregator.api import documents, metrics
-from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.reading import Health
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.problems import document, documented, problem
 
 
-def health_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
+def health_routes(run_status: RunStatus) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz", summary="The process answers")
@@ -27,7 +27,8 @@ def health_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
         responses=documented(503, kind=documents.NotReady),
     )
     def readyz() -> Response:
-        parts, missing = _parts(observer), _missing(observer)
+        health = run_status.health()
+        parts, missing = _parts(health), _missing(health)
         if missing is None:
             return document({"status": "ready", "parts": parts})
         return problem(503, f"not ready: {missing}", parts=parts)
@@ -35,9 +36,9 @@ def health_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
     return router
 
 
-def metrics_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
+def metrics_routes(run_status: RunStatus) -> APIRouter:
     router = APIRouter(tags=["health"])
-    registry = metrics.registry(observer)
+    registry = metrics.registry(run_status)
     text: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
     }
@@ -49,21 +50,20 @@ def metrics_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
     return router
 
 
-def _parts(observer: RunStatus[ServerDriver]) -> dict[str, str]:
-    driver = observer.driver
-    store = "recovering" if driver.epoch == 0 else "up" if driver.store_up else "lost"
-    broker = "refuses" if observer.broker_refuses() else "up" if observer.broker_up() else "down"
+def _parts(health: Health) -> dict[str, str]:
+    store = "recovering" if not health.recovered else "up" if health.store_up else "lost"
+    broker = "refuses" if health.broker_refuses else "up" if health.broker_up else "down"
     return {"store": store, "broker": broker}
 
 
-def _missing(observer: RunStatus[ServerDriver]) -> str | None:
-    driver = observer.driver
-    if driver.epoch == 0:
+def _missing(health: Health) -> str | None:
+    """The part that a run lacks; None: it is ready, or over, as it then serves results alone."""
+    if not health.recovered:
         return "store (not reached, or the run is being recovered)"
-    if driver.role.halted:  # the results are all there is to serve
+    if health.over:
         return None
-    if not driver.store_up:
+    if not health.store_up:
         return "store (lost; edges are told to wait)"
-    if observer.broker_refuses():
+    if health.broker_refuses:
         return "broker (refuses a subscription; its rules are of another run)"
-    return None if observer.broker_up() else "broker (not connected)"
+    return None if health.broker_up else "broker (not connected)"

@@ -5,9 +5,9 @@ No label names an edge, as fleets are large.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -19,11 +19,11 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tacit_services.aggregator.driver import ServerDriver
+from tacit.privacy.report import Promise
 from tacit_services.aggregator.ingest.ledger_continuity import ROLLED_BACK
-from tacit_services.aggregator.reporting.histogram import Histogram
+from tacit_services.aggregator.reading import Load, RunReading
+from tacit_services.aggregator.reporting.accounts import Total
 from tacit_services.aggregator.reporting.run_status import RunStatus
-from tacit_services.aggregator.run_journal import RunJournal
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 # Count: its family, and what it counts.
@@ -47,55 +47,49 @@ _COUNTED = {
 }
 
 
-def registry(observer: RunStatus[ServerDriver]) -> CollectorRegistry:
+def registry(run_status: RunStatus) -> CollectorRegistry:
     """A registry of this run alone."""
-    made = CollectorRegistry()
-    made.register(_Run(observer))
-    return made
+    registry = CollectorRegistry()
+    registry.register(_Run(run_status))
+    return registry
 
 
 class _Run(Collector):
-    def __init__(self, observer: RunStatus[ServerDriver]) -> None:
-        self._observer = observer
+    def __init__(self, run_status: RunStatus) -> None:
+        self._run_status = run_status
 
     def collect(self) -> Iterable[Metric]:
-        """All families: one consistent reading of the fold."""
-        observer, driver = self._observer, self._observer.driver
-        role = driver.role
-        counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
-        with driver.lock:
-            version, schedule, edges = role.version, role.schedule(), len(role.edges)
-            histogram, aged = dict(role.staleness), role.stale
+        """All families: one consistent reading of the run."""
+        reading = self._run_status.reading()
+        schedule, load = reading.schedule, reading.load
         yield _build()
-        yield from _messages(observer, counts, aged)
-        yield from _privacy(observer)
-        yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
+        yield from _messages(reading)
+        yield from _privacy(self._run_status.total(reading), self._run_status.definition.promise)
+        yield GaugeMetricFamily("tacit_model_version", "Updates applied.", reading.version)
         yield GaugeMetricFamily(
-            "tacit_target_updates", "Updates after which the run ends.", role.horizon
+            "tacit_target_updates", "Updates after which the run ends.", reading.horizon
         )
-        yield from _edges(observer, edges)
-        yield from _journal(driver.journal)
-        yield _latency(driver.admission.latency)
+        yield from _edges(reading)
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
-        yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        yield from _shut_out(driver)
-        yield from _health(observer)
-        yield _staleness(histogram)
-        yield from _evaluation(observer)
+        yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(reading.halted))
+        yield from _health(reading)
+        if load is not None:
+            yield from _load(load)
+        yield _staleness(reading.staleness)
+        yield from _evaluation(self._run_status.series)
 
 
 def _build() -> Metric:
     return InfoMetricFamily("tacit_build", "What answers.", {"version": metadata.version("tacit")})
 
 
-def _privacy(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
+def _privacy(total: Total, promise: Promise) -> Iterable[Metric]:
     """ε of the run, never below what was spent; +Inf where there is no guarantee."""
-    total = observer.total()
     yield GaugeMetricFamily(
         "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", total.epsilon
     )
-    yield GaugeMetricFamily("tacit_delta", "δ of that ε.", observer.definition.promise.delta)
+    yield GaugeMetricFamily("tacit_delta", "δ of that ε.", promise.delta)
     yield GaugeMetricFamily(
         "tacit_epsilon_budget_ratio",
         "Largest share of its budget that any edge has spent, at most.",
@@ -103,53 +97,34 @@ def _privacy(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
     )
 
 
-def _messages(
-    observer: RunStatus[ServerDriver], counts: dict[str, int], aged: int
-) -> Iterable[Metric]:
+def _messages(reading: RunReading) -> Iterable[Metric]:
     """Yield the counts of incoming messages by outcome."""
+    counts = reading.counts
     for count, (name, text) in _COUNTED.items():
         yield CounterMetricFamily(name, text, counts.get(count, 0))
-    yield CounterMetricFamily(
-        "tacit_messages_flooded",
-        "Messages dropped unread: far beyond the guard's rate.",
-        observer.driver.limiter.dropped,
-    )
-    yield CounterMetricFamily("tacit_updates_stale", "Updates refused as too old.", aged)
+    yield CounterMetricFamily("tacit_updates_stale", "Updates refused as too old.", reading.stale)
     yield _rejected(counts)
     lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
     yield CounterMetricFamily(
         "tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied
     )
-    yield CounterMetricFamily(
-        "tacit_broker_reconnects", "Broker connections after the first.", observer.reconnects()
-    )
 
 
-def _edges(observer: RunStatus[ServerDriver], known: int) -> Iterable[Metric]:
-    yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", known)
-    yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", observer.online())
-    refused = observer.refusals()
+def _edges(reading: RunReading) -> Iterable[Metric]:
+    yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", len(reading.records))
+    yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", reading.online)
+    yield GaugeMetricFamily("tacit_edges_refusing", "Edges refusing the model.", reading.refusing)
     yield GaugeMetricFamily(
-        "tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"]
+        "tacit_models_refused", "Models that edges say they have refused.", reading.refusals
     )
     yield GaugeMetricFamily(
-        "tacit_models_refused", "Models that edges say they have refused.", refused["refusals"]
+        "tacit_edges_quarantined", "Edges that the guard hears no more.", len(reading.quarantined)
     )
 
 
-def _shut_out(driver: ServerDriver) -> Iterable[Metric]:
-    yield GaugeMetricFamily(
-        "tacit_edges_quarantined", "Edges that the guard hears no more.", len(driver.quarantined)
-    )
-    flooding = len(driver.limiter.shut())
-    yield GaugeMetricFamily(
-        "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding
-    )
-
-
-def _health(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
-    driver = observer.driver
-    store, broker = driver.epoch > 0 and driver.store_up, observer.broker_up()
+def _health(reading: RunReading) -> Iterable[Metric]:
+    health = reading.health
+    store, broker = health.recovered and health.store_up, health.broker_up
     yield GaugeMetricFamily(
         "tacit_store_up", "1 when the store is there and the run read back.", float(store)
     )
@@ -157,29 +132,36 @@ def _health(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "tacit_ready", "1 when the broker and store are there.", float(store and broker)
     )
+    yield CounterMetricFamily(
+        "tacit_broker_reconnects", "Broker connections after the first.", health.reconnects
+    )
 
 
-def _journal(journal: RunJournal) -> Iterable[Metric]:
-    age = time.monotonic() - journal.saved_at
+def _load(load: Load) -> Iterable[Metric]:
+    yield CounterMetricFamily(
+        "tacit_messages_flooded",
+        "Messages dropped unread: far beyond the guard's rate.",
+        load.dropped,
+    )
     yield GaugeMetricFamily(
-        "tacit_journal_entries", "Entries since the snapshot.", journal.cursor - journal.saved
+        "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", load.shut_out
     )
-    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", journal.held_bytes)
+    yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", load.entries)
+    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", load.size)
     yield GaugeMetricFamily(
-        "tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age
+        "tacit_snapshot_age_seconds",
+        "Since the snapshot was last brought up to date.",
+        load.snapshot_age,
+    )
+    yield HistogramMetricFamily(
+        "tacit_apply_latency_seconds",
+        "From taking a message in hand to having it in the model: decoding, the append, the fold.",
+        load.latencies,
+        load.latency,
     )
 
 
-def _latency(latency: Histogram) -> Metric:
-    text = (
-        "From taking a message in hand to having it in the model: decoding, the append, the fold."
-    )
-    return HistogramMetricFamily(
-        "tacit_apply_latency_seconds", text, latency.buckets(), latency.total
-    )
-
-
-def _rejected(counts: dict[str, int]) -> Metric:
+def _rejected(counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(
         "tacit_messages_rejected", "Messages refused, by reason.", labels=["reason"]
     )
@@ -189,7 +171,7 @@ def _rejected(counts: dict[str, int]) -> Metric:
     return family
 
 
-def _staleness(histogram: dict[int, int]) -> Metric:
+def _staleness(histogram: Mapping[int, int]) -> Metric:
     buckets = [
         (f"{bound}.0", sum(n for tau, n in histogram.items() if tau <= bound)) for bound in _BUCKETS
     ]
@@ -200,9 +182,9 @@ def _staleness(histogram: dict[int, int]) -> Metric:
     )
 
 
-def _evaluation(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
-    if observer.series:
-        last = observer.series[-1]
+def _evaluation(series: Sequence[Mapping[str, Any]]) -> Iterable[Metric]:
+    if series:
+        last = series[-1]
         yield GaugeMetricFamily(
             "tacit_test_accuracy_ratio", "At the last evaluation.", last["accuracy"]
         )

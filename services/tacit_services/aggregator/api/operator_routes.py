@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit_services.aggregator.api import documents
 from tacit_services.aggregator.api.operator import BEARER, Operator
-from tacit_services.aggregator.api.view import View
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented, problem
@@ -23,7 +23,7 @@ def _later(error: ServiceError, seconds: int) -> Response:
     return problem(503, str(error), {"Retry-After": str(seconds)})
 
 
-def control_routes(view: View, operator: Operator) -> APIRouter:
+def control_routes(run_status: RunStatus, operator: Operator) -> APIRouter:
     """Return the routes that change a run: its end, and the end of a quarantine."""
     router = _operators(operator)
 
@@ -35,14 +35,15 @@ def control_routes(view: View, operator: Operator) -> APIRouter:
         responses=documented(401, 403, 411, 413, 422),
     )
     def halt(request: documents.HaltRequest | None = None) -> Response:
-        state = view.driver.state
-        if not view.driver.role.halted:
+        before = run_status.reading()
+        if not before.halted:
             try:
                 operator.halt((request or documents.HaltRequest()).reason)
             except ServiceError as error:
-                if not view.driver.role.halted:  # the journal may have it although the store failed
+                # The journal may have it although the store failed.
+                if not run_status.reading().halted:
                     return _later(error, 1)
-        return document({"state": state, "reason": view.driver.role.halt_reason}, 202)
+        return document({"state": before.state, "reason": run_status.reading().reason}, 202)
 
     @router.post(
         "/edges/{edge}/release",
@@ -51,9 +52,10 @@ def control_routes(view: View, operator: Operator) -> APIRouter:
         responses=documented(401, 403, 404, 411, 413, 422),
     )
     def release(edge: str) -> Response:
-        if view.driver.role.halted:
+        reading = run_status.reading()
+        if reading.halted:
             return problem(404, "the run is over, and with it every quarantine")
-        if edge not in view.driver.quarantined:
+        if edge not in reading.quarantined:
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
         try:
             operator.release(edge)
@@ -64,7 +66,9 @@ def control_routes(view: View, operator: Operator) -> APIRouter:
     return router
 
 
-def prediction_routes(view: View, operator: Operator, inference: Inference | None) -> APIRouter:
+def prediction_routes(
+    run_status: RunStatus, operator: Operator, inference: Inference | None
+) -> APIRouter:
     """Predictions of a vertical run, which its parties compute: they may cost ε."""
     router = _operators(operator)  # it may cost the parties' budgets
 
@@ -96,9 +100,8 @@ def prediction_routes(view: View, operator: Operator, inference: Inference | Non
             {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
             for one, p in found.items()
         ]
-        version = view.driver.role.version
-        return document(
-            {"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()}
-        )
+        reading = run_status.reading()
+        epsilon = run_status.total(reading).epsilon
+        return document({"model_version": reading.version, "predictions": rows, "epsilon": epsilon})
 
     return router

@@ -23,7 +23,6 @@ from tacit_services.aggregator.api.run_routes import (
     run_routes,
 )
 from tacit_services.aggregator.api.view import View
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical.inference import Inference
@@ -33,7 +32,7 @@ from tacit_services.transport.problems import documented, install
 
 
 def create_app(
-    observer: RunStatus[ServerDriver],
+    run_status: RunStatus,
     operator: Operator,
     model: Model,
     inference: Inference | None = None,
@@ -57,31 +56,32 @@ def create_app(
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app)
     app.add_middleware(Pace, free=operator.never_waits)  # the first of all
-    view = View(observer, model)
+    view = View(run_status, model)
 
     async def recovered() -> None:
-        if (
-            observer.driver.epoch == 0
-        ):  # version 0 now would be a lie about a run that goes on from a snapshot
+        # Version 0 now would be a lie about a run that goes on from a snapshot.
+        if not run_status.health().recovered:
             raise HTTPException(
                 503, "the run is being recovered from the store", {"Retry-After": "1"}
             )
 
     app.include_router(page())
     app.include_router(interface())
-    app.include_router(health_routes(observer))
+    app.include_router(health_routes(run_status))
     may_read = [] if read_token is None else [Depends(Readers(read_token, operator).check)]
     refused = documented(401) if may_read else {}
-    app.include_router(metrics_routes(observer), dependencies=may_read, responses=refused)
+    app.include_router(metrics_routes(run_status), dependencies=may_read, responses=refused)
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     read = later | {"dependencies": [*may_read, Depends(recovered)]}
     read["responses"] = later["responses"] | refused
-    app.include_router(run_routes(view), prefix="/v1", **read)
-    app.include_router(edge_routes(view), prefix="/v1", **read)
+    app.include_router(run_routes(view, run_status), prefix="/v1", **read)
+    app.include_router(edge_routes(run_status), prefix="/v1", **read)
     app.include_router(model_routes(view), prefix="/v1/model", **read)
     app.include_router(event_routes(view, operator), prefix="/v1", tags=["control"], **read)
-    app.include_router(control_routes(view, operator), prefix="/v1", tags=["control"], **later)
     app.include_router(
-        prediction_routes(view, operator, inference), prefix="/v1", tags=["predict"], **later
+        control_routes(run_status, operator), prefix="/v1", tags=["control"], **later
+    )
+    app.include_router(
+        prediction_routes(run_status, operator, inference), prefix="/v1", tags=["predict"], **later
     )
     return app

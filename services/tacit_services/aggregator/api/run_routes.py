@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit_services.aggregator.api import documents
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.problems import (
     SAFETENSORS,
@@ -35,10 +36,9 @@ _MOVING = (
 )  # they change with the clock alone: no reason for an event
 
 
-def run_routes(view: View) -> APIRouter:
+def run_routes(view: View, run_status: RunStatus) -> APIRouter:
     """The run as a whole: status, definition, evaluations, privacy."""
     router = APIRouter(tags=["run"])
-    observer = view.observer
 
     @router.get(
         "/status",
@@ -54,7 +54,7 @@ def run_routes(view: View) -> APIRouter:
         summary="What all who take part must agree on",
     )
     def definition() -> Response:
-        run = observer.definition
+        run = run_status.definition
         return document({"fingerprint": run.fingerprint, "agreed": run.agreed})
 
     @router.get(
@@ -69,18 +69,18 @@ def run_routes(view: View) -> APIRouter:
         ] = None,
     ) -> Response:
         least = 0 if after is None else after + 1
-        return document([point for point in list(observer.series) if point["version"] >= least])
+        return document([point for point in list(run_status.series) if point["version"] >= least])
 
     @router.get(
         "/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total"
     )
     def privacy() -> Response:
-        return document(observer.privacy())
+        return document(run_status.privacy())
 
     return router
 
 
-def edge_routes(view: View) -> APIRouter:
+def edge_routes(run_status: RunStatus) -> APIRouter:
     """The edges of a run: a page of them, or one."""
     router = APIRouter(tags=["run"])
 
@@ -95,7 +95,7 @@ def edge_routes(view: View) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_EDGES, description="of one page")] = MOST_EDGES,
         after: Annotated[str, Query(max_length=200, description="the last edge before it")] = "",
     ) -> Response:
-        return unless_known(request, document(view.observer.edges(after, limit)))
+        return unless_known(request, document(run_status.edges(after, limit)))
 
     @router.get(
         "/edges/{edge}",
@@ -104,7 +104,7 @@ def edge_routes(view: View) -> APIRouter:
         responses=documented(404),
     )
     def one_edge(edge: str) -> Response:
-        if (row := view.observer.edge(edge)) is None:
+        if (row := run_status.edge(edge)) is None:
             return problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
         return document(row)
 

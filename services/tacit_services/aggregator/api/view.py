@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from tacit.models import Model
-from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.reporting.moment import Moment
+from tacit_services.aggregator.reading import RunReading
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import Weights, weights
 
@@ -35,8 +34,8 @@ class View:
     Weights are kept per version, the status for EVENT_PERIOD seconds. For any thread.
     """
 
-    def __init__(self, observer: RunStatus[ServerDriver], model: Model) -> None:
-        self.observer, self.driver, self.model = observer, observer.driver, model
+    def __init__(self, run_status: RunStatus, model: Model) -> None:
+        self._run_status, self._model = run_status, model
         self._lock, self._feed_lock = threading.Lock(), threading.Lock()
         # Weakly: whoever asks for a status must not keep an old model in memory.
         self._params: weakref.ref[Tensor] | None = None
@@ -46,30 +45,30 @@ class View:
 
     def file(self) -> tuple[bytes, str]:
         """The newest weights as a safetensors file, and its SHA-256: one copy for all downloads."""
-        now = self.observer.moment()
+        reading = self._run_status.reading()
         with self._lock:
-            found = self._described(now)
-            self._data = self._data or weights(self.model, now.params)
-            return self._data, found.sha256
+            file = self._described(reading)
+            self._data = self._data or weights(self._model, reading.params)
+            return self._data, file.sha256
 
-    def _file(self, now: Moment) -> WeightsFile:
+    def _file(self, reading: RunReading) -> WeightsFile:
         with self._lock:
-            return self._described(now)
+            return self._described(reading)
 
-    def _described(self, now: Moment) -> WeightsFile:
-        if self._params is None or self._params() is not now.params:
-            file = Weights(self.model, now.params)
+    def _described(self, reading: RunReading) -> WeightsFile:
+        if self._params is None or self._params() is not reading.params:
+            file = Weights(self._model, reading.params)
             self._size, self._sha256, self._data = len(file), file.sha256(), b""
-            self._params = weakref.ref(now.params)
-        return WeightsFile(now.version, now.clip, self._size, self._sha256)
+            self._params = weakref.ref(reading.params)
+        return WeightsFile(reading.version, reading.clip, self._size, self._sha256)
 
     def status(self) -> dict[str, Any]:
         """Return the status with the digest of the weights, both of one moment.
 
         Its size does not depend on the number of edges.
         """
-        now = self.observer.moment()
-        return self.observer.status(now) | {"model_sha256": self._file(now).sha256}
+        reading = self._run_status.reading()
+        return self._run_status.status(reading) | {"model_sha256": self._file(reading).sha256}
 
     def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
         """The status of at most `age` seconds ago: one for however many streams ask."""
@@ -80,7 +79,8 @@ class View:
 
     def model_info(self) -> dict[str, Any]:
         """Return a description of the weights file."""
-        file, model = self._file(self.observer.moment()), self.model
+        reading, model = self._run_status.reading(), self._model
+        file = self._file(reading)
         return {
             "name": model.name,
             "version": file.version,
@@ -89,5 +89,5 @@ class View:
             "bytes": file.size,
             "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
             "clip": file.clip,
-            "state": self.driver.state,
+            "state": reading.state,
         }

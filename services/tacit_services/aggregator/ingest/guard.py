@@ -28,7 +28,7 @@ _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 
 
 class Guard:
-    """Judges messages in the driver's thread; any thread may call `quarantined` and `why`."""
+    """Judges messages in the driver's thread; any thread may call `quarantined`."""
 
     def __init__(
         self,
@@ -45,21 +45,17 @@ class Guard:
         self._refused: Counter[str] = Counter()
         self._quarantined: dict[str, str] = {}  # and why
 
-    @property
-    def quarantined(self) -> frozenset[str]:
-        """Edges in quarantine: only the last message of such an edge is accepted."""
-        return frozenset(self._quarantined) | frozenset(self._role.accused)
-
-    def why(self, edge: str) -> str:
-        """Return why this edge is in quarantine; "" where it is not."""
-        return self._role.accused.get(edge, "") or self._quarantined.get(edge, "")
+    def quarantined(self) -> dict[str, str]:
+        """Edges in quarantine, and why: only the last message of such an edge is accepted."""
+        return self._quarantined | self._role.accused
 
     def admit(self, edge: str, *, retires: bool) -> None:
         """Raise WireError ("quarantined") for a message of an edge in quarantine.
 
         Its last message, and all after the run's end, pass: they say what it has spent.
         """
-        if edge in self.quarantined and not self._role.halted and not retires:
+        held = edge in self._quarantined or edge in self._role.accused
+        if held and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
 
     @property

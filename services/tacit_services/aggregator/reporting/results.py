@@ -33,7 +33,7 @@ DEFINITION_FORMAT = 1  # of definition.json
 
 
 def write(
-    out: Path, run: Definition[Any], observer: RunStatus[Any], model: Model, test: Dataset | None
+    out: Path, run: Definition[Any], run_status: RunStatus, model: Model, test: Dataset | None
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
@@ -43,7 +43,7 @@ def write(
     there tries again.
     """
     try:
-        _write(out, run, observer, model, test)
+        _write(out, run, run_status, model, test)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
@@ -51,12 +51,13 @@ def write(
 
 
 def _write(
-    out: Path, run: Definition[Any], observer: RunStatus[Any], model: Model, test: Dataset | None
+    out: Path, run: Definition[Any], run_status: RunStatus, model: Model, test: Dataset | None
 ) -> None:
-    status = finite(observer.summary())
+    reading = run_status.reading()
+    status = finite(run_status.summary(reading))
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
-    file = Weights(model, observer.driver.role.params)
+    file = Weights(model, reading.params)
     status["model_sha256"] = file.sha256()  # that of model.safetensors
     temporary = out / "model.tmp"
     with temporary.open("wb") as written:
@@ -65,7 +66,7 @@ def _write(
     _dump(out / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}
     _dump(out / "definition.json", where | {"run": run.written})
-    picture.plot(out / "plot.png", status, finite(observer.series))
+    picture.plot(out / "plot.png", status, finite(run_status.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 
 

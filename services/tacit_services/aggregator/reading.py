@@ -1,0 +1,205 @@
+"""One immutable reading of a run, which is all that is shown of it.
+
+Status, metrics, page, results, the end of a deserted run and the simulator take a reading, and
+reach into nothing else. A reading is of one moment: its counts, its model and its edges belong
+together, whatever comes while an answer is made of them.
+
+    reading = run.reading()
+    reading.version, reading.online, reading.ages()["mean"]
+
+It costs a tenth of a millisecond at a thousand edges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from tacit.algorithms.base.records import EdgeRecord
+from tacit.algorithms.base.server import ServerRole
+
+_ONLINE = ("online", "refusing", "retired")
+_ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a run can go on; it is read without the run's lock.
+
+    recovered: the run is taken over from the store. over: it has ended, and needs nothing more.
+    broker_refuses: a subscription, so that edges are not heard. reconnects: connections to the
+    broker after the first.
+    """
+
+    recovered: bool = True
+    over: bool = False
+    store_up: bool = True
+    broker_up: bool = False
+    broker_refuses: bool = False
+    reconnects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The work of an aggregator, as its metrics show it.
+
+    entries, size: of the journal since the snapshot, and bytes of their payload. snapshot_age:
+    seconds. latencies: (upper bound, messages up to it); latency: the sum, in seconds. dropped:
+    messages, unread. shut_out: edges, as they flood.
+    """
+
+    entries: int
+    size: int
+    snapshot_age: float
+    latencies: Sequence[tuple[str, float]]
+    latency: float
+    dropped: int
+    shut_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReading:
+    """A run at one moment.
+
+    parameters: the model's size. params: (d,), which the fold replaces and never writes into.
+    staleness: how many updates were how old; mean_staleness: of the latest. quarantined: the edges
+    that are heard no more, and why. needed: edges that the run waits for before it begins. load:
+    None of a simulation.
+    """
+
+    run_id: str
+    fingerprint: str
+    parameters: int
+    version: int
+    horizon: int
+    params: Tensor
+    clip: float
+    schedule: Mapping[str, float]
+    staleness: Mapping[int, int]
+    mean_staleness: float
+    tau_max: int
+    stale: int
+    state: str
+    reason: str
+    counts: Mapping[str, int]
+    records: Mapping[str, EdgeRecord]
+    presence: Mapping[str, str]
+    quarantined: Mapping[str, str]
+    needed: int
+    health: Health
+    load: Load | None
+
+    @property
+    def halted(self) -> bool:
+        """Whether the run is over."""
+        return bool(self.reason)
+
+    @property
+    def online(self) -> int:
+        """Edges connected now."""
+        return sum(state in _ONLINE for state in self.presence.values())
+
+    @property
+    def refusing(self) -> int:
+        """Edges that refuse the model now."""
+        return sum(state == "refusing" for state in self.presence.values())
+
+    @property
+    def refusals(self) -> int:
+        """Models that edges have refused, as far as they have reported it."""
+        return sum(record.hello.refusals for record in self.records.values())
+
+    @property
+    def rejected(self) -> int:
+        """Messages that were refused, for whatever reason, since the last snapshot at least."""
+        return sum(n for reason, n in self.counts.items() if reason.startswith("rejected:"))
+
+    @property
+    def only_retired(self) -> bool:
+        """Whether no edge is left that could push.
+
+        That is so when every edge ever heard has spent its budget or is gone, and one has spent it.
+        """
+        spent = {name for name, record in self.records.items() if record.retired}
+        newcomer = any(
+            state == "online" and name not in self.records for name, state in self.presence.items()
+        )
+        able = any(
+            name not in spent and self.presence.get(name, "offline") not in _ABSENT
+            for name in self.records
+        )
+        return bool(spent) and not able and not newcomer
+
+    def ages(self) -> dict[str, float | int]:
+        """The staleness of all updates: mean, 95th percentile, largest, and largest lately."""
+        total, seen, p95 = sum(self.staleness.values()), 0, 0
+        for tau in sorted(self.staleness):
+            if seen >= 0.95 * total:
+                break
+            seen, p95 = seen + self.staleness[tau], tau
+        mean = sum(tau * n for tau, n in self.staleness.items()) / total if total else 0.0
+        most = max(self.staleness, default=0)
+        return {"mean": round(mean, 3), "p95": p95, "max": most, "tau_max": self.tau_max}
+
+
+class Readable(Protocol):
+    """A run that can be read, by any thread: an aggregator's, or a simulated one."""
+
+    def reading(self) -> RunReading:
+        """The run now."""
+
+    def health(self) -> Health:
+        """Whether it can go on, without waiting for a lock."""
+
+
+def read(
+    role: ServerRole,
+    counts: Counter[str],
+    presence: Mapping[str, str],
+    *,
+    run_id: str,
+    fingerprint: str,
+    quarantined: Mapping[str, str],
+    needed: int = 0,
+    health: Health = Health(),
+    load: Load | None = None,
+) -> RunReading:
+    """Read a run; to be called while nothing else changes `role` and `counts`.
+
+    presence: as it was before, so that no edge that has joined since seems to be away.
+    """
+    recent = role.recent
+    return RunReading(
+        run_id=run_id,
+        fingerprint=fingerprint,
+        parameters=role.params.numel(),
+        version=role.version,
+        horizon=role.horizon,
+        params=role.params,
+        clip=role.clip,
+        schedule=role.schedule(),
+        staleness=dict(role.staleness),
+        mean_staleness=sum(recent) / len(recent) if recent else 0.0,
+        tau_max=role.tau_max,
+        stale=role.stale,
+        state=state_of(role),
+        reason=role.halt_reason,
+        counts=dict(counts),
+        records=dict(role.edges),
+        presence=presence,
+        quarantined=quarantined,
+        needed=needed,
+        health=health,
+        load=load,
+    )
+
+
+def state_of(role: ServerRole) -> str:
+    """waiting (for a first update), training, finished (T reached) or halted."""
+    if role.halted:
+        return "finished" if role.version >= role.horizon else "halted"
+    return "training" if role.version else "waiting"
