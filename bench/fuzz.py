@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.ingest.reassembly import Reassembly
-from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.receipts import RetryLater
 from tacit_services.transport.transfer import MISSING, WINDOW, Download, Transfer
 
 from tacit.errors import WireError

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tacit_services.aggregator.ingest.norm_bound import norm_bound
+from tacit_services.aggregator.ingest.guard import norm_bound
 from tacit_services.transport.bucket import Bucket
 
 from tacit import config

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tacit_services.aggregator.api import view
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reading import RunReading
-from tacit_services.aggregator.reporting import bounds
+from tacit_services.aggregator.reporting.accounts import ahead
 from tacit_services.journal.weights import Weights
 from torch import Tensor
 
@@ -327,7 +327,7 @@ class TestWeights:
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
 def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
-    (row,) = bounds.ahead((Spend(0.1, 1.0, count),))
+    (row,) = ahead((Spend(0.1, 1.0, count),))
     assert count <= row.count <= max(count + 0.0, count * 9 / 8)
 
 

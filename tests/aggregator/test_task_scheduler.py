@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.task_scheduler import TaskScheduler, task_scheduler
+from tacit_services.aggregator.task_scheduler import TaskScheduler, scheduler_of
 
 from tacit import config
 from tacit.algorithms import registry
@@ -39,7 +39,7 @@ class Gated:
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
-        self.scheduler = task_scheduler(
+        self.scheduler = scheduler_of(
             self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now
         )
 
@@ -155,9 +155,7 @@ def test_rounds_peers_and_parties_have_an_open_gate() -> None:
     ):
         run = config.load(ROOT / "experiments" / f"{file}.toml")
         role = registry.server(run.define(), run.build_model())
-        assert (
-            type(task_scheduler(run.define(), role, {}, frozenset)) is TaskScheduler
-        ) == open_one
+        assert (type(scheduler_of(run.define(), role, {}, frozenset)) is TaskScheduler) == open_one
 
 
 def test_who_is_held_back_has_its_receipt_and_no_model() -> None:

@@ -11,7 +11,7 @@ import tracemalloc
 
 import pytest
 from tacit_services.aggregator.ingest.reassembly import Reassembly
-from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.receipts import RetryLater
 from tacit_services.transport.transfer import (
     ANSWER_EVERY,
     MISSING,

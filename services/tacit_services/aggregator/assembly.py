@@ -19,14 +19,14 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
-from tacit_services.aggregator.ingest.checks import checks
+from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.run_journal import RunJournal
-from tacit_services.aggregator.task_scheduler import task_scheduler
+from tacit_services.aggregator.task_scheduler import scheduler_of
 from tacit_services.journal.store import Store
 from tacit_services.transport.inbox import Inbox
 from tacit_services.transport.rate_limit import RateLimiter
@@ -63,7 +63,7 @@ def assemble(
     noise = trusted.opened(journal, definition, surroundings.ledger) if at_server else None
     guard = Guard(definition.guard, role, definition.plans.named, surroundings.clock)
     presence: dict[str, str] = {}
-    scheduler = task_scheduler(
+    scheduler = scheduler_of(
         definition, role, presence, lambda: guard.quarantined().keys(), surroundings.clock
     )
     downlink = Downlink(
@@ -87,7 +87,7 @@ def assemble(
         reassembly=reassembly,
         staging=staging,
         guard=guard,
-        checks=checks(definition, role.dataset, surroundings.clock),
+        checks=Checks.of(definition, role.dataset, surroundings.clock),
         noise=noise,
         scheduler=scheduler,
         presence=presence,

@@ -20,9 +20,9 @@ from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.presence import all_but, everybody
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.staging import Staging
-from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reading import Health, Load, RunReading, read, state_of
 from tacit_services.aggregator.run_journal import RunJournal
@@ -112,7 +112,7 @@ class ServerDriver:
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to now; for the driver's thread."""
-        return subscriptions(self.run_id, self.names, self.limiter.shut())
+        return all_but(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit_services.aggregator import participation
 
-log = logging.getLogger("tacit.tasks")
+log = logging.getLogger("tacit.task_scheduler")
 _AWAY = ("offline", "left")
 
 
@@ -130,7 +130,7 @@ class FairScheduler(TaskScheduler):
         return able and self._there(edge) and self._presence.get(edge) != "refusing"
 
 
-def task_scheduler(
+def scheduler_of(
     definition: Definition[Any],
     role: ServerRole,
     presence: Mapping[str, str],

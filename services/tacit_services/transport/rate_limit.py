@@ -6,7 +6,7 @@ at the broker, and all others would wait behind it. Here each edge has an allowa
 for `rate` updates a second with their resends, questions and Hellos. Messages beyond it are
 acknowledged to the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near
 it. An edge that continues is shut out for a while, twice as long each time: the broker is told to
-keep what it sends (subscriptions.py), since receiving and acknowledging is most of a flood's cost.
+keep what it sends (presence.py), since receiving and acknowledging is most of a flood's cost.
 
 Without [guard] rate there are no such allowances, but an edge that sends more than the inbox has
 room for (inbox.py), or changes its presence all the time, is shut out in the same way. So is one

@@ -23,8 +23,7 @@ from tacit_services.aggregator.entries import OPERATOR, Batch, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.reassembly import Reassembly
-from tacit_services.aggregator.ingest.receipts import Receipts
-from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.receipts import Receipts, RetryLater
 from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram

@@ -1,27 +1,135 @@
-"""What each message is asked before it may enter the journal, as the run's definition has it."""
+"""The checks of a message before it may enter the journal, as the run's definition asks for them.
+
+- `LedgerContinuity`: does the edge's ledger go on from where it was?
+- `DefinitionCheck`: does the edge work by this run's definition?
+- `BaseVersions`: can the edge have worked on the model that it states?
+- `EndClaims`: do most peers report the end of their run?
+- `ControlMessages`: are there too many bytes without an update?
+
+A run has one object of each; those that it does not need accept every message. All are for the
+driver's thread only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tacit.config.definition import Definition
-from tacit_services.aggregator.ingest.base_versions import BaseVersions, NoBaseCheck
-from tacit_services.aggregator.ingest.control_messages import ControlMessages
+from tacit.errors import WireError
 from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
-from tacit_services.aggregator.ingest.end_claims import EndClaims, NoEndCheck
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
+from tacit_services.aggregator.ingest.receipts import RetryLater
+from tacit_services.transport.bucket import Bucket
+
+RATE = 1 << 16  # bytes a second to be read, in the long run
+KEPT_RATE = 1 << 10  # to be kept: a Hello every other second
+BURST = 1 << 20  # bytes at once: what the longest Meta has
+EACH = 512  # bytes that a message counts for beside its own
+
+
+class BaseVersions:
+    """The versions at which each edge's last two messages were accepted by this process.
+
+    Staleness is measured from `base_version`, which the edge states itself; MAPA, AUDP and ASGD
+    slow down by the largest recent staleness. But an edge has only one message without a receipt at
+    a time, so it works on a model that was sent no earlier than when its last but one message was
+    accepted. An older version cannot be true. So an edge may be slow, but cannot pretend to be.
+    """
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, tuple[int, int]] = {}  # at its last but one message, and its last
+
+    def check(self, edge: str, base: int) -> None:
+        """Raise WireError ("version") for a model older than this edge can have worked on."""
+        oldest, _ = self._accepted.get(edge, (0, 0))
+        if base < oldest:
+            raise WireError("version", f"{base}, but it has been sent {oldest} since")
+
+    def accepted(self, edge: str, version: int) -> None:
+        """Note that a message of this edge was accepted, in a run at `version`."""
+        _, last = self._accepted.get(edge, (0, 0))
+        self._accepted[edge] = last, version
+
+
+class NoBaseCheck(BaseVersions):
+    """No check, for peers, parties and rounds: nothing in their runs depends on staleness."""
+
+    def check(self, edge: str, base: int) -> None:
+        """Accept every message."""
+
+
+class EndClaims:
+    """The peers that have reported the end: a run of peers ends when most connected ones do so.
+
+    A peer's report carries the counter of all steps as that peer knows it. Without this check a
+    single report of T would end the run for all.
+    """
+
+    def __init__(self, horizon: int) -> None:
+        """horizon: T, in versions."""
+        self._horizon, self._claimed = horizon, set[str]()
+
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
+        """Raise RetryLater for a report of T while most connected peers (`all_here`) make none.
+
+        The report comes again, and is accepted once they do.
+        """
+        if version < self._horizon:
+            return
+        self._claimed.add(edge)
+        here = all_here()
+        if 2 * len(self._claimed & here) <= len(here):
+            raise RetryLater("early", 1.0)
+
+
+class NoEndCheck(EndClaims):
+    """No check, for runs with a server, which counts updates itself."""
+
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
+        """Accept every message."""
+
+
+class ControlMessages:
+    """The allowance of bytes of each edge for messages without a tensor: Hello, Retired, Want.
+
+    An update costs an edge some of its budget; a Hello of a megabyte costs it nothing, takes as
+    long to read, and is in the journal and its file for ever. So every edge has an allowance of
+    such bytes to be read, counted before decoding, and a smaller one of those to be kept. No honest
+    edge comes near.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._read: dict[str, Bucket] = {}
+        self._kept: dict[str, Bucket] = {}
+
+    def spend(self, edge: str, size: int) -> None:
+        """Count a message of `size` bytes that is to be read.
+
+        Raises RetryLater where it is one too many.
+        """
+        self._count(self._read, RATE, edge, size)
+
+    def keep(self, edge: str, size: int) -> None:
+        """Count a message of `size` bytes that is new to the journal.
+
+        Raises RetryLater where it is one too many.
+        """
+        self._count(self._kept, KEPT_RATE, edge, size)
+
+    def _count(self, buckets: dict[str, Bucket], rate: float, edge: str, size: int) -> None:
+        now = self._clock()
+        bucket = buckets.setdefault(edge, Bucket(rate, BURST, BURST, now))
+        if wait := bucket.take(now, min(size + EACH, BURST)):
+            raise RetryLater("throttled", wait)
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """One object for each question; those that a run does not need accept every message.
-
-    continuity: does the edge's ledger go on from where it was? definition: has the edge the same
-    run? base_versions: can it have worked on that model? end_claims: do most peers report the end?
-    control_messages: are there too many bytes without an update, to be read or to be kept?
-    """
+    """One run's checks."""
 
     continuity: LedgerContinuity
     definition: DefinitionCheck
@@ -29,13 +137,13 @@ class Checks:
     end_claims: EndClaims
     control_messages: ControlMessages
 
-
-def checks(run: Definition[Any], dataset: str, clock: Callable[[], float]) -> Checks:
-    """Return the checks of a run. dataset: whose ledgers its edges keep."""
-    return Checks(
-        LedgerContinuity(dataset),
-        DefinitionCheck(run.agreed),
-        BaseVersions() if run.traits.in_turn else NoBaseCheck(),
-        EndClaims(run.horizon) if run.algorithm.worker == "peer" else NoEndCheck(run.horizon),
-        ControlMessages(clock),
-    )
+    @classmethod
+    def of(cls, run: Definition[Any], dataset: str, clock: Callable[[], float]) -> Self:
+        """Return the checks of `run`. dataset: whose ledgers its edges keep."""
+        return cls(
+            LedgerContinuity(dataset),
+            DefinitionCheck(run.agreed),
+            BaseVersions() if run.traits.in_turn else NoBaseCheck(),
+            EndClaims(run.horizon) if run.algorithm.worker == "peer" else NoEndCheck(run.horizon),
+            ControlMessages(clock),
+        )

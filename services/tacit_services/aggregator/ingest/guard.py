@@ -8,6 +8,7 @@ of their updates are in the journal, and stay in quarantine until it has an oper
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,13 +19,14 @@ from tacit.config import sections
 from tacit.errors import WireError
 from tacit.privacy.release_plan import Plan
 from tacit.rounding import beside
-from tacit_services.aggregator.ingest.norm_bound import norm_bound
-from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.receipts import RetryLater
 from tacit_services.transport.bucket import Bucket
 
 log = logging.getLogger("tacit.guard")
 # Reasons that are no fault of the edge: its restart, the run's end, a spent budget.
 _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
+# The noise's grid is 2^12 times finer than its standard deviation, and float32 beyond that.
+_ROUNDING = 1 + 2.0**-10
 
 
 class Guard:
@@ -39,9 +41,8 @@ class Guard:
     ) -> None:
         """plan: returns the privacy plan of an edge, by its name."""
         self._section, self._role, self._plan, self._clock = section, role, plan, clock
-        self._buckets: dict[
-            str, tuple[Bucket, int]
-        ] = {}  # and the highest number that was let through
+        # And the highest number that was let through.
+        self._buckets: dict[str, tuple[Bucket, int]] = {}
         self._refused: Counter[str] = Counter()
         self._quarantined: dict[str, str] = {}  # and why
 
@@ -121,3 +122,31 @@ class Guard:
             self._buckets[edge] = (bucket, let_through)
             raise RetryLater("throttled", wait)
         self._buckets[edge] = (bucket, seq)
+
+
+def norm_bound(
+    clip: float,
+    batch: float,
+    noise_multiplier: float,
+    size: int,
+    *,
+    factor: float = 1.0,
+    false_alarm: float = 1e-9,
+) -> float:
+    """Return the l2 norm that an honest (sum + noise)/L exceeds with probability <= `false_alarm`.
+
+    A server can know it without knowing any data. Only magnitudes are judged. A poisoned update as
+    long as an honest one cannot be told from it: the noise that protects the data hides the poison,
+    too (docs/privacy.md).
+
+    clip: C; batch: L > 0; noise of standard deviation z·C in each of `size` coordinates. The sum
+    has norm C·B at most, with B examples in a Poisson batch of mean factor·L or less; with t =
+    ln(2/false_alarm), B <= m + sqrt(2mt) + t/3 (Bernstein, m = factor·L) and ||noise|| <=
+    zC(sqrt(d) + sqrt(2t)) (Gaussian concentration; Hsu, Kakade, Zhang 2012 for the discrete
+    Gaussian), each but with probability false_alarm/2. The triangle inequality holds whatever the
+    data is, so this is no assumption about gradients.
+    """
+    t, mean = math.log(2 / false_alarm), factor * batch
+    examples = mean + math.sqrt(2 * mean * t) + t / 3
+    noise = noise_multiplier * (math.sqrt(size) + math.sqrt(2 * t))
+    return clip / batch * (examples + noise) * _ROUNDING

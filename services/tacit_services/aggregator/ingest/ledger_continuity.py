@@ -21,7 +21,7 @@ ROLLED_BACK = (
     "rollback",
     "clone",
 )  # reasons of a rejected receipt after which an edge must not go on
-log = logging.getLogger("tacit.anchors")
+log = logging.getLogger("tacit.ledger_continuity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The presence of edges, as they state it, or the broker in their name."""
+"""Who is there, as edges state it or the broker in their name, and whom the aggregator hears."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Set
 
-from tacit.protocol import wire
+from tacit.protocol import topics, wire
 from tacit_services.transport.inbox import WORD
 from tacit_services.transport.mqtt import Inbound
 
@@ -26,3 +26,22 @@ def note(known: dict[str, str], names: Set[str], inbound: Inbound) -> None:
         if known[edge] != before:
             log.info("%s is %s", edge, known[edge], extra={"edge": edge})
     inbound.done()
+
+
+def everybody(run: str) -> list[str]:
+    """Return the topics to subscribe to where no edge floods."""
+    return [topics.up_all(run), topics.presence_all(run)]
+
+
+def all_but(run: str, names: Set[str], flooding: Set[str]) -> list[str]:
+    """Return the topics to subscribe to in a run of these `names`.
+
+    Edges that are `flooding` are left out ("": senders with other names). It is one wildcard until
+    an edge floods; then all others by name, which are all that the run may have, so a newcomer is
+    heard as soon as it connects. A message without a subscriber costs the broker a read and an
+    acknowledgement, and the aggregator nothing.
+    """
+    if not flooding:
+        return everybody(run)
+    heard = sorted(names - flooding)
+    return [topic(run, name) for name in heard for topic in (topics.presence, topics.up_of)]

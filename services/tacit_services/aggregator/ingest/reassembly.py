@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.receipts import RetryLater
 from tacit_services.transport.transfer import ANSWER_EVERY, MISSING
 
 TTL = 60.0  # seconds without a new part after which an unfinished message is forgotten

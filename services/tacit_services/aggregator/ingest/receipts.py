@@ -1,4 +1,6 @@
-"""Receipts with a proof, by which edges can show what the store has accepted and since lost.
+"""The answers to messages: receipts with a proof, and "not now", which is no refusal.
+
+By the proof edges can show what the store has accepted and since lost.
 
 A store that was emptied, cut or rolled back does not know what it has lost, and neither does an
 aggregator that starts on it. The edges know: each keeps its newest receipt and sends it with every
@@ -17,6 +19,17 @@ from tacit.protocol._pb import wire_pb2 as pb
 
 log = logging.getLogger("tacit.receipts")
 _PROVEN = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE)
+
+
+class RetryLater(Exception):  # noqa: N818  (a state: there is room again later)
+    """A message cannot be accepted now; the same bytes may come again.
+
+    counted: the counter's name for the reason. retry_after_s: seconds to wait.
+    """
+
+    def __init__(self, counted: str, retry_after_s: float) -> None:
+        super().__init__(f"{counted}: again in {retry_after_s:.3g} s")
+        self.counted, self.retry_after_s = counted, retry_after_s
 
 
 class Receipts:
@@ -57,5 +70,5 @@ class Receipts:
         self._doubted = True
 
     def _proof(self, edge: str, seq: int) -> bytes:
-        said = f"tacit receipt/{self._run}/{edge}/{seq}".encode()  # no name has a slash
-        return hmac.digest(self._key, said, hashlib.sha256)
+        content = f"tacit receipt/{self._run}/{edge}/{seq}".encode()  # no name has a slash
+        return hmac.digest(self._key, content, hashlib.sha256)

@@ -1,7 +1,7 @@
 """The ε of what each edge has released, for all who ask during a run.
 
 A composition takes 10 to 100 ms, which training would miss at every status. So ε is that of exactly
-what was released where it is known or much time is saved up; else an upper bound (`bounds`), a fine
+what was released where it is known or much time is saved up; else an upper bound (`ahead`), a fine
 one where there is some time, which the next questions find; each number says which it is. What has
 not changed is not looked at again, and of edges that release alike the one that has released most
 stands for all. With many edges nobody who asks waits for the exact number: a thread composes it,
@@ -21,12 +21,14 @@ from functools import lru_cache
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
-from tacit_services.aggregator.reporting.bounds import FINER, ROUGHER, ahead
 
 FEW = 100  # up to this many edges a request waits for exact numbers
 SHARE, SAVED = 0.01, 0.25  # part of the time for compositions; seconds saved up, at most
 MUCH = SAVED / 2  # seconds: with more saved up there is time for an exact ε
 KEPT = 4096  # histories that are known to have been composed
+# Significant bits that a count is rounded up to, tried until ε is within the budget: four of them
+# add at most an eighth, seven a 64th.
+ROUGHER, FINER = (4, 6, 8), (7, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +255,17 @@ def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
         if one.releases > held.releases:
             most[one.alike] = one
     return list(most.values())
+
+
+def ahead(history: History, bits: int = ROUGHER[0]) -> History:
+    """Round every count up to `bits` significant bits: a little more than was spent, never less.
+
+    Composing takes up to 100 ms, time that training would miss; so it is done for eight counts an
+    octave, or 64 where there is time, and each result serves every edge until its count passes it.
+    """
+    return tuple(replace(row, count=_rounded_up(row.count, bits)) for row in history)
+
+
+def _rounded_up(count: int, bits: int) -> int:
+    step = 1 << max(0, count.bit_length() - bits)
+    return -(-count // step) * step

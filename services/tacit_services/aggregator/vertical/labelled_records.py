@@ -25,7 +25,7 @@ from tacit.privacy.sampling import Random
 from tacit_services.disk import files
 from tacit_services.journal import snapshot_file as state_file
 
-log = logging.getLogger("tacit.people")
+log = logging.getLogger("tacit.labelled_records")
 
 
 def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> LabelledRecords:
