@@ -32,9 +32,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
@@ -207,8 +206,8 @@ def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
     return rate
 
 
-def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, BrokerLink]:
-    """The driver of an aggregator in this process, subscribed, and its connection."""
+def _aggregator(run: RunFile, broker: str, url: str) -> tuple[Assembly, BrokerLink]:
+    """An aggregator in this process, subscribed, and its connection."""
     link = BrokerLink(broker, "bench-aggregator", 30.0)
     store = open_store(url, "bench")
     surroundings = Surroundings("bench", store, link, max_message=1 << 28, chunk=256 * 1024)
@@ -216,10 +215,10 @@ def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, Brok
     # Ready-made updates, many without a receipt at a time, are of any version.
     definition = replace(definition, traits=replace(definition.traits, in_turn=False))
     model = definition.build_model()
-    driver = assemble(definition, Server(definition, model), model, surroundings)
-    driver.recover()
-    link.open([topics.up_all("bench")], driver.inbox.put)
-    return driver, link
+    assembly = assemble(definition, Server(definition, model), model, surroundings)
+    assembly.driver.recover()
+    link.open([topics.up_all("bench")], assembly.pipeline.hear)
+    return assembly, link
 
 
 def _path(
@@ -240,7 +239,7 @@ def _path(
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")
     run = config.load(file)
     children, broker, url = _services(folder, f"{name}-services-{kind}")
-    driver, link = _aggregator(run, broker, url)
+    (live, _, driver), link = _aggregator(run, broker, url)
     common: dict[str, Any] = {
         "broker": broker,
         "run_file": str(file),
@@ -257,14 +256,14 @@ def _path(
     stop = threading.Event()
     limit = threading.Timer(PATH_SECONDS, stop.set)
     limit.start()
-    driver.run(stop, lambda: marks.append((time.perf_counter(), driver.role.version)))
+    driver.train(stop, lambda: marks.append((time.perf_counter(), live.role.version)))
     limit.cancel()
-    if not driver.role.halted:
-        raise TimeoutError(f"{driver.role.version} updates in {PATH_SECONDS:g} s")
+    if not live.role.halted:
+        raise TimeoutError(f"{live.role.version} updates in {PATH_SECONDS:g} s")
     driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
     link.close()
-    driver.journal.store.close()
+    live.journal.store.close()
     for child in reversed(children):
         child.stop()
     (first, low), (last, high) = next(mark for mark in marks if mark[1] > EDGES), marks[-1]

@@ -178,7 +178,7 @@ def enrolment(folder: Path) -> FastAPI:
 
 def kept_snapshot(rig: AggregatorRig) -> Snapshot | None:
     """What this aggregator's store has."""
-    return rig.driver.journal.store.snapshot()
+    return rig.live.journal.store.snapshot()
 
 
 def schema_hash(model: Model) -> bytes:

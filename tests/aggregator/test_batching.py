@@ -70,7 +70,7 @@ class Aggregator:
         self.callers = {name: Caller(broker, "intake", name) for name in EDGES}
         self.done: list[str] = []
         for name in EDGES:
-            take(self.rig.driver, self.messages(name, [hello_meta(self.rig.run)]))
+            take(self.rig.pipeline, self.messages(name, [hello_meta(self.rig.run)]))
             assert self.told(name) == STATUS.ACCEPTED
         self.store.steps.clear()
         self.store.meanwhile = self.come
@@ -82,21 +82,21 @@ class Aggregator:
 
     def come(self) -> None:
         for message in self.coming.pop(0) if self.coming else ():
-            self.rig.driver.inbox.put(message)
+            self.rig.pipeline.hear(message)
 
     def start(self) -> None:
         """Accept the first of what is coming."""
         self.done.clear()
-        take(self.rig.driver, self.coming.pop(0))
+        take(self.rig.pipeline, self.coming.pop(0))
 
     def told(self, edge: str) -> int:
         return int(self.callers[edge].receive("receipt").meta.receipt.status)
 
     def recovered(self) -> str:
         """The model that another aggregator makes of what is in the store."""
-        again = self.rig.new_driver(MemoryStore("intake", ROOMY, self.shared))
-        again.recover()
-        return sha256(again.role)
+        again = self.rig.assembled(MemoryStore("intake", ROOMY, self.shared))
+        again.driver.recover()
+        return sha256(again.run.role)
 
     def close(self) -> None:
         for caller in self.callers.values():
@@ -118,7 +118,7 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
     versions: list[int] = []
 
     def meanwhile() -> None:
-        versions.append(made.rig.driver.role.version)
+        versions.append(made.rig.live.role.version)
         made.come()
 
     made.store.meanwhile = meanwhile
@@ -134,7 +134,7 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
     assert versions == [0, 0, 1]  # of the model when each append had begun
     assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED] * 3
     assert made.done == list(EDGES)
-    assert (made.rig.driver.role.version, made.recovered()) == (3, sha256(made.rig.driver.role))
+    assert (made.rig.live.role.version, made.recovered()) == (3, sha256(made.rig.live.role))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     made.store.fails = {step}
     with pytest.raises(ServiceError, match=step):
         made.start()
-    assert made.rig.driver.role.version == folded
+    assert made.rig.live.role.version == folded
     assert [made.told(name) for name in EDGES[:folded]] == [STATUS.ACCEPTED] * folded
     # and all others whose message was taken in hand are told to wait.
     assert [made.told(name) for name in busy] == [STATUS.BUSY] * len(busy)
@@ -166,23 +166,23 @@ def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     made.rig.driver.recover()
     made.store.meanwhile = lambda: None
     for name in EDGES:
-        take(made.rig.driver, made.messages(name, [update_meta(0)], 2))
-    assert made.rig.driver.role.version == 3
+        take(made.rig.pipeline, made.messages(name, [update_meta(0)], 2))
+    assert made.rig.live.role.version == 3
     assert [record.edge for record in made.store.read(0, 10)[3:]] == list(EDGES)
-    assert made.recovered() == sha256(made.rig.driver.role)
+    assert made.recovered() == sha256(made.rig.live.role)
 
 
 def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
         made.start()
-        take(made.rig.driver, [])
+        take(made.rig.pipeline, [])
         assert [made.told(name) for name in EDGES] == [
             STATUS.ACCEPTED,
             STATUS.ACCEPTED,
             STATUS.REJECTED,
         ]
-        assert made.rig.driver.counts["late"] == 1
+        assert made.rig.live.counts["late"] == 1
         assert len(made.store.read(0, 10)) == 3 + 2
         made.close()
 
@@ -190,7 +190,7 @@ def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
 def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(
     made: Aggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit_services.aggregator.ingest.admission.ROUND_SECONDS", 0.0)
+    monkeypatch.setattr("tacit_services.aggregator.pipeline.ROUND_SECONDS", 0.0)
     made.start()
-    assert made.rig.driver.role.version == 1
-    assert len(made.rig.driver.inbox) == 1  # nothing that came is lost
+    assert made.rig.live.role.version == 1
+    assert len(made.rig.pipeline._inbox) == 1  # nothing that came is lost

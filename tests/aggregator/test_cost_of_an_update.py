@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.aggregator.assembly import Surroundings, assemble
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Inbound
 
@@ -74,16 +73,16 @@ class Run:
         surroundings = Surroundings(
             "cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now
         )
-        self.driver: ServerDriver = assemble(definition, role, self.model, surroundings)
+        self.live, self.pipeline, self.driver = assemble(definition, role, self.model, surroundings)
         for name in definition.names[:edges]:
-            self.driver.presence[name] = "online"
+            self.live.presence[name] = "online"
             hello = Hello(name, 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ())
             role.edges[name] = EdgeRecord(hello, 1, (Spend(0.1, 1.0, 1),))
         self.driver.recover()
         role.state()  # what a run that has gone on for a while has dumped before
 
     def update(self, number: int) -> Inbound:
-        edge, role = f"edge-{number % 10}", self.driver.role
+        edge, role = f"edge-{number % 10}", self.live.role
         meta = pb.Meta(run="cost", edge=edge, seq=number + 1, schema_hash=self.model.schema_hash())
         spent = [pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=number)]
         meta.update.CopyFrom(pb.Update(base_version=role.version, clip=1.0, spent=spent))
@@ -92,11 +91,10 @@ class Run:
 
     def take(self, updates: range) -> None:
         """As the driver's loop does, one by one."""
-        driver = self.driver
         for number in updates:
             self.now += 1 / RATE
-            driver.inbox.put(self.update(number))
-            driver.turn()
+            self.pipeline.hear(self.update(number))
+            self.driver.turn()
 
 
 def steps(edges: int, algorithm: str) -> float:
@@ -105,9 +103,9 @@ def steps(edges: int, algorithm: str) -> float:
     run.take(range(20))  # whatever is done once
     with Steps() as counted:
         run.take(range(20, 20 + UPDATES))
-        run.driver.journal.save()
-    assert run.driver.role.version == 20 + UPDATES
-    assert run.driver.journal.counts["snapshots"] >= 2
+        run.live.journal.save()
+    assert run.live.role.version == 20 + UPDATES
+    assert run.live.journal.counts["snapshots"] >= 2
     run.driver.close()
     return counted.count / UPDATES
 

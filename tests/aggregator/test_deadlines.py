@@ -67,15 +67,15 @@ def test_a_round_of_three_goes_on_with_two(
     role = rig.finished()
     assert (role.version, role.halt_reason) == (6, "all updates applied")
     # and its journal, deadlines included, folds to the same bits.
-    again = rig.new_driver(rig.store)
-    again.recover()
-    assert sha256(again.role) == sha256(role)
+    again = rig.assembled(rig.store)
+    again.driver.recover()
+    assert sha256(again.run.role) == sha256(role)
     read = [
         entries.read(record.payload, rig.schema, rig.model.size)
         for record in rig.store.read(0, 10_000)
     ]
     assert any(isinstance(message, Deadline) for message in read)
-    assert again.role.state()[1] == role.state()[1]
+    assert again.run.role.state()[1] == role.state()[1]
 
 
 def test_the_slot_of_a_silent_edge_is_given_to_another(
@@ -85,10 +85,10 @@ def test_the_slot_of_a_silent_edge_is_given_to_another(
     rig = rigged(run_file("fedasync", "steps_min = 2\nconcurrency = 1\ndeadline_s = 0.2"))
     rig.serve()
     rig.edge(0, tmp_path, deaf=lambda inbound: "/down/" in inbound.topic)
-    wait_for(lambda: "edge-0" in rig.driver.role.edges)
+    wait_for(lambda: "edge-0" in rig.live.role.edges)
     # then the others are not kept waiting.
     rig.edge(1, tmp_path)
-    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted)
+    wait_for(lambda: bool(rig.failures) or rig.live.role.halted)
     assert not rig.failures
-    assert rig.driver.role.edges["edge-1"].updates == 6
-    assert rig.driver.role.edges["edge-0"].updates == 0
+    assert rig.live.role.edges["edge-1"].updates == 6
+    assert rig.live.role.edges["edge-0"].updates == 0

@@ -36,7 +36,7 @@ def test_lost_receipts_cost_duplicates_only(address: str, tmp_path: Path) -> Non
     role = rig.finished()
     # then every message is in the journal once, and the model is its fold.
     journal = rig.store.read(0, 10**6)
-    assert rig.driver.counts["duplicate"] > 5
+    assert rig.live.counts["duplicate"] > 5
     assert role.version == 40
     assert len({(record.edge, record.seq) for record in journal}) == len(journal)
     assert sha256(refold(rig.run, [record.payload for record in journal])[0]) == sha256(role)
@@ -48,7 +48,7 @@ def test_updates_in_chunks_of_1024_bytes(address: str, tmp_path: Path) -> None:
     rig.edge(0, tmp_path)
     assert rig.finished().version == 20
     assert not any(
-        name.startswith("rejected") for name in rig.driver.counts if name != "rejected:halted"
+        name.startswith("rejected") for name in rig.live.counts if name != "rejected:halted"
     )
 
 
@@ -62,7 +62,7 @@ def test_a_full_journal_makes_room_for_itself(
     rig.serve()
     rig.edge(0, tmp_path)
     assert rig.finished().version == 15
-    assert rig.driver.counts["busy"] > 0
+    assert rig.live.counts["busy"] > 0
 
 
 @pytest.mark.parametrize("run_id", ["presence", "model", "down", "up", "control"])
@@ -89,9 +89,9 @@ def test_the_store_dies_while_edges_are_working(address: str, tmp_path: Path) ->
         assert caller.hello() == STATUS.BUSY
         rig.edge(0, tmp_path, patience=1.0)
         redis.start()
-        wait_for(lambda: rig.driver.role.version > 10)
+        wait_for(lambda: rig.live.role.version > 10)
         redis.kill()
-        wait_for(lambda: not rig.driver.store_up)
+        wait_for(lambda: not rig.live.store_up)
         redis.start()
         assert rig.finished().version == 60
         caller.connection.stop()
@@ -113,15 +113,15 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(
     rig.driver.recover()
     connection = rig.connect()
     caller = Caller(address, rig.run_id, "edge-0")
-    take(rig.driver, inbound(rig, [hello_meta(rig.run)]))
+    take(rig.pipeline, inbound(rig, [hello_meta(rig.run)]))
     # when they are all screened before the first of them is folded,
-    take(rig.driver, inbound(rig, [update_meta(0)] * 3, 2))
+    take(rig.pipeline, inbound(rig, [update_meta(0)] * 3, 2))
     # then those that came after the last, or became stale, are told that they are not in the model.
     statuses = [caller.receive("receipt").meta.receipt.status for _ in range(4)]
     assert statuses == [STATUS.ACCEPTED, STATUS.ACCEPTED, third, STATUS.STALE]
-    assert rig.driver.role.version == statuses.count(STATUS.ACCEPTED) - 1
-    again = rig.new_driver(rig.store)
-    again.recover()
-    assert sha256(again.role) == sha256(rig.driver.role)
+    assert rig.live.role.version == statuses.count(STATUS.ACCEPTED) - 1
+    again = rig.assembled(rig.store)
+    again.driver.recover()
+    assert sha256(again.run.role) == sha256(rig.live.role)
     caller.connection.stop()
     connection.stop()

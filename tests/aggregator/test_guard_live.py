@@ -104,7 +104,7 @@ def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded)
     assert reason(edge, 1.001 * longest) == "norm"
     assert reason(edge, -1e30) == "norm"
     assert rig.fold() == before
-    assert rig.driver.counts["rejected:norm"] == 2
+    assert rig.live.counts["rejected:norm"] == 2
     journal = [record.payload for record in rig.store.read(0, 100)]
     assert len(journal) == 2
     assert sha256(refold(rig.run, journal)[0]) == before[1]
@@ -121,7 +121,7 @@ def received(rig: Rig, payload: bytes) -> Update:
 
 
 def bound_of(rig: Rig, update: Update) -> float:
-    return rig.driver.guard.bound(update.edge, update.base_version, update.vector.numel())
+    return rig.live.guard.bound(update.edge, update.base_version, update.vector.numel())
 
 
 def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
@@ -131,14 +131,14 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
     rig = guarded(quarantine_after=1)
     edges = [known(rig, f"edge-{number}") for number in range(2)]
     assert edges[0].said(edges[0].update()) == STATUS.ACCEPTED
-    with rig.driver.lock:
-        before = rig.driver.role.schedule()
+    with rig.live.lock:
+        before = rig.live.role.schedule()
     # when one of them, one in quarantine and one that nobody knows say that they are all noise, and
     # of another δ,
     assert reason(edges[1], -1e30) == "norm"
     liars = [edges[0], Hostile(rig, "edge-7"), Hostile(rig, "stranger")]
     for liar in liars:
-        known_name = liar.edge in rig.driver.names
+        known_name = liar.edge in rig.live.names
         claims = {
             "epsilon": 1e300,
             "delta": 0.9,
@@ -149,14 +149,14 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
         status = STATUS.ACCEPTED if known_name else STATUS.REJECTED
         assert liar.said(liar.greeting(mechanism="none", **claims)) == status
     # then the next step is as long as it was, also for who folds the journal,
-    with rig.driver.lock:
-        assert rig.driver.role.schedule() == before
+    with rig.live.lock:
+        assert rig.live.role.schedule() == before
     assert edges[0].said(edges[0].update()) == STATUS.ACCEPTED
     again, _ = refold(rig.run, [record.payload for record in rig.store.read(0, 100)])
-    assert sha256(again) == sha256(rig.driver.role)
+    assert sha256(again) == sha256(rig.live.role)
     # and the report says of them what the run file does.
     privacy = rig.run.privacy
-    for row in RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl").edges():
+    for row in RunStatus(rig.run.define(), rig.live, tmp_path / "metrics.jsonl").edges():
         assert (row["delta"], row["budget"], row["mechanism"]) == (
             privacy.delta,
             privacy.epsilon,
@@ -173,14 +173,14 @@ def test_who_is_quick_cannot_say_that_it_is_slow(guarded: Guarded) -> None:
     quick, other = known(rig, "edge-0"), known(rig, "edge-1")
     for _ in range(6):
         assert quick.said(quick.update()) == STATUS.ACCEPTED
-    with rig.driver.lock:
-        before = rig.driver.role.schedule()["learning_rate"]
+    with rig.live.lock:
+        before = rig.live.role.schedule()["learning_rate"]
     # when it says that it has worked on the first model all the time, which would make everybody's
     # steps a seventh,
     assert reason(quick, 1e-3, base=0) == "version"
     # then no step is shorter; what it was sent after its last message but one it may still have.
-    with rig.driver.lock:
-        assert rig.driver.role.schedule()["learning_rate"] == before
+    with rig.live.lock:
+        assert rig.live.role.schedule()["learning_rate"] == before
     late = quick.update(base=4)
     assert quick.said(late) == STATUS.ACCEPTED
     # Who has been silent as long is believed, and a message that was accepted is known again.
@@ -198,7 +198,7 @@ def test_without_a_guard_only_what_no_training_makes_is_refused(guarded: Guarded
     assert not rig.run.guard.active
     assert reason(edge, -1e30) == "norm"
     assert edge.said(edge.update(-9e5)) == STATUS.ACCEPTED
-    assert float(rig.driver.role.params.abs().max()) > 5e4
+    assert float(rig.live.role.params.abs().max()) > 5e4
     edge.connection.stop()
 
 
@@ -207,7 +207,7 @@ def test_honest_edges_complete_under_the_tightest_guard(guarded: Guarded, tmp_pa
     for number in range(2):
         rig.edge(number, tmp_path)
     assert rig.finished().version == 80
-    assert rig.driver.counts["rejected:norm"] == 0
+    assert rig.live.counts["rejected:norm"] == 0
 
 
 def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(
@@ -223,7 +223,7 @@ def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(
     receipt = edge.receipt(late.seq)
     assert receipt.status == STATUS.BUSY
     assert 0 < receipt.retry_after_s <= 0.5
-    assert rig.driver.counts["throttled"] == 1
+    assert rig.live.counts["throttled"] == 1
     # A resend of what was accepted is answered at once; another edge is served.
     again = edge.update()
     again.seq, edge.seq = late.seq - 1, late.seq
@@ -243,7 +243,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
     # Given an edge that was refused three times,
     rig = guarded(norm_factor=1.0, quarantine_after=3)
     edge, other = known(rig, "edge-0"), known(rig, "edge-1")
-    rig.driver.presence["edge-0"] = "online"
+    rig.live.presence["edge-0"] = "online"
     assert [reason(edge, 1e9) for _ in range(3)] == ["norm"] * 3
     # then nothing more is taken of it, not even a Hello (a model would cost it budget for nothing),
     before = rig.fold()
@@ -254,7 +254,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
     assert other.said(other.update()) == STATUS.ACCEPTED
     operator, run_status = (
         Operator(TOKEN),
-        RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
+        RunStatus(rig.run.define(), rig.live, tmp_path / "metrics.jsonl"),
     )
     rig.idle = lambda: operator.enter(rig.driver)
     with (
@@ -283,16 +283,16 @@ def test_clip_is_what_the_server_asked_for_with_that_model(guarded: Guarded) -> 
     rig = guarded(norm_factor=1.0)
     edge = known(rig, "edge-0")
     (payload,) = edge.parts(edge.update(1.0, base=0))
-    update, role = received(rig, payload), rig.driver.role
+    update, role = received(rig, payload), rig.live.role
     assert isinstance(role, Server)
     first, factor = bound_of(rig, update), role.algorithm.reduction
-    with rig.driver.lock:
+    with rig.live.lock:
         for role.version in (10, 11, 15):
             role._next_stage()
         tensors, values = role.state()
         role.restore(tensors, json.loads(json.dumps(values)))
         for version, stages in ((9, 0), (10, 1), (11, 2), (14, 2), (15, 3), (16, 3)):
-            found = rig.driver.guard.bound("edge-0", version, update.vector.numel())
+            found = rig.live.guard.bound("edge-0", version, update.vector.numel())
             assert found == pytest.approx(first * factor**stages)
     edge.connection.stop()
 
@@ -301,7 +301,7 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
     # Given a rate of 5 updates a second, and an edge that sends a thousand without waiting for an
     # answer,
     rig = guarded(rate=5.0, burst=5)
-    limiter = rig.driver.limiter
+    limiter = rig.live.limiter
     flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
     payload = flooding.parts(flooding.update())[0]
     for _ in range(1000):
@@ -311,8 +311,8 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
     assert honest.said(honest.update()) == STATUS.ACCEPTED
     wait_for(lambda: limiter.shut() == {"edge-0"})
     assert limiter.dropped > 200
-    assert rig.driver.role.edges["edge-0"].updates == 1
-    assert rig.driver.counts["throttled"] < 100
+    assert rig.live.role.edges["edge-0"].updates == 1
+    assert rig.live.counts["throttled"] < 100
     flooding.connection.stop()
     honest.connection.stop()
 
@@ -320,7 +320,7 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
 def test_who_only_begins_messages_is_shut_out_without_a_guard(guarded: Guarded) -> None:
     # Given no rate, and an edge that sends questions after messages that it never sends,
     rig = guarded()
-    limiter = rig.driver.limiter
+    limiter = rig.live.limiter
     idle, honest = known(rig, "edge-0"), known(rig, "edge-1")
     question = wire.question(bytes(idle.parts(idle.update())[0]), 1024)
     for number in range(FRUITLESS_AT_ONCE + 1000):
@@ -336,7 +336,7 @@ def test_at_the_end_the_last_account_of_one_that_was_shut_out_is_heard(guarded: 
     # Given an edge that has flooded and is not heard, and has spent more than the aggregator knows,
     now = [0.0]
     rig = guarded(updates=1, rate=5.0, burst=5, clock=lambda: now[0])
-    limiter = rig.driver.limiter
+    limiter = rig.live.limiter
     flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
     for edge in ("edge-0", "edge-1"):
         flooding.connection.publish(topics.presence(rig.run_id, edge), b"online", retain=True)
@@ -345,7 +345,7 @@ def test_at_the_end_the_last_account_of_one_that_was_shut_out_is_heard(guarded: 
         flooding.publish(7, payload)
     wait_for(lambda: limiter.shut() == {"edge-0"})
     delivered(flooding)
-    spent = rig.driver.role.edges["edge-0"].spent
+    spent = rig.live.role.edges["edge-0"].spent
     assert honest.said(honest.update()) == STATUS.ACCEPTED  # the last update of the run
     # then its farewell is taken all the same.
     flooding.receive("halt")  # said once everybody is heard again
@@ -353,7 +353,7 @@ def test_at_the_end_the_last_account_of_one_that_was_shut_out_is_heard(guarded: 
     account = pb.Retired(reason="the end")
     account.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=9))
     assert flooding.said(flooding.message(pb.Meta(retired=account))) == STATUS.ACCEPTED
-    assert rig.driver.role.edges["edge-0"].spent != spent
+    assert rig.live.role.edges["edge-0"].spent != spent
     flooding.connection.stop()
     honest.connection.stop()
 
@@ -365,13 +365,13 @@ def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(
     # keep them,
     now = [0.0]
     rig = guarded(rate=5.0, burst=5, clock=lambda: now[0])
-    limiter = rig.driver.limiter
+    limiter = rig.live.limiter
     flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
     payload = flooding.parts(flooding.update())[0]
     for _ in range(500):
         flooding.publish(flooding.seq, payload)
     wait_for(lambda: limiter.shut() == {"edge-0"})
-    wait_for(lambda: rig.connection.listening == frozenset(rig.driver.subscriptions()))
+    wait_for(lambda: rig.connection.listening == frozenset(rig.live.subscriptions()))
     delivered(flooding)
     assert (
         honest.said(honest.update()) == STATUS.ACCEPTED
@@ -383,7 +383,7 @@ def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(
     # then nothing of it comes any more, while whoever comes is heard;
     late = Hostile(rig, "edge-2")
     late.connection.publish(topics.presence(rig.run_id, "edge-2"), b"online", retain=True)
-    wait_for(lambda: rig.driver.presence.get("edge-2") == "online")
+    wait_for(lambda: rig.live.presence.get("edge-2") == "online")
     assert resent(late, late.greeting()) == STATUS.ACCEPTED
     assert honest.said(honest.update()) == STATUS.ACCEPTED
     assert limiter.dropped == dropped

@@ -51,9 +51,9 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
     rig.restart()
     assert rig.fold() == before
     assert edge.said(edge.update(1 / 32)) == STATUS.REJECTED
-    rig.driver.presence["edge-0"] = "online"
+    rig.live.presence["edge-0"] = "online"
     operator = Operator(TOKEN)
-    run_status = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    run_status = RunStatus(rig.run.define(), rig.live, tmp_path / "metrics.jsonl")
     rig.idle = lambda: operator.enter(rig.driver)
     with (
         serving(create_app(run_status, operator, rig.model), operator) as url,

@@ -193,12 +193,12 @@ def test_a_hostile_message_is_counted_answered_and_nothing_else(
     rig: Rig, hostile: Hostile, case: str
 ) -> None:
     reason, make = CASES[case]
-    before, count = rig.fold(), rig.driver.counts[f"rejected:{reason}"]
+    before, count = rig.fold(), rig.live.counts[f"rejected:{reason}"]
     payload = make(hostile)
     hostile.publish(hostile.seq, payload)
     receipt = hostile.receipt(hostile.seq)
     assert (receipt.status, receipt.reason) == (STATUS.REJECTED, reason)
-    assert rig.driver.counts[f"rejected:{reason}"] == count + 1
+    assert rig.live.counts[f"rejected:{reason}"] == count + 1
     assert rig.fold() == before
     # The same edge, when it behaves, is served.
     assert (
@@ -220,7 +220,7 @@ def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
 def test_a_stale_update_is_not_applied_and_gets_the_newest_model(
     rig: Rig, hostile: Hostile
 ) -> None:
-    role = rig.driver.role
+    role = rig.live.role
     before, version, count = role.params.clone(), role.version, role.stale
     assert hostile.said(hostile.update(base=1)) == STATUS.STALE
     assert hostile.receive("model").meta.model.version == 4
@@ -231,13 +231,13 @@ def test_a_stale_update_is_not_applied_and_gets_the_newest_model(
 def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(
     rig: Rig, hostile: Hostile
 ) -> None:
-    before, count = rig.fold(), rig.driver.counts["duplicate"]
+    before, count = rig.fold(), rig.live.counts["duplicate"]
     hostile.receive("model")
     hostile.seq = 0
     assert hostile.hello() == STATUS.DUPLICATE
     assert hostile.receive("model").meta.model.version == 4
     assert rig.fold() == before
-    assert rig.driver.counts["duplicate"] == count + 1
+    assert rig.live.counts["duplicate"] == count + 1
     # An older number is a duplicate, too, whatever it carries; zero is older than any.
     zero = Message(hostile.edge, 0, hostile.run_id, rig.schema, meta=pb.Meta(retired=pb.Retired()))
     assert hostile.said(zero) == STATUS.DUPLICATE
@@ -264,10 +264,10 @@ def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(
 def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(
     rig: Rig, hostile: Hostile, name: str
 ) -> None:
-    before, count = rig.fold(), rig.driver.counts["rejected:topic"]
+    before, count = rig.fold(), rig.live.counts["rejected:topic"]
     (payload,) = hostile.parts(hostile.update())
     hostile.connection.publish(f"tacit/v1/{rig.run_id}/" + name.format(edge=hostile.edge), payload)
-    wait_for(lambda: rig.driver.counts["rejected:topic"] == count + 1)
+    wait_for(lambda: rig.live.counts["rejected:topic"] == count + 1)
     assert rig.fold() == before
 
 
@@ -275,9 +275,9 @@ def test_garbage_in_presence_is_kept_short(rig: Rig, hostile: Hostile) -> None:
     place = topics.presence(rig.run_id, "")
     for name in ("a b", "x" * 65, "stranger", "edge-1000", "edge-900"):
         hostile.connection.publish(place + name, b"\x1b[2J\n" + b"\xff" * 9999)
-    wait_for(lambda: "edge-900" in rig.driver.presence)
-    assert rig.driver.presence["edge-900"] == "?[2J?" + 15 * "\ufffd"
-    assert set(rig.driver.presence) <= rig.driver.names
+    wait_for(lambda: "edge-900" in rig.live.presence)
+    assert rig.live.presence["edge-900"] == "?[2J?" + 15 * "\ufffd"
+    assert set(rig.live.presence) <= rig.live.names
 
 
 def test_parts_may_come_in_any_order_twice_and_late(rig: Rig, hostile: Hostile) -> None:
@@ -305,7 +305,7 @@ def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile
 def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -> None:
     # Given an aggregator whose unfinished messages may take 16 KiB, and sixteen that begin one,
     rig = Rig(run_file(), address, "unfinished")
-    rig.driver.reassembly._total, rig.driver.reassembly._share = 1 << 14, 0
+    rig.pipeline._reassembly._total, rig.pipeline._reassembly._share = 1 << 14, 0
     rig.serve()
     caller = new(rig)
     assert caller.hello() == STATUS.ACCEPTED
@@ -313,7 +313,7 @@ def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -
     pieces = caller.parts(message, 1024)
     for number in range(200, 216):
         caller.connection.publish(topics.up("unfinished", f"edge-{number}", 1, 0), pieces[0])
-    wait_for(lambda: len(rig.driver.reassembly) == 16)
+    wait_for(lambda: len(rig.pipeline._reassembly) == 16)
     # when one more begins, it is told to wait; whole messages are served.
     caller.publish(message.seq, pieces[0])
     assert caller.receipt(message.seq).status == STATUS.BUSY
@@ -321,8 +321,8 @@ def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -
     for seq in range(100, 130):
         caller.connection.publish(topics.up("unfinished", "edge-200", seq, 0), pieces[0])
     assert caller.said(caller.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
-    assert len(rig.driver.reassembly) == 16
-    assert rig.driver.reassembly.held <= 1 << 14
+    assert len(rig.pipeline._reassembly) == 16
+    assert rig.pipeline._reassembly.held <= 1 << 14
     caller.connection.stop()
     rig.close()
     assert not rig.failures
@@ -380,24 +380,24 @@ def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) 
     rig.edge(0, tmp_path, patience=1.0)
     rig.serve()
     deadline = time.monotonic() + PATIENCE
-    while not rig.driver.role.halted and not rig.failures and time.monotonic() < deadline:
+    while not rig.live.role.halted and not rig.failures and time.monotonic() < deadline:
         for name in names:
-            noise.publish(name, garbage[rig.driver.role.version % len(garbage)])
+            noise.publish(name, garbage[rig.live.role.version % len(garbage)])
         wait_for(lambda: noise._newest is not None and noise._newest.is_published())
     assert rig.finished().version == 40
     noise.stop()
 
 
 def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: Hostile) -> None:
-    before, folded = len(rig.driver.reassembly), rig.fold()
+    before, folded = len(rig.pipeline._reassembly), rig.fold()
     # Given questions about two messages in a row, of the largest size that is allowed,
-    size = rig.driver.reassembly.max_message
+    size = rig.pipeline._reassembly.max_message
     for _ in range(2):
         hostile.seq += 1
         hostile.publish(hostile.seq, part(b"", parts=size, total=size))
         assert list(hostile.receipt(hostile.seq).missing) == list(range(MISSING))
     # then one of them is remembered, until the next whole message says otherwise.
-    assert len(rig.driver.reassembly) == before + 1
+    assert len(rig.pipeline._reassembly) == before + 1
     # A question about what was accepted is answered as the message itself would be, without its
     # bytes.
     assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
@@ -451,7 +451,7 @@ def test_a_long_model_is_not_begun_again_for_every_question(address: str) -> Non
 
 def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: Hostile) -> None:
     # Given an edge that sends a message byte by byte, and does not end it,
-    envelope, before = hostile.update().envelope(), len(rig.driver.reassembly)
+    envelope, before = hostile.update().envelope(), len(rig.pipeline._reassembly)
     for number in range(200):
         hostile.publish(
             hostile.seq,
@@ -467,7 +467,7 @@ def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: 
     # then others are served meanwhile, and it holds one place.
     other = new(rig)
     assert other.hello() == STATUS.ACCEPTED
-    assert len(rig.driver.reassembly) <= before + 1
+    assert len(rig.pipeline._reassembly) <= before + 1
     other.connection.stop()
 
 

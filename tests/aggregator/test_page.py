@@ -136,7 +136,7 @@ def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url:
 def test_events_stand_with_the_latest_first_and_what_came_before_the_page_last(
     browser: Browser, rig: Rig, url: str
 ) -> None:
-    rig.driver.presence["edge-1"] = "left"
+    rig.live.presence["edge-1"] = "left"
     shown = Shown(browser, url).at_version(2)
     lines = shown.page.locator("#events li").all_inner_texts()
     early = ["earlier" in line for line in lines]
@@ -155,14 +155,14 @@ def test_a_run_that_waits_says_how_many_of_its_edges_are_there(
 
 
 def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str) -> None:
-    rig.driver.presence["edge-1"] = "refusing"
+    rig.live.presence["edge-1"] = "refusing"
     for name, record in list(rig.role.edges.items()):
         if name != "edge-0":
             retired = EVIL if name == "edge-2" else ""
             rig.role.edges[name] = replace(record, retired=retired)
             object.__setattr__(record.hello, "refusal", EVIL)
     rig.role.edges[EVIL] = rig.role.edges["edge-0"]
-    rig.driver.role.halt_reason = EVIL
+    rig.live.role.halt_reason = EVIL
     shown = Shown(browser, url).at_version(2)
     shown.page.wait_for_selector(f"#edges th:text-is('{EVIL}')")
     assert shown.page.locator("#edges .why", has_text=EVIL).count() >= 2
@@ -244,7 +244,7 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
     for edge in ("edge-0", "edge-1"):
         rig.hello(edge)
     rig.update("edge-0")
-    rig.driver.guard.refused("edge-1", "norm")
+    rig.live.guard.refused("edge-1", "norm")
     with served(rig) as url:
         shown = Shown(browser, url).at_version(1)
         first, second = (row[1].split() for row in rows(shown))
@@ -284,7 +284,7 @@ def thousand(folder: Path) -> Rig:
         rig.role.edges[f"edge-{number}"] = type(rig.role.edges["edge-0"])(
             rig.role.edges["edge-0"].hello
         )
-        rig.driver.presence[f"edge-{number}"] = "online"
+        rig.live.presence[f"edge-{number}"] = "online"
     return rig
 
 

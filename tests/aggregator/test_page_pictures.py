@@ -59,7 +59,7 @@ def start(folder: Path) -> Rig:
     """Three of five edges are here."""
     rig = trained(begun(folder), 0)
     for edge in ("edge-3", "edge-4"):
-        del rig.role.edges[edge], rig.driver.presence[edge]
+        del rig.role.edges[edge], rig.live.presence[edge]
     rig.needed = 5
     return rig
 
@@ -67,7 +67,7 @@ def start(folder: Path) -> Rig:
 def middle(folder: Path) -> Rig:
     """A run in its middle, one of whose edges is away."""
     rig = trained(begun(folder), 210)
-    rig.driver.presence["edge-3"] = "offline"
+    rig.live.presence["edge-3"] = "offline"
     return rig
 
 
@@ -75,8 +75,8 @@ def end(folder: Path) -> Rig:
     """A run that has reached its end, and whose edges have left."""
     rig = trained(begun(folder), 400)
     rig.run_status.end()
-    for edge in rig.driver.presence:
-        rig.driver.presence[edge] = "left"
+    for edge in rig.live.presence:
+        rig.live.presence[edge] = "left"
     return rig
 
 
@@ -84,10 +84,10 @@ def many(folder: Path) -> Rig:
     """200 edges, a few of which do not take part just now."""
     rig = trained(begun(folder, edges=200, updates=2000), 896, every=64)
     for number in range(3, 200, 20):
-        rig.driver.presence[f"edge-{number}"] = "offline"
+        rig.live.presence[f"edge-{number}"] = "offline"
     record = rig.role.edges["edge-1"]
     object.__setattr__(record.hello, "refusal", "clip 4 is above the policy's 2")
-    rig.driver.presence["edge-1"] = "refusing"
+    rig.live.presence["edge-1"] = "refusing"
     rig.update("edge-2", pushes=SPENT)
     rig.role.edges["edge-2"] = replace(rig.role.edges["edge-2"], retired="its budget is spent")
     return rig

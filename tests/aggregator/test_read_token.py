@@ -79,7 +79,7 @@ def test_it_writes_nothing(rig: Rig, url: str) -> None:
 
 
 def test_who_has_no_token_learns_nothing_of_what_is_asked_for(rig: Rig, url: str) -> None:
-    rig.driver.epoch = 0  # recovering
+    rig.live.epoch = 0  # recovering
     for path in ("status", "edges?limit=0", "edges/nobody"):
         problem(httpx.get(f"{url}/v1/{path}"), 401)
 

@@ -58,7 +58,7 @@ def test_a_message_with_a_forged_receipt_counts_as_any_other(rig: Rig) -> None:
     rig.hello("edge-0")
     meta = pb.Meta(retired=pb.Retired(reason="enough"), held=pb.Held(seq=10**6, proof=b"x"))
     rig.send("edge-0", meta)
-    assert rig.driver.journal.last_seqs == {"edge-0": 2}
+    assert rig.live.journal.last_seqs == {"edge-0": 2}
 
 
 @pytest.fixture
@@ -75,5 +75,5 @@ def test_refused_messages_are_counted_and_seldom_logged(
             rig.send("edge-0", pb.Meta(update=pb.Update(base_version=99)))
         for _ in range(100):
             rig.send("stranger", pb.Meta(halt=pb.Halt()))
-    assert sum(rig.driver.counts[f"rejected:{why}"] for why in ("shape", "name")) == 200
+    assert sum(rig.live.counts[f"rejected:{why}"] for why in ("shape", "name")) == 200
     assert len(caplog.records) == 2

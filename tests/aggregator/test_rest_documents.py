@@ -44,12 +44,12 @@ class TestHealth:
         assert "refuses a subscription" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "refuses"}
         rig.link.refused = frozenset()
-        rig.driver.store_up = False
+        rig.live.store_up = False
         assert "store (lost" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}
 
     def test_not_ready_names_the_store_before_recovery(self, rig: Rig, web: httpx.Client) -> None:
-        rig.driver.epoch = 0
+        rig.live.epoch = 0
         assert "store" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"]["store"] == "recovering"
         assert "recovered" in problem(web.get("/v1/status"), 503)
@@ -125,7 +125,7 @@ class TestHealth:
         )
         assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
         assert (
-            found["tacit_journal_bytes"] == rig.driver.journal.store.depth()[1] > 2600
+            found["tacit_journal_bytes"] == rig.live.journal.store.depth()[1] > 2600
         )  # 650 floats and a Hello
         assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
         rig.driver.save()
@@ -138,7 +138,7 @@ class TestHealth:
         rig.driver.halt("enough")
         rig.update("edge-0", charged=3)
         assert now()["tacit_updates_late_total"] == 1
-        rig.driver.epoch = 0
+        rig.live.epoch = 0
         assert now()["tacit_store_up"] == 0
 
 

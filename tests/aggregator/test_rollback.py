@@ -171,10 +171,10 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
     assert state(folder).count == 3
     # And the aggregator believes nothing of it.
     rig = place.rig(run)
-    assert (rig.driver.counts["rejected:rollback"] >= 2) == (run == "two")
+    assert (rig.live.counts["rejected:rollback"] >= 2) == (run == "two")
     assert rig.store.anchors()["digits/edge-0"].count == seen.count == 5
-    with rig.driver.lock:
-        assert all(record.charged.count == 5 for record in rig.driver.role.edges.values())
+    with rig.live.lock:
+        assert all(record.charged.count == 5 for record in rig.live.role.edges.values())
 
 
 def test_a_copy_of_an_edge_at_work_has_all_that_was_sent_when_it_was_made(
@@ -215,7 +215,7 @@ def test_two_copies_that_both_go_on_are_refused(place: Place, folder: Path, addr
     # when the second comes here, then it is not taken for the first.
     with pytest.raises(PrivacyError, match="with another history; another copy is in use"):
         place.work("two", clone, 1)
-    assert place.rig("two").driver.counts["rejected:clone"] >= 1
+    assert place.rig("two").live.counts["rejected:clone"] >= 1
     # And the first goes on.
     place.work("two", folder, 1)
 
@@ -245,7 +245,7 @@ def test_an_honest_edge_goes_on_through_runs_and_restarts(place: Place, folder: 
     assert state(folder).count == 9
     state(folder).verify()
     for rig in place.rigs.values():
-        assert not [name for name in rig.driver.counts if name.startswith("rejected")]
+        assert not [name for name in rig.live.counts if name.startswith("rejected")]
 
 
 class Processes:
@@ -273,8 +273,8 @@ class Processes:
 
     def work(self, updates: int) -> None:
         """Edge 0 until so many more of its updates are in the model."""
-        pid, target = self.edge(0), self.rig.driver.role.version + updates
-        wait_for(lambda: self.rig.driver.role.version >= target, PATIENCE)
+        pid, target = self.edge(0), self.rig.live.role.version + updates
+        wait_for(lambda: self.rig.live.role.version >= target, PATIENCE)
         os.kill(pid, signal.SIGTERM)
         assert self.forks.wait(pid, PATIENCE) == 0
 
@@ -324,7 +324,7 @@ def test_a_process_leaves_with_5_and_one_line(processes: Processes, tmp_path: Pa
 def test_two_processes_on_one_ledger_are_refused(processes: Processes, tmp_path: Path) -> None:
     ledger = tmp_path / "data.db"
     first = processes.edge(0, ledger=str(ledger))
-    wait_for(lambda: processes.rig.driver.role.version > 0, PATIENCE)
+    wait_for(lambda: processes.rig.live.role.version > 0, PATIENCE)
     assert f"ledger {ledger}: an edge is using it" in processes.refused(1, ledger=str(ledger))
     os.kill(first, signal.SIGTERM)
     assert processes.forks.wait(first, PATIENCE) == 0
@@ -338,6 +338,6 @@ def test_an_edge_with_another_definition_leaves_and_names_the_key(
     other.write_text((tmp_path / "run.toml").read_text().replace("[run]", "[run]\nseed = 7"))
     said = processes.refused(1, code=2, run_file=str(other))
     assert "its run definition is not the aggregator's; definition: run.seed=7" in said
-    assert processes.rig.driver.role.version == 0
+    assert processes.rig.live.role.version == 0
     # the one with the aggregator's own works.
     processes.work(1)

@@ -166,7 +166,7 @@ def test_who_is_told_to_wait_cannot_have_the_same_bytes_staged_again_and_again(
         for _ in range(40):
             edge.publish(want.seq, edge.parts(want)[0])
             edge.publish(message.seq, part(b"", parts=parts, total=total))
-        wait_for(lambda: now.rig.driver.counts["throttled"] > 10)
+        wait_for(lambda: now.rig.live.counts["throttled"] > 10)
         # then nothing of it is in the store any more, and the update is accepted all the same.
         edge.publish(message.seq, part(b"", parts=parts, total=total))
         wait_for(lambda: now.lists() == kept)
@@ -196,7 +196,7 @@ def test_no_more_is_staged_than_the_store_was_said_to_need(
         assert len(now.lists()) <= 2
         assert now.finish(*second).status == STATUS.ACCEPTED
         now.accepted()  # and nothing is counted for ever
-        assert now.rig.driver._staging._bytes == 0
+        assert now.rig.pipeline._staging._bytes == 0
 
 
 def test_other_bytes_under_the_same_number_are_not_mixed_with_what_was_begun(
@@ -269,5 +269,5 @@ def test_what_was_begun_before_the_store_is_taken_over_goes_whole(
             while (found := now.edge.receipt(message.seq)).status in (STATUS.PARTIAL, STATUS.BUSY):
                 pass
         assert found.status in (STATUS.ACCEPTED, STATUS.DUPLICATE)
-        assert now.rig.driver.role.version == 2
+        assert now.rig.live.role.version == 2
         assert len(now.lists()) == 2

@@ -59,9 +59,9 @@ class TestTakeOver:
         rig.driver.recover()
         connection = rig.connect()
         for message in inbound(rig, METAS[:3]):
-            take(rig.driver, [message])
+            take(rig.pipeline, [message])
         rig.driver.save()
-        take(rig.driver, inbound(rig, METAS[3:], 4))
+        take(rig.pipeline, inbound(rig, METAS[3:], 4))
         yield rig
         connection.stop()
 
@@ -74,22 +74,22 @@ class TestTakeOver:
                     "take-over"
                 ].snapshot = None  # and the whole journal, as if none had been taken
                 shared["take-over"].journal = everything(first)
-            driver = first.new_driver(Interrupted("take-over", ROOMY, shared))
+            run, _, driver = first.assembled(Interrupted("take-over", ROOMY, shared))
             with pytest.raises(ServiceError, match="gone"):
                 driver.recover()
             driver.recover()
-            assert driver.role.state()[1] == first.driver.role.state()[1]
-            assert sha256(driver.role) == sha256(first.driver.role)
-            assert driver.counts["accepted"] == (3 if snapshot else 0)
+            assert run.role.state()[1] == first.live.role.state()[1]
+            assert sha256(run.role) == sha256(first.live.role)
+            assert run.counts["accepted"] == (3 if snapshot else 0)
 
     def test_one_that_was_overtaken_does_not_go_on_with_a_gap(
         self, first: Rig, shared: dict[str, MemoryRun]
     ) -> None:
         # Given a second aggregator that has accepted more, and saved, and is gone,
-        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
-        second.recover()
-        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
-        second.save()
+        second = first.assembled(MemoryStore("take-over", ROOMY, shared))
+        second.driver.recover()
+        take(second.pipeline, inbound(first, [update_meta(3), update_meta(3)], 7))
+        second.driver.save()
         # when the first comes back to the store, as after a network failure, then it leaves, and
         # has not written.
         with pytest.raises(Fenced, match="another aggregator has gone on"):
@@ -100,11 +100,11 @@ class TestTakeOver:
     def test_what_another_one_accepted_without_saving_is_folded(
         self, first: Rig, shared: dict[str, MemoryRun]
     ) -> None:
-        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
-        second.recover()
-        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
+        second = first.assembled(MemoryStore("take-over", ROOMY, shared))
+        second.driver.recover()
+        take(second.pipeline, inbound(first, [update_meta(3), update_meta(3)], 7))
         first.driver.recover()
-        assert sha256(first.driver.role) == sha256(second.role)
+        assert sha256(first.live.role) == sha256(second.run.role)
 
     @pytest.mark.parametrize("kept", [0, 3, 5])
     def test_a_store_that_has_lost_accepted_messages_is_noticed(
@@ -153,13 +153,13 @@ class TestTakeOver:
     ) -> None:
         journal = shared["take-over"].journal
         journal[1] = record(journal[1])
-        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
+        second = first.assembled(MemoryStore("take-over", ROOMY, shared))
         with pytest.raises(WireError, match=f"run 'take-over': {said}"):
-            second.recover()
-        assert second.epoch == 0
+            second.driver.recover()
+        assert second.run.epoch == 0
 
     def test_the_older_one_writes_nothing(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
-        first.new_driver(MemoryStore("take-over", ROOMY, shared)).recover()
+        first.assembled(MemoryStore("take-over", ROOMY, shared)).driver.recover()
         with pytest.raises(Fenced, match="newer aggregator has taken over"):
-            take(first.driver, inbound(first, [update_meta(3)], 7))
+            take(first.pipeline, inbound(first, [update_meta(3)], 7))
         assert len(shared["take-over"].journal) == 3

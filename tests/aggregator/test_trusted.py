@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
+from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import Appended, NewEntry
 from tacit_services.journal.store.memory import MemoryStore
@@ -123,9 +123,9 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     # and its fold, which knows nothing of noise, is the model to the last bit.
     records = [record.payload for record in rig.store.read(0, 10**6)]
     assert sha256(refold(rig.run, records)[0]) == sha256(role)
-    again = rig.new_driver(rig.store)
-    again.recover()
-    assert sha256(again.role) == sha256(role)
+    again = rig.assembled(rig.store)
+    again.driver.recover()
+    assert sha256(again.run.role) == sha256(role)
 
 
 def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
@@ -135,7 +135,7 @@ def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
     rig.serve()
     rig.edge(0, tmp_path, seed=None)
     rig.finished()
-    run_status = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    run_status = RunStatus(rig.run.define(), rig.live, tmp_path / "metrics.jsonl")
     privacy = run_status.privacy()
     assert (privacy["unit"], privacy["noise_at"]) == ("edge", "server")
     assert "not against the aggregator" in privacy["guarantee"]
@@ -160,14 +160,12 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     rig.edge(0, tmp_path)
     # when it is spent, then its next push is refused and never kept, and it retires.
     wait_for(
-        lambda: bool(
-            rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired
-        )
+        lambda: bool(rig.live.role.edges.get("edge-0") and rig.live.role.edges["edge-0"].retired)
     )
-    assert rig.driver.role.version == left
-    assert rig.driver.counts["rejected:budget"] == 1
-    wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
-    (row,) = RunStatus(run.define(), rig.driver, tmp_path / "metrics.jsonl").edges()
+    assert rig.live.role.version == left
+    assert rig.live.counts["rejected:budget"] == 1
+    wait_for(lambda: rig.live.presence.get("edge-0") == "retired")
+    (row,) = RunStatus(run.define(), rig.live, tmp_path / "metrics.jsonl").edges()
     assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", left, "the budget")
     assert 5.0 < row["epsilon_pld"] <= 6.0
     # The other one takes the run to its end.
@@ -229,16 +227,16 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
     assert spent(rig) == 2
     # Nor is one that comes to the aggregator's successor.
     rig.close()
-    successor = rig.new_driver(rig.store)
-    successor.recover()
-    rig.driver = successor
+    successor = rig.assembled(rig.store)
+    successor.driver.recover()
+    rig.assembly = successor
     connection = rig.connect()
     count = len(rig.store.read(0, 10**6))
-    take(successor, [delivered(edge, message)])
+    take(successor.pipeline, [delivered(edge, message)])
     assert edge.receipt(message.seq).status == STATUS.DUPLICATE
     assert len(rig.store.read(0, 10**6)) == count
-    assert charged(successor, "edge-0") == (Spend(1.0, 1.0, 2),)
-    successor.close()
+    assert charged(successor.pipeline, "edge-0") == (Spend(1.0, 1.0, 2),)
+    successor.driver.close()
     connection.stop()
     edge.connection.stop()
     assert not rig.failures
@@ -251,13 +249,13 @@ def delivered(edge: Hostile, message: Message) -> Inbound:
     )
 
 
-def charged(driver: ServerDriver, edge: str) -> History:
-    assert isinstance(driver._noise, TrustedNoise)
-    return driver._noise._trusted.history(edge)
+def charged(pipeline: Pipeline, edge: str) -> History:
+    assert isinstance(pipeline._noise, TrustedNoise)
+    return pipeline._noise._trusted.history(edge)
 
 
 def spent(rig: Rig) -> int:
-    return sum(row.count for row in rig.driver.role.edges["edge-0"].spent)
+    return sum(row.count for row in rig.live.role.edges["edge-0"].spent)
 
 
 class Failing(MemoryStore):
@@ -280,7 +278,7 @@ def test_a_store_that_was_away_costs_no_second_charge(broker: Mosquitto, tmp_pat
     store.failures = 1
     message = edge.update(0.01)
     assert edge.said(message) == STATUS.BUSY
-    wait_for(lambda: rig.driver.store_up)
+    wait_for(lambda: rig.live.store_up)
     assert edge.said(message) == STATUS.ACCEPTED
     assert spent(rig) == 1
     edge.connection.stop()
@@ -295,17 +293,17 @@ def test_an_aggregator_without_its_ledger_does_not_go_on(broker: Mosquitto, tmp_
     assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
     rig.close()
     rig.ledger = tmp_path / "another.db"
-    successor = rig.new_driver(rig.store)
-    successor.recover()
-    rig.driver = successor
+    successor = rig.assembled(rig.store)
+    successor.driver.recover()
+    rig.assembly = successor
     connection = rig.connect()
     update = edge.update(0.01)
     with pytest.raises(
         PrivacyError,
         match=r"trusted ledger: edge-0 has fewer charges than the journal knows of \(1\)",
     ):
-        take(successor, [delivered(edge, update)])
-    successor.close()
+        take(successor.pipeline, [delivered(edge, update)])
+    successor.driver.close()
     connection.stop()
     edge.connection.stop()
     assert not rig.failures

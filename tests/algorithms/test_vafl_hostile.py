@@ -43,18 +43,18 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     run = run_file(parties=4)
     server = world().server
     surroundings = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
-    driver = assemble(run.define(), server, server.head, surroundings)
+    live, pipeline, driver = assemble(run.define(), server, server.head, surroundings)
     driver.recover()
     # when three strangers say Hello before them,
     for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):
         meta = pb.Meta(run="r", edge=name, seq=1, schema_hash=server.head.schema_hash())
         meta.hello.CopyFrom(pb.Hello(epsilon=1.0, delta=1e-5, definition=definition_text(run)))
         payload = topics.numbered(1, wire.part(wire.encode(meta), 1 << 18, 0))
-        driver.inbox.put(Inbound(topics.up_numbered("r", name), payload, lambda: None))
-        driver.admission.accept(0.0)
+        pipeline.hear(Inbound(topics.up_numbered("r", name), payload, lambda: None))
+        pipeline.accept(0.0)
     # then the four places are the parties'.
     assert list(server.edges) == ["edge-0", "edge-1", "edge-2", "edge-3"]
-    assert driver.counts["rejected:name"] == 3
+    assert live.counts["rejected:name"] == 3
 
 
 def test_an_embedding_out_of_all_bounds_is_refused() -> None:

@@ -142,7 +142,7 @@ class TestOperator:
     def test_release_from_quarantine(
         self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
     ) -> None:
-        guard = rig.driver.guard
+        guard = rig.live.guard
         guard.refused("edge-0", "norm")
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))

@@ -263,7 +263,7 @@ def test_the_operators_status_says_why_a_run_has_ended_and_whom_it_waits_for(
     with console.capture() as before:
         console.print(tables.status(console, client.status()))
     assert "ended" not in before.get()
-    rig.driver.role.halt_reason = "the budget of every edge online is spent"
+    rig.live.role.halt_reason = "the budget of every edge online is spent"
     with console.capture() as after:
         console.print(tables.status(console, client.status()))
     assert "the budget of every edge online is spent" in after.get()

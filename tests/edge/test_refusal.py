@@ -41,13 +41,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 def observed(rig: Rig, folder: Path) -> RunStatus:
-    run_status = RunStatus(rig.run.define(), rig.driver, folder / "metrics.jsonl")
+    run_status = RunStatus(rig.run.define(), rig.live, folder / "metrics.jsonl")
     run_status.resumed()
     return run_status
 
 
 def hello(rig: Rig, edge: str) -> Any:
-    return rig.driver.role.edges[edge].hello
+    return rig.live.role.edges[edge].hello
 
 
 GOOD = run_file().define().terms
@@ -75,38 +75,38 @@ def test_an_edge_refuses_says_so_and_works_again_when_it_may(
     rig = Rig(
         run_file(updates=10), f"{broker.host}:{broker.port}", "refuse-" + case.replace(" ", "-")
     )
-    good = {name: getattr(rig.driver.role, name) for name in BAD[case]}
+    good = {name: getattr(rig.live.role, name) for name in BAD[case]}
     for name, value in BAD[case].items():
-        setattr(rig.driver.role, name, value)
+        setattr(rig.live.role, name, value)
     rig.serve()
     rig.edge(0, tmp_path, patience=0.2)
     # when it has been asked several times,
-    wait_for(lambda: "edge-0" in rig.driver.role.edges and hello(rig, "edge-0").refusals >= 3)
+    wait_for(lambda: "edge-0" in rig.live.role.edges and hello(rig, "edge-0").refusals >= 3)
     # then nothing has been released or charged, and it is known why: in the Hello, in presence, in
     # one line of log.
-    record = rig.driver.role.edges["edge-0"]
-    assert (rig.driver.role.version, record.updates, record.spent, record.charged.count) == (
+    record = rig.live.role.edges["edge-0"]
+    assert (rig.live.role.version, record.updates, record.spent, record.charged.count) == (
         0,
         0,
         (),
         0,
     )
     assert "this edge" in record.hello.refusal or "allows" in record.hello.refusal
-    wait_for(lambda: rig.driver.presence.get("edge-0") == "refusing")
+    wait_for(lambda: rig.live.presence.get("edge-0") == "refusing")
     assert sum("refuses a model" in line.message for line in caplog.records) == 1
     # And as soon as the server asks for what is allowed, it works, and says that too.
-    with rig.driver.lock:
+    with rig.live.lock:
         for name, value in good.items():
-            setattr(rig.driver.role, name, value)
+            setattr(rig.live.role, name, value)
     assert rig.finished().version == 10
-    assert rig.driver.presence["edge-0"] == "online"
+    assert rig.live.presence["edge-0"] == "online"
 
 
 def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> None:
     # Given an edge with a patience of 0.4 s, whose every Hello is answered at once by a model that
     # it refuses,
     rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "storm")
-    rig.driver.role.terms = Terms("none", 1.0, 0.0)
+    rig.live.role.terms = Terms("none", 1.0, 0.0)
     rig.serve()
     times: list[float] = []
 
@@ -134,13 +134,11 @@ def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> No
 
 def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_path: Path) -> None:
     rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "shown")
-    rig.driver.role.clip = 1e5
+    rig.live.role.clip = 1e5
     rig.serve()
     rig.edge(1, tmp_path, patience=0.2)
     wait_for(
-        lambda: (
-            rig.driver.presence.get("edge-1") == "refusing" and hello(rig, "edge-1").refusals >= 2
-        )
+        lambda: rig.live.presence.get("edge-1") == "refusing" and hello(rig, "edge-1").refusals >= 2
     )
     run_status, operator = observed(rig, tmp_path), Operator(None)
     with (
@@ -197,13 +195,11 @@ def test_a_spent_edge_retires_is_shown_and_the_run_goes_on_without_it(
     rig.edge(0, tmp_path, patience=0.5, seed=None)
     # when it is spent,
     wait_for(
-        lambda: bool(
-            rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired
-        )
+        lambda: bool(rig.live.role.edges.get("edge-0") and rig.live.role.edges["edge-0"].retired)
     )
-    pushed = rig.driver.role.version
+    pushed = rig.live.role.version
     assert 0 < pushed < 60
-    wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
+    wait_for(lambda: rig.live.presence.get("edge-0") == "retired")
     (row,) = observed(rig, tmp_path).edges()
     assert (row["state"], row["updates"], row["pushes"]) == ("retired", pushed, pushed)
     assert row["retired"].startswith("epsilon=1.0: the next push would pass")

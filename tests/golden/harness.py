@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.pipeline import Pipeline
+from tacit_services.aggregator.run import Run
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import party_loop
 from tacit_services.peer.loop import peer_loop
@@ -191,10 +193,25 @@ class MqttRun:
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
         self.link = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
-        self.driver = self.new_driver()
+        self.assembly = self.assembled()
 
-    def new_driver(self) -> ServerDriver:
-        """A driver with an empty role, as after a restart."""
+    @property
+    def live(self) -> Run:
+        """The run as its aggregator has it."""
+        return self.assembly.run
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The way of its messages."""
+        return self.assembly.pipeline
+
+    @property
+    def driver(self) -> ServerDriver:
+        """What drives it."""
+        return self.assembly.driver
+
+    def assembled(self) -> Assembly:
+        """This run with an empty role, as after a restart."""
         surroundings = Surroundings(
             self.run_id, self.store, self.link, max_message=1 << 24, chunk=16 * 1024
         )
@@ -208,17 +225,17 @@ class MqttRun:
         stop = threading.Event()
         connection = self.connect()
         try:
-            driver.run(stop, lambda: stop.set() if until() or self.failures else None)
-            if driver.role.halted:
+            driver.train(stop, lambda: stop.set() if until() or self.failures else None)
+            if self.live.role.halted:
                 driver.farewell(threading.Event())
         finally:
             connection.stop()
-        return driver.role
+        return self.live.role
 
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        return self.link.open(heard, self.driver.inbox.put)
+        return self.link.open(heard, self.pipeline.hear)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

@@ -72,7 +72,9 @@ class Rig:
         self.link = Silent()
         store = open_store("memory://", "run")
         surroundings = Surroundings("run", store, self.link, max_message=1 << 24, chunk=CHUNK)
-        self.driver = assemble(roomy(run), self.role, self.model, surroundings)
+        self.live, self.pipeline, self.driver = assemble(
+            roomy(run), self.role, self.model, surroundings
+        )
         self.driver.recover()
         self.needed = 0  # edges that the run is shown to wait for
         self.run_status = RunStatus(definition, self, folder / "metrics.jsonl")
@@ -83,11 +85,11 @@ class Rig:
 
     def reading(self) -> RunReading:
         """The run now."""
-        return replace(self.driver.reading(), needed=self.needed)
+        return replace(self.live.reading(), needed=self.needed)
 
     def health(self) -> Health:
         """Whether it can go on."""
-        return self.driver.health()
+        return self.live.health()
 
     def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
         """`edge` comes online."""
@@ -101,7 +103,7 @@ class Rig:
             definition=definition_text(self.run),
         )
         hello.spent.extend(_spent(multiplier, pushes))
-        self.driver.presence[edge] = "online"
+        self.live.presence[edge] = "online"
         self.send(edge, pb.Meta(hello=hello))
 
     def update(
@@ -139,8 +141,8 @@ class Rig:
         topic = topics.up("run", edge, number, 0)
         parts = wire.split(wire.encode(meta, tensor), CHUNK)
         for part in parts:
-            self.driver.inbox.put(Inbound(topic, part, lambda: None))
-        self.driver.admission.accept(0.0)
+            self.pipeline.hear(Inbound(topic, part, lambda: None))
+        self.pipeline.accept(0.0)
 
 
 def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:

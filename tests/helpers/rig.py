@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.pipeline import Pipeline
+from tacit_services.aggregator.run import Run
 from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
@@ -87,7 +89,7 @@ class Rig:
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
         self.link = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.ledger, self.clock = ledger, clock
-        self.driver = self.new_driver(self.store)
+        self.assembly = self.assembled(self.store)
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
         self.failures: list[BaseException] = []
@@ -97,7 +99,23 @@ class Rig:
         self.idle: Callable[[], None] = lambda: None
         self.ended: Callable[[], None] = lambda: None
 
-    def new_driver(self, store: Store) -> ServerDriver:
+    @property
+    def live(self) -> Run:
+        """The run as its aggregator has it."""
+        return self.assembly.run
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The way of its messages."""
+        return self.assembly.pipeline
+
+    @property
+    def driver(self) -> ServerDriver:
+        """What drives it."""
+        return self.assembly.driver
+
+    def assembled(self, store: Store) -> Assembly:
+        """This run on `store`, not taken over yet."""
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
         if run.algorithm.traits(1).oldest is not None:  # rounds begin with those whom they expect
             run = ungated(run)
@@ -114,7 +132,7 @@ class Rig:
         A broker takes one connection's packets in their order: what it has acknowledged came after
         them.
         """
-        connection = self.link.open(self.driver.subscriptions(), self.driver.inbox.put)
+        connection = self.link.open(self.live.subscriptions(), self.pipeline.hear)
         connection.publish(f"rig/{self.run_id}", b"")
         assert connection._newest is not None
         connection._newest.wait_for_publish(PATIENCE)
@@ -126,8 +144,8 @@ class Rig:
         connection = self.connection = self.connect()
 
         def work() -> None:
-            self.driver.run(self.stop, lambda: self.idle())
-            if self.driver.role.halted:
+            self.driver.train(self.stop, lambda: self.idle())
+            if self.live.role.halted:
                 self.driver.farewell(self.stop)
             connection.stop()
             self.ended()
@@ -137,7 +155,7 @@ class Rig:
     def restart(self) -> None:
         """Serve on with a successor of the driver, on the same store."""
         self.close()
-        self.stop, self.driver = threading.Event(), self.new_driver(self.store)
+        self.stop, self.assembly = threading.Event(), self.assembled(self.store)
         self.serve()
 
     def edge(
@@ -212,7 +230,7 @@ class Rig:
             seconds,
         )
         assert not self.failures
-        return self.driver.role
+        return self.live.role
 
     def close(self) -> None:
         self.stop.set()
@@ -221,8 +239,8 @@ class Rig:
 
     def fold(self) -> tuple[int, str, dict[str, int]]:
         """All that an update would change."""
-        with self.driver.lock:
-            role = self.driver.role
+        with self.live.lock:
+            role = self.live.role
             return (
                 role.version,
                 sha256(role),
@@ -285,7 +303,7 @@ class Hostile(Caller):
     def update(
         self, value: float = 1e-3, *, base: int | None = None, size: int | None = None
     ) -> Message:
-        version = self.rig.driver.role.version if base is None else base
+        version = self.rig.live.role.version if base is None else base
         update = pb.Update(base_version=version, clip=1.0)
         update.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1))
         tensor = torch.full((self.rig.model.size if size is None else size,), value)
@@ -342,11 +360,11 @@ def update_meta(base: int) -> pb.Meta:
     return pb.Meta(update=pb.Update(base_version=base, clip=1.0))
 
 
-def take(driver: ServerDriver, messages: Iterable[Inbound]) -> None:
+def take(pipeline: Pipeline, messages: Iterable[Inbound]) -> None:
     """Let all happen to these messages that happens to what the broker delivers."""
     for message in messages:
-        driver.inbox.put(message)
-    driver.admission.accept(0.0)
+        pipeline.hear(message)
+    pipeline.accept(0.0)
 
 
 def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:

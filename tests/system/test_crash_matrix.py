@@ -200,8 +200,8 @@ def check(scene: Scene, number: int, point: str) -> None:
     assert chain.count == CAP
     assert max(updates, default=0) < min(scene.seen(number, "retired"))
     # And the model has each of them at most once.
-    with scene.rig.driver.lock:
-        record = scene.rig.driver.role.edges[f"edge-{number}"]
+    with scene.rig.live.lock:
+        record = scene.rig.live.role.edges[f"edge-{number}"]
         assert record.updates <= len(distinct)
         assert (record.charged.count, record.charged.head) == (chain.count, chain.head)
     copies = sum(scene.watcher.sent(f"edge-{number}", seq) for seq in updates)

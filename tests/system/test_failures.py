@@ -41,9 +41,9 @@ def test_an_edge_ten_thousand_versions_behind_is_told_and_goes_on_from_the_newes
     away = Hostile(rig, "edge-1")
     assert away.hello() == STATUS.ACCEPTED
     rig.edge(0, tmp_path)
-    wait_for(lambda: rig.driver.role.version >= 20)
-    with rig.driver.lock:
-        rig.driver.role.version += 10_000
+    wait_for(lambda: rig.live.role.version >= 20)
+    with rig.live.lock:
+        rig.live.role.version += 10_000
     # when it sends what it has made from its old model, then it is told so, and gets the newest
     # one,
     before = rig.store.depth()[0]
@@ -51,7 +51,7 @@ def test_an_edge_ten_thousand_versions_behind_is_told_and_goes_on_from_the_newes
     while away.receive("model").meta.model.version < 10_000:
         pass
     assert rig.store.depth()[0] >= before
-    assert not rig.driver.role.edges["edge-1"].updates
+    assert not rig.live.role.edges["edge-1"].updates
     # and the working edge, whose model is as old by now, loses one update and ends the run.
     role = rig.finished()
     assert (role.version, role.stale) == (10_060, 2)
@@ -85,10 +85,10 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     with file_size_limit(1024):
         edge.publish(message.seq, payload)
         assert edge.receipt(message.seq).status == STATUS.BUSY
-        wait_for(lambda: not rig.driver.store_up)
-        assert rig.driver.role.version == 1
+        wait_for(lambda: not rig.live.store_up)
+        assert rig.live.role.version == 1
     # and when there is room again, the same bytes are, once.
-    wait_for(lambda: rig.driver.store_up)
+    wait_for(lambda: rig.live.store_up)
 
     def taken() -> bool:
         edge.publish(message.seq, payload)
@@ -96,7 +96,7 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
 
     wait_for(taken)
     assert edge.said(edge.update()) == STATUS.ACCEPTED
-    wait_for(lambda: rig.driver.role.version == 3)
+    wait_for(lambda: rig.live.role.version == 3)
     accepted = [
         record.payload for record in rig.store.read(0, 100)
     ]  # before the last snapshot trims it
@@ -105,7 +105,7 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     assert not rig.failures
     rig.store.close()
     assert len(accepted) == 4
-    assert sha256(refold(rig.run, accepted)[0]) == sha256(rig.driver.role)
+    assert sha256(refold(rig.run, accepted)[0]) == sha256(rig.live.role)
     if make is kept:
         with journal_file.open_journal(tmp_path / "run.journal") as file:
             assert [record.payload for record in journal_file.Reader(file, "file")] == accepted

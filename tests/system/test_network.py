@@ -79,8 +79,8 @@ def check(rig: Rig) -> None:
     records = rig.store.read(0, 10**6)
     assert len({(record.edge, record.seq) for record in records}) == len(records)
     role, _ = refold(rig.run, [record.payload for record in records])
-    assert role.version == rig.driver.role.version == rig.run.run.updates
-    assert sha256(role) == sha256(rig.driver.role)
+    assert role.version == rig.live.role.version == rig.run.run.updates
+    assert sha256(role) == sha256(rig.live.role)
 
 
 @pytest.mark.exhaustive
@@ -159,7 +159,7 @@ def test_twenty_edges_with_45_mb_each_take_less_than_200_mb_of_the_broker(
     for number in range(20):
         rig.edge(number, tmp_path, patience=20.0, make=partial(ready, rig, number))
     rig.finished(240.0)
-    assert rig.driver.role.version == 20
+    assert rig.live.role.version == 20
     peak = Peak(broker.pid).mb
     print(f"broker: {peak:.0f} MB at most")  # noqa: T201  (shown by -rP)
     assert peak < 200

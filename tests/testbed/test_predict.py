@@ -66,11 +66,12 @@ class Trained:
         )
         self.mqtt = MqttRun(self.run, broker, store, folder, "predict")
         self.mqtt.serves = serves
-        self.driver, self.stop = self.mqtt.driver, threading.Event()
-        assert isinstance(self.driver.role, Server)
-        self.inference = Inference(self.driver, self.driver.role, SALT.decode())
+        self.live, self.driver = self.mqtt.live, self.mqtt.driver
+        self.stop = threading.Event()
+        assert isinstance(self.live.role, Server)
+        self.inference = Inference(self.live, self.driver, self.live.role, SALT.decode())
         self.operator = Operator(TOKEN)
-        run_status = RunStatus(self.run.define(), self.driver, folder / "metrics.jsonl")
+        run_status = RunStatus(self.run.define(), self.live, folder / "metrics.jsonl")
         self.app = create_app(run_status, self.operator, self.mqtt.model, self.inference)
 
     def serve(self) -> None:
@@ -105,7 +106,7 @@ def trained(
         )
         driver.start()
         try:
-            wait_for(lambda: made.driver.role.halted)
+            wait_for(lambda: made.live.role.halted)
             if not serves:
                 for party in parties:
                     party.join(PATIENCE)
@@ -162,15 +163,15 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
         assert max(run.charged()) == BUDGET
     # The journal has it all: it folds to the model's digest, and to the embeddings that were
     # released.
-    assert isinstance(run.driver.role, Server)
-    sha256 = hashlib.sha256(weights(run.mqtt.model, run.driver.role.params)).hexdigest()
+    assert isinstance(run.live.role, Server)
+    sha256 = hashlib.sha256(weights(run.mqtt.model, run.live.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
     with journal_file.open_journal(run.file) as file:
         payloads = [kept.payload for kept in journal_file.Reader(file, "file")]
     role, _ = refold(run.run, payloads, registry.people(datasets.splits("digits", None), SALT))
     assert isinstance(role, Server)
     rows = torch.tensor([1437 + 3, 7])
-    assert torch.equal(role.scores(rows), run.driver.role.scores(rows))
+    assert torch.equal(role.scores(rows), run.live.role.scores(rows))
     assert torch.allclose(role.scores(rows).softmax(1), probabilities(found), atol=1e-6)
 
 
@@ -182,7 +183,7 @@ def test_what_was_released_once_for_good_costs_nothing_and_needs_nobody(tmp_path
             probabilities(first),
             probabilities(client.predict(["digits/test/0/0", "digits/train/0/0"])),
         )
-        spent = [gdp.mu(record.spent) for record in run.driver.role.edges.values()]
+        spent = [gdp.mu(record.spent) for record in run.live.role.edges.values()]
         assert first.epsilon == pytest.approx(gdp.epsilon(gdp.compose(spent), 1e-5))
         assert run.charged() == [1, 1]
 

@@ -212,10 +212,10 @@ def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto
         # then the honest one is served meanwhile,
         assert honest.said(honest.update()) == STATUS.ACCEPTED
     # and of the large ones two at most were decoded.
-    with rig.driver.lock:
-        refused = rig.driver.counts["rejected:definition"] + rig.driver.counts["rejected:length"]
+    with rig.live.lock:
+        refused = rig.live.counts["rejected:definition"] + rig.live.counts["rejected:length"]
         assert refused <= 2
-        assert rig.driver.counts["throttled"] > 0
+        assert rig.live.counts["throttled"] > 0
     for connection in (honest.connection, member.connection):
         connection.stop()
     rig.close()
@@ -231,11 +231,11 @@ def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
 
     def hellos(count: int) -> int:
         nonlocal said
-        before = rig.driver.counts["accepted"]
+        before = rig.live.counts["accepted"]
         for _ in range(count // 50):
-            take(rig.driver, inbound(rig, [hello_meta(rig.run)] * 50, said + 1))
+            take(rig.pipeline, inbound(rig, [hello_meta(rig.run)] * 50, said + 1))
             said += 50
-        return rig.driver.counts["accepted"] - before
+        return rig.live.counts["accepted"] - before
 
     # then the journal has what an edge may say at once,
     assert 0 < hellos(4000) <= (1 << 20) // 512  # bytes that each counts for
@@ -244,8 +244,8 @@ def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
     assert 0 < hellos(4000) <= 2 * 600
     # while those that are there already are duplicates, and cost nothing of that.
     now[0] += 20.0
-    take(rig.driver, inbound(rig, [hello_meta(rig.run)] * 20))
-    assert rig.driver.counts["duplicate"] == 20
+    take(rig.pipeline, inbound(rig, [hello_meta(rig.run)] * 20))
+    assert rig.live.counts["duplicate"] == 20
     connection.stop()
     rig.close()
 
@@ -270,9 +270,9 @@ def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(broker: Mosquitto
         caller.connection.stop()
     # and nothing of them is kept.
     assert honest.said(honest.update()) == STATUS.ACCEPTED
-    assert set(rig.driver.role.edges) == {"edge-1"}
-    assert not rig.driver.presence
-    assert len(rig.driver.reassembly) == 0
+    assert set(rig.live.role.edges) == {"edge-1"}
+    assert not rig.live.presence
+    assert len(rig.pipeline._reassembly) == 0
     assert {entry.edge for entry in rig.store.read(0, 9)} == {"edge-1"}
     honest.connection.stop()
     rig.close()

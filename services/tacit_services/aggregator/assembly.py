@@ -1,14 +1,19 @@
-"""Assembly of one run's driver and all its collaborators, each built once."""
+"""Assembly of one run: its state, its pipeline and its driver, with all that they work with.
+
+This is the one place where they are built. What is built for one run is shared with no other, so a
+process may assemble several.
+
+    run, pipeline, driver = assemble(definition, role, model, surroundings)
+"""
 
 from __future__ import annotations
 
-import functools
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
@@ -18,13 +23,13 @@ from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import trusted
-from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.staging import Staging
+from tacit_services.aggregator.pipeline import Pipeline
+from tacit_services.aggregator.run import Run
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import scheduler_of
 from tacit_services.journal.store import Store
@@ -34,7 +39,7 @@ from tacit_services.transport.rate_limit import RateLimiter
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What surrounds a driver: the run's name, its store, its link to the broker, and limits.
+    """What surrounds a run: its name, its store, its link to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
@@ -51,64 +56,53 @@ class Surroundings:
     key: bytes = b""
 
 
+class Assembly(NamedTuple):
+    """The three objects of one run."""
+
+    run: Run
+    pipeline: Pipeline
+    driver: ServerDriver
+
+
 def assemble(
     definition: Definition[Any], role: ServerRole, model: Model, surroundings: Surroundings
-) -> ServerDriver:
-    """The driver of `role`, with all that it works with.
+) -> Assembly:
+    """The run of `role`, not taken over yet.
 
     Raises ConfigError, PrivacyError (of the ledger).
     """
+    link, clock, guarded = surroundings.link, surroundings.clock, definition.guard
     journal = _journal(definition, role, model, surroundings)
     at_server = definition.privacy.noise_at == "server"
     noise = trusted.opened(journal, definition, surroundings.ledger) if at_server else None
-    guard = Guard(definition.guard, role, definition.plans.named, surroundings.clock)
+    guard = Guard(guarded, role, definition.plans.named, clock)
     presence: dict[str, str] = {}
-    scheduler = scheduler_of(
-        definition, role, presence, lambda: guard.quarantined().keys(), surroundings.clock
+    update_bytes = 4 * max(model.size, role.largest)
+    run = Run(
+        journal,
+        link,
+        names=frozenset(definition.names),
+        presence=presence,
+        guard=guard,
+        limiter=RateLimiter(guarded.rate, guarded.burst, update_bytes, clock),
+        scheduler=scheduler_of(
+            definition, role, presence, lambda: guard.quarantined().keys(), clock
+        ),
     )
-    downlink = Downlink(
-        surroundings.run_id, journal.schema, surroundings.chunk, surroundings.link, scheduler
-    )
-    names, update_bytes = frozenset(definition.names), 4 * max(model.size, role.largest)
-    limiter = RateLimiter(
-        definition.guard.rate, definition.guard.burst, update_bytes, surroundings.clock
-    )
-    inbox = Inbox(limiter, names, functools.partial(note_presence, presence, names))
+    downlink = Downlink(run.run_id, journal.schema, surroundings.chunk, link, run.scheduler)
     # No message of this run can be larger.
-    reassembly = Reassembly(
-        min(surroundings.max_message, update_bytes + wire.MAX_META + 128), len(names)
-    )
-    staging = Staging(surroundings.store, allowed=noise is None)
-    admission = Admission(
-        inbox,
-        journal,
+    largest = min(surroundings.max_message, update_bytes + wire.MAX_META + 128)
+    pipeline = Pipeline(
+        run,
+        Inbox(run.limiter, run.names, run.note_presence),
         downlink,
-        limiter=limiter,
-        reassembly=reassembly,
-        staging=staging,
-        guard=guard,
-        checks=Checks.of(definition, role.dataset, surroundings.clock),
+        reassembly=Reassembly(largest, len(run.names)),
+        staging=Staging(surroundings.store, allowed=noise is None),
+        checks=Checks.of(definition, role.dataset, clock),
         noise=noise,
-        scheduler=scheduler,
-        presence=presence,
-        names=names,
-        receipts=Receipts(surroundings.key or secrets.token_bytes(32), surroundings.run_id),
+        receipts=Receipts(surroundings.key or secrets.token_bytes(32), run.run_id),
     )
-    return ServerDriver(
-        journal,
-        admission,
-        downlink,
-        surroundings.link,
-        inbox,
-        limiter=limiter,
-        reassembly=reassembly,
-        staging=staging,
-        guard=guard,
-        scheduler=scheduler,
-        presence=presence,
-        noise=noise,
-        names=names,
-    )
+    return Assembly(run, pipeline, ServerDriver(run, pipeline, downlink, link))
 
 
 def _journal(

@@ -1,7 +1,7 @@
 """The server side of a run over MQTT: it takes the run over, and drives it to its end.
 
-It lets messages in, keeps time and snapshots, and says the end. What happens to a message is in
-ingest/admission.py.
+It keeps time and snapshots, and announces how the run stands. What happens to a message is in
+pipeline.py.
 """
 
 from __future__ import annotations
@@ -18,17 +18,10 @@ from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.ingest.admission import Admission
-from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.presence import all_but, everybody
-from tacit_services.aggregator.ingest.reassembly import Reassembly
-from tacit_services.aggregator.ingest.staging import Staging
-from tacit_services.aggregator.ingest.trusted import TrustedNoise
-from tacit_services.aggregator.reading import Health, Load, RunReading, read, state_of
-from tacit_services.aggregator.run_journal import RunJournal
-from tacit_services.aggregator.task_scheduler import TaskScheduler
-from tacit_services.transport.inbox import Inbox
-from tacit_services.transport.rate_limit import RateLimiter
+from tacit_services.aggregator.ingest.presence import everybody
+from tacit_services.aggregator.pipeline import Pipeline
+from tacit_services.aggregator.reading import state_of
+from tacit_services.aggregator.run import Run
 
 log = logging.getLogger("tacit.driver")
 FAREWELL_SECONDS = 5.0
@@ -36,83 +29,15 @@ ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot
 
 
 class ServerDriver:
-    """Runs one server role, in one thread; another may read what `lock` protects."""
+    """Runs one server role, in one thread."""
 
-    def __init__(
-        self,
-        journal: RunJournal,
-        admission: Admission,
-        downlink: Downlink,
-        link: Link,
-        inbox: Inbox,
-        *,
-        limiter: RateLimiter,
-        reassembly: Reassembly,
-        staging: Staging,
-        guard: Guard,
-        scheduler: TaskScheduler,
-        presence: dict[str, str],
-        noise: TrustedNoise | None,
-        names: Set[str],
-    ) -> None:
-        """names: of the run's edges; messages of other senders are ignored."""
-        self.journal, self.admission, self.inbox = journal, admission, inbox
-        self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
-        self._downlink, self._link, self._scheduler, self._noise = downlink, link, scheduler, noise
-        self._staging = staging
-        self.run_id = journal.run_id
-        self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
-        self.presence, self.names = presence, names
-        self.epoch = 0  # the store's; 0: the run has not been taken over yet
-        self.store_up = True
-        self._said_accused: set[str] = set()
-        self._said_discounted: frozenset[str] = frozenset()
+    def __init__(self, run: Run, pipeline: Pipeline, downlink: Downlink, link: Link) -> None:
+        self._run, self._pipeline, self._downlink, self._link = run, pipeline, downlink, link
+        self._journal, self._role = run.journal, run.role
+        self._accused_logged: set[str] = set()
+        self._discounted_logged: frozenset[str] = frozenset()
         self._announced = -math.inf
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
-
-    def reading(self) -> RunReading:
-        """The run now, for any thread."""
-        presence = dict(self.presence)
-        with self.lock:
-            return read(
-                self.role,
-                self.counts,
-                presence,
-                run_id=self.run_id,
-                fingerprint=self.journal.fingerprint,
-                quarantined=self.guard.quarantined(),
-                needed=self._scheduler.needed,
-                health=self.health(),
-                load=self._load(),
-            )
-
-    def health(self) -> Health:
-        """Whether the run can go on, without waiting for a lock."""
-        link = self._link
-        return Health(
-            recovered=self.epoch > 0,
-            over=self.role.halted,
-            store_up=self.store_up,
-            broker_up=link.up,
-            broker_refuses=bool(link.refused),
-            reconnects=link.reconnects,
-        )
-
-    def _load(self) -> Load:
-        journal, latency = self.journal, self.admission.latency
-        return Load(
-            entries=journal.cursor - journal.saved,
-            size=journal.held_bytes,
-            snapshot_age=time.monotonic() - journal.saved_at,
-            latencies=latency.buckets(),
-            latency=latency.total,
-            dropped=self.limiter.dropped,
-            shut_out=len(self.limiter.shut()),
-        )
-
-    def subscriptions(self) -> list[str]:
-        """Return the topics to subscribe to now; for the driver's thread."""
-        return all_but(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -121,14 +46,13 @@ class ServerDriver:
 
         Raises Fenced, ServiceError, WireError.
         """
-        epoch = self.journal.take_over()
-        self.admission.resume()
-        self._scheduler.resume()
-        self.epoch = epoch  # last: REST answers from here on
+        epoch = self._journal.take_over()
+        self._pipeline.resume()
+        self._run.note_taken_over(epoch)
 
-    def run(self, stop: threading.Event, idle: Callable[[], None]) -> None:
+    def train(self, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Serve until the role has halted or `stop` is set, and call `idle` every 0.25 s."""
-        self._serve(stop, idle, lambda: self.role.halted)
+        self._serve(stop, idle, lambda: self._role.halted)
 
     def linger(self, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Go on serving after the run's end, until `stop` is set.
@@ -153,21 +77,20 @@ class ServerDriver:
 
     def turn(self) -> None:
         """Wait a little for messages, let all happen to them, and do what is due."""
-        self.admission.accept()
-        self.admission.serve_waiting()
+        self._pipeline.accept()
+        self._pipeline.serve_waiting()
         self._keep_time()
-        self._say_accused()
-        for edge in self.reassembly.expire():
-            self._staging.forget(edge)
-        if self.journal.save_due():
-            self.journal.begin_save()
-        if self.journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
+        self._log_accused()
+        self._pipeline.forget_old()
+        if self._journal.save_due():
+            self._journal.begin_save()
+        if self._journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
             self.announce()
-        self._link.connection.listen(self.subscriptions())
+        self._link.connection.listen(self._run.subscriptions())
 
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
-        timer, now = None if self.role.halted else self.role.timer(), time.monotonic()
+        timer, now = None if self._role.halted else self._role.timer(), time.monotonic()
         if timer is None:
             self._timer = None
         elif self._timer is None or self._timer[0] != timer:
@@ -175,23 +98,23 @@ class ServerDriver:
         elif now >= self._timer[1]:
             self._timer = None
             deadline = Deadline(timer.number)
-            entry = entries.deadline(self.run_id, timer.number)
-            self._reply(self.journal.enter(entry, deadline) or ())
+            entry = entries.deadline(self._run.run_id, timer.number)
+            self._reply(self._journal.enter(entry, deadline) or ())
 
-    def _say_accused(self) -> None:
+    def _log_accused(self) -> None:
         """Log whom the updates' sums accuse, or find to work against the others, once."""
-        accused = self.role.accused
-        for edge in accused.keys() - self._said_accused:
+        accused = self._role.accused
+        for edge in accused.keys() - self._accused_logged:
             log.warning("%s is in quarantine: %s", edge, accused[edge])
-        self._said_accused = set(accused)
-        discounted = self.role.discounted
-        for edge in discounted - self._said_discounted:
+        self._accused_logged = set(accused)
+        discounted = self._role.discounted
+        for edge in discounted - self._discounted_logged:
             log.warning(
                 "%s works against the other edges, and counts for little while it does: it lies, "
                 "or has other data",
                 edge,
             )
-        self._said_discounted = discounted
+        self._discounted_logged = discounted
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
         """Take the store over again once it is back.
@@ -199,7 +122,7 @@ class ServerDriver:
         What it kept although it did not answer is folded then.
         """
         log.warning("store lost: %s; edges are told to wait", error)
-        self.store_up = False
+        self._run.note_store(up=False)
         delay = 0.2
         while not stop.wait(delay):
             delay = min(delay * 2, 5.0)
@@ -210,13 +133,13 @@ class ServerDriver:
             except ServiceError:
                 continue
             log.info("store back")
-            self.store_up = True
+            self._run.note_store(up=True)
             self.announce()
             return
 
     def save(self) -> None:
         """Bring the snapshot up to date, and say how the run stands where that was needed."""
-        if self.journal.save():
+        if self._journal.save():
             self.announce()
 
     def _last_save(self, stop: threading.Event) -> None:
@@ -237,7 +160,7 @@ class ServerDriver:
         broker sends it to every edge.
         """
         self._announced = time.monotonic()
-        self._downlink.announce(self.epoch, state_of(self.role), self.role.global_model())
+        self._downlink.announce(self._run.epoch, state_of(self._role), self._role.global_model())
 
     # -- control -----------------------------------------------------------------------------------
 
@@ -246,22 +169,26 @@ class ServerDriver:
 
         False: the journal is full for now. Driver thread only. Raises ServiceError.
         """
-        if not self.role.halted:
-            version = self.role.version
-            self.journal.enter(entries.halt(self.run_id, version, reason), Halt(version, reason))
-        return self.role.halted
+        if not self._role.halted:
+            version = self._role.version
+            self._journal.enter(
+                entries.halt(self._run.run_id, version, reason), Halt(version, reason)
+            )
+        return self._role.halted
 
     def release(self, edge: str) -> bool:
         """End the quarantine of `edge`; where the updates' sums accuse it, by a journal entry.
 
         False: the journal is full for now. Driver thread only. Raises ServiceError.
         """
-        if edge in self.role.accused and not self.role.halted:
-            outgoing = self.journal.enter(entries.release(self.run_id, edge), LiftQuarantine(edge))
+        if edge in self._role.accused and not self._role.halted:
+            outgoing = self._journal.enter(
+                entries.release(self._run.run_id, edge), LiftQuarantine(edge)
+            )
             if outgoing is None:
                 return False
             self._reply(outgoing)
-        self.guard.release(edge)
+        self._run.guard.release(edge)
         return True
 
     def _reply(self, outgoing: Iterable[Outgoing]) -> None:
@@ -274,14 +201,14 @@ class ServerDriver:
 
         False: the journal is full for now. For the driver's thread.
         """
-        outgoing = self.journal.enter(entries.request(self.run_id, request), request)
+        outgoing = self._journal.enter(entries.request(self._run.run_id, request), request)
         for out in outgoing or ():
             self._downlink.reply(out)
         return outgoing is not None
 
     def ask_again(self, edges: Set[str]) -> None:
         """Ask the same parties again for what they have not answered. Driver thread."""
-        for out in [out for edge in sorted(edges) for out in self.role.answer(edge)]:
+        for out in [out for edge in sorted(edges) for out in self._role.answer(edge)]:
             self._downlink.reply(out)
 
     def farewell(self, stop: threading.Event) -> None:
@@ -290,17 +217,17 @@ class ServerDriver:
         This takes FAREWELL_SECONDS at most. A push that was under way when the run ended is not in
         the model, but it was released, and so it counts.
         """
-        self._staging.close()
-        before = dict(self.journal.last_seqs)
+        self._pipeline.end_staging()
+        before = dict(self._journal.last_seqs)
         connection = self._link.connection
         # Last accounts are taken from whoever was shut out, too.
-        connection.listen(everybody(self.run_id))
-        for edge in list(self.role.edges):
-            self._downlink.reply(Outgoing(edge, Halt(self.role.version, self.role.halt_reason)))
+        connection.listen(everybody(self._run.run_id))
+        for edge in list(self._role.edges):
+            self._downlink.reply(Outgoing(edge, Halt(self._role.version, self._role.halt_reason)))
         self.announce()
         deadline = time.monotonic() + FAREWELL_SECONDS
         while time.monotonic() < deadline and not stop.is_set() and self._silent_since(before):
-            self.admission.accept()
+            self._pipeline.accept()
         self.save()
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
@@ -308,16 +235,14 @@ class ServerDriver:
 
         before: the last numbers of all edges at that time.
         """
-        there = {edge for edge, state in self.presence.items() if state in ("online", "refusing")}
+        last = self._journal.last_seqs
         return {
             edge
-            for edge in there & self.role.edges.keys()
-            if self.journal.last_seqs.get(edge, 0) <= before.get(edge, 0)
+            for edge in self._run.edges_with("online", "refusing")
+            if last.get(edge, 0) <= before.get(edge, 0)
         }
 
     def close(self) -> None:
-        """Close what it has opened, but for the store and the connection; idempotent."""
-        self._staging.close()
-        self.journal.close()
-        if self._noise is not None:
-            self._noise.close()
+        """Close what it works with, but for the store and the connection; idempotent."""
+        self._pipeline.close()
+        self._journal.close()

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, ServiceError, StoreLost, WireError
@@ -155,6 +155,15 @@ class RunJournal:
         return list(self.store.anchors().values()), folded
 
     # -- what comes after --------------------------------------------------------------------------
+
+    def begin(self, candidates: Iterable[Candidate]) -> Callable[[], list[Appended]]:
+        """Begin to append in one atomic step; the result waits for the store's answers.
+
+        Both raise ServiceError.
+        """
+        return self.store.begin(
+            [NewEntry(c.edge, c.seq, c.payload, c.anchor, c.stage) for c in candidates]
+        )
 
     def fold(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         """Fold one message, if the store has accepted it.

@@ -1,1 +1,1 @@
-"""The way of a message up to the journal: limited, put together, decoded, screened."""
+"""The parts of the pipeline up to the journal: presence, reassembly, checks, guard, staging."""

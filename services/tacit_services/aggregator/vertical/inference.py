@@ -21,6 +21,7 @@ from tacit.datasets.alignment import names
 from tacit.errors import BudgetSpent, ConfigError, DataError, ServiceError, TacitError
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.run import Run
 
 ASK_AGAIN = 2.0  # seconds after which a party that has not answered is asked again
 _SHOWN = 3  # unknown ids named in a message
@@ -51,9 +52,9 @@ class Job:
 class Inference:
     """Questions go in on HTTP threads; the driver thread asks the parties, and answers."""
 
-    def __init__(self, driver: ServerDriver, role: Server, salt: str) -> None:
-        """`salt`: what the run's records are named with."""
-        self._driver, self._role, self._salt = driver, role, salt.encode()
+    def __init__(self, run: Run, driver: ServerDriver, role: Server, salt: str) -> None:
+        """role: the run's. salt: what the run's records are named with."""
+        self._run, self._driver, self._role, self._salt = run, driver, role, salt.encode()
         self._row = {int(name): row for row, name in enumerate(role.people.names)}
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._now: Job | None = None
@@ -71,7 +72,7 @@ class Inference:
                 else "has not ended"
             )
             raise ConfigError(
-                f"run {self._driver.run_id}: {why}; predictions need the model that it ends with"
+                f"run {self._run.run_id}: {why}; predictions need the model that it ends with"
             )
         rows = self._rows(ids)
         job = Job(torch.tensor(sorted(set(rows.values()))), time.monotonic() + seconds)
@@ -136,9 +137,8 @@ class Inference:
     def _hopeless(self) -> BudgetSpent | None:
         """A party that has said that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
-            if (why := self._role.edges[edge].retired) and self._driver.presence.get(
-                edge
-            ) != "online":
+            why, presence = self._role.edges[edge].retired, self._run.presence
+            if why and presence.get(edge) != "online":
                 return BudgetSpent(f"{edge}: {why}")
         return None
 

@@ -1,0 +1,265 @@
+"""One run in this process, from the taking over to its results, with all that is built for it.
+
+    hosted = HostedRun(settings, Loaded.of(settings), tls)
+    with served(hosted.app), closing(hosted):
+        hosted.serve(stop)
+
+A process hosts one run today. A HostedRun shares nothing with another but the process, so several
+can stand side by side: each with its store, its link to the broker, its threads and its app.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tacit.algorithms import registry
+from tacit.algorithms.vafl import server as vafl
+from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.config import RunFile
+from tacit.config.definition import Definition
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError, ServiceError
+from tacit.models import Model
+from tacit.protocol import topics
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.desertion import Desertion
+from tacit_services.aggregator.reading import state_of
+from tacit_services.aggregator.reporting import results
+from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
+from tacit_services.aggregator.reporting.run_status import RunStatus
+from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.disk.secret_file import kept_secret
+from tacit_services.journal.journal_file import Writer
+from tacit_services.journal.store import Store, open_store
+from tacit_services.journal.store_with_file import StoreWithJournalFile
+from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
+from tacit_services.transport.tls import Tls
+
+log = logging.getLogger("tacit.aggregator")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run file, what it defines, its model, and the public test set, if there is one."""
+
+    run: RunFile
+    definition: Definition[Any]
+    model: Model
+    test: Dataset | None
+
+    @classmethod
+    def of(cls, settings: AggregatorSettings) -> Self:
+        """Load what `settings` name. Raises TacitError."""
+        run = settings.load_run()
+        definition = run.define()
+        return cls(run, definition, definition.build_model(), definition.source.test(settings.data))
+
+
+class HostedRun:
+    """The objects of one run, each built once, and closed in order.
+
+    app: its REST interface, which answers from the beginning.
+    """
+
+    def __init__(self, settings: AggregatorSettings, loaded: Loaded, tls: Tls | None) -> None:
+        """Raises TacitError."""
+        definition, model = loaded.definition, loaded.model
+        self._settings, self._loaded = settings, loaded
+        _prepare(settings.out)
+        role = registry.server(definition, model, _labelled_records(settings, definition))
+        self._store, name = _store(settings, loaded.run), settings.run_id
+        key = kept_secret(settings.receipts, "TACIT_RECEIPTS").encode()
+        self._link = BrokerLink(
+            settings.broker, f"{name}-aggregator", settings.connect_timeout, tls=tls
+        )
+        self._run, self._pipeline, self._driver = assemble(
+            definition,
+            role,
+            model,
+            Surroundings(
+                name,
+                self._store,
+                self._link,
+                settings.max_message,
+                settings.chunk,
+                settings.trusted,
+                key=key,
+            ),
+        )
+        self._run_status = RunStatus(definition, self._run, settings.out / "metrics.jsonl")
+        self._operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
+        self._inference = (
+            Inference(self._run, self._driver, role, settings.salt)
+            if isinstance(role, vafl.Server)
+            else None
+        )
+        self.app = create_app(
+            self._run_status,
+            self._operator,
+            model,
+            self._inference,
+            settings.known_hosts(),
+            _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE"),
+        )
+        test, point = loaded.test, self._run_status.point
+        self._evaluator = Evaluator(
+            None if test is None else Points(definition, model, test, point)
+        )
+
+    def serve(self, stop: threading.Event) -> None:
+        """Train to the run's end, write its results, and, with `linger`, go on until `stop`.
+
+        Raises TacitError.
+        """
+        settings, loaded, role = self._settings, self._loaded, self._run.role
+        self._recover(stop)
+        self._run_status.resumed()
+        self._train(stop)
+        self._evaluator.close()  # the last evaluation, on the whole test set
+        if role.halted:
+            results.write(
+                settings.out, loaded.definition, self._run_status, loaded.model, loaded.test
+            )
+        if role.halted and settings.linger:
+            log.info("run %s; still serving http://%s", state_of(role), settings.http)
+            if self._inference is None:
+                self._watch_presence(stop)
+            else:
+                self._answer_questions(self._inference, stop)
+
+    def close(self) -> None:
+        """Close all, from the last to the first; idempotent.
+
+        The last evaluation, the last snapshot, the store, and the event streams, for which REST
+        would wait. `serve` lets no more input in then.
+        """
+        with ExitStack() as parts:
+            for part in (self._operator, self._store, self._driver, self._evaluator):
+                parts.callback(part.close)
+
+    def _recover(self, stop: threading.Event) -> None:
+        """Take the run over; a store that does not answer has a while to come up."""
+        run, journal = self._run, self._run.journal
+        deadline = time.monotonic() + self._settings.connect_timeout
+        while True:
+            try:
+                self._driver.recover()
+                break
+            except ServiceError as error:
+                if time.monotonic() > deadline or stop.is_set():
+                    raise
+                log.warning("%s; trying again", error)
+                stop.wait(1.0)
+        if journal.cursor:
+            log.info(
+                "resumed at version %d (%d journal entries replayed)",
+                run.role.version,
+                run.counts["replayed"],
+            )
+        if run.role.halted:
+            log.warning(
+                "run %r was over before this start (%s): nothing will be trained. %s",
+                run.run_id,
+                run.role.halt_reason,
+                ANOTHER_RUN,
+            )
+
+    def _train(self, stop: threading.Event) -> None:
+        run, link, driver = self._run, self._link, self._driver
+        link.open(run.subscriptions(), self._pipeline.hear, stop)
+        desertion = Desertion(run.reading, self._loaded.definition.workers)
+
+        def idle() -> None:
+            if link.came_up():  # a new epoch makes the edges send again what has no receipt
+                driver.announce()
+            self._evaluator.offer(run.role)
+            self._run_status.tick(run.role.version)
+            self._operator.enter(driver)
+            if (reason := desertion.reason()) is not None:
+                driver.halt(reason)
+
+        try:
+            driver.train(stop, idle)
+            if run.role.halted:  # what is asked for of a run that is over is done
+                self._operator.enter(driver)
+            self._run_status.end()
+            log.info(
+                "run %s at version %d: %s",
+                state_of(run.role),
+                run.role.version,
+                run.role.halt_reason or "stopped",
+            )
+            if run.role.halted:
+                driver.farewell(stop)
+        finally:
+            link.close()
+
+    def _watch_presence(self, stop: threading.Event) -> None:
+        """Serve REST until `stop`; of edges' messages only their presence is taken in."""
+        run, link = self._run, self._link
+        try:
+            link.open([topics.presence_all(run.run_id)], run.note_presence, stop)
+        except ServiceError as error:
+            log.warning("%s; who leaves from here on is not noticed", error)
+        stop.wait()
+        link.close()
+
+    def _answer_questions(self, inference: Inference, stop: threading.Event) -> None:
+        """Serve REST until `stop`, predictions too, which this vertical run's parties compute."""
+        link = self._link
+        link.open(self._run.subscriptions(), self._pipeline.hear, stop)
+
+        def idle() -> None:
+            if link.came_up():
+                self._driver.announce()
+            inference.turn()
+
+        try:
+            self._driver.linger(stop, idle)
+        finally:
+            link.close()
+
+
+def _store(settings: AggregatorSettings, run: RunFile) -> Store:
+    """The run's store, with a journal file behind it where one is asked for."""
+    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    if settings.journal_file is None:
+        return store
+    return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
+
+
+def _labelled_records(
+    settings: AggregatorSettings, definition: Definition[Any]
+) -> LabelledRecords | None:
+    """The records of a vertical run, None of any other."""
+    if definition.algorithm.worker != "party":
+        return None
+    settings.warn_of_salt(log)
+    vertical = vertical_settings.vertical(definition)
+    return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
+
+
+def _prepare(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
+
+
+def _token(path: Path | None, variable: str) -> str | None:
+    """The token in the file that `variable` names; made with mode 0600 if it does not exist.
+
+    None without a file.
+    """
+    return None if path is None else kept_secret(path, variable)

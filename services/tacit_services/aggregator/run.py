@@ -1,0 +1,138 @@
+"""One run as its aggregator has it: the role, the journal, and what is known of the edges now.
+
+The driver and the pipeline change it, in one thread. Any other thread takes a `reading` of it, and
+nothing else. A process may have several runs: they share no object.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Set
+
+from tacit_services.aggregator.broker_link import Link
+from tacit_services.aggregator.ingest import presence
+from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.reading import Health, Load, RunReading, read
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.aggregator.task_scheduler import TaskScheduler
+from tacit_services.transport.mqtt import Inbound
+from tacit_services.transport.rate_limit import RateLimiter
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Histogram:
+    """Observations per bucket (upper bounds SECONDS, then infinity), and their sum.
+
+    One thread observes; any may read.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._counts = [0] * (len(SECONDS) + 1)
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(SECONDS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """(upper bound, observations up to it), as Prometheus wants them."""
+        counts, rows, upto = list(self._counts), [], 0
+        for bound, count in zip([*SECONDS, float("inf")], counts, strict=True):
+            upto += count
+            rows.append(("+Inf" if bound == float("inf") else repr(bound), float(upto)))
+        return rows
+
+
+class Run:
+    """The state of one run, which the driver and the pipeline work on.
+
+    role, lock, counts: the journal's; the lock is held while the role changes. names: of the run's
+    edges; messages of other senders are ignored. presence: the newest word of each edge. guard,
+    limiter, scheduler: which edges are heard, and which get a task. latency: from taking a message
+    in hand to having it in the model. epoch: the store's; 0: the run has not been taken over yet.
+    """
+
+    def __init__(
+        self,
+        journal: RunJournal,
+        link: Link,
+        *,
+        names: Set[str],
+        presence: dict[str, str],
+        guard: Guard,
+        limiter: RateLimiter,
+        scheduler: TaskScheduler,
+    ) -> None:
+        self.journal, self._link = journal, link
+        self.run_id, self.role = journal.run_id, journal.role
+        self.lock, self.counts = journal.lock, journal.counts
+        self.names, self.presence = names, presence
+        self.guard, self.limiter, self.scheduler = guard, limiter, scheduler
+        self.latency = Histogram()
+        self.epoch = 0
+        self.store_up = True
+
+    def reading(self) -> RunReading:
+        """The run now, for any thread."""
+        presence = dict(self.presence)
+        with self.lock:
+            return read(
+                self.role,
+                self.counts,
+                presence,
+                run_id=self.run_id,
+                fingerprint=self.journal.fingerprint,
+                quarantined=self.guard.quarantined(),
+                needed=self.scheduler.needed,
+                health=self.health(),
+                load=self._load(),
+            )
+
+    def health(self) -> Health:
+        """Whether the run can go on, without waiting for a lock."""
+        link = self._link
+        return Health(
+            recovered=self.epoch > 0,
+            over=self.role.halted,
+            store_up=self.store_up,
+            broker_up=link.up,
+            broker_refuses=bool(link.refused),
+            reconnects=link.reconnects,
+        )
+
+    def _load(self) -> Load:
+        journal = self.journal
+        return Load(
+            entries=journal.cursor - journal.saved,
+            size=journal.held_bytes,
+            snapshot_age=time.monotonic() - journal.saved_at,
+            latencies=self.latency.buckets(),
+            latency=self.latency.total,
+            dropped=self.limiter.dropped,
+            shut_out=len(self.limiter.shut()),
+        )
+
+    # -- the driver's thread -----------------------------------------------------------------------
+
+    def note_taken_over(self, epoch: int) -> None:
+        """Note that the run was read back from the store: REST answers from here on."""
+        self.epoch = epoch
+
+    def note_store(self, *, up: bool) -> None:
+        """Note that the store was lost, or is back."""
+        self.store_up = up
+
+    def note_presence(self, inbound: Inbound) -> None:
+        """Take an edge's word about itself."""
+        presence.note(self.presence, self.names, inbound)
+
+    def subscriptions(self) -> list[str]:
+        """Return the topics to subscribe to now."""
+        return presence.all_but(self.run_id, self.names, self.limiter.shut())
+
+    def edges_with(self, *states: str) -> set[str]:
+        """Return the edges that have sent Hello and whose newest word is among `states`."""
+        return {edge for edge in self.role.edges if self.presence.get(edge) in states}
