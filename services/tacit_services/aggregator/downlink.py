@@ -47,11 +47,11 @@ class Downlink:
         """
         edge, message = outgoing.to, outgoing.message
         assert isinstance(message, ServerOutput)
-        held = isinstance(message, GlobalModel) and not self._scheduler.admits(edge)
-        if receipt is not None and (held or not self._inline(message)):
+        waits = isinstance(message, GlobalModel) and not self._scheduler.admits(edge)
+        if receipt is not None and (waits or not self._inline(message)):
             self.receipt(edge, seq, receipt)
             seq, receipt = 0, None
-        if held:
+        if waits:
             return
         kind = "control" if isinstance(message, Halt) else "model"
         if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
@@ -122,7 +122,7 @@ class Downlink:
 
         Edges that see a new epoch send again what has no receipt.
         """
-        said = wire_down.announcement(
+        announcement = wire_down.announcement(
             self._run,
             epoch << 20 | self._connection.connects,
             state,
@@ -130,7 +130,7 @@ class Downlink:
             self._schema,
             inline_below=self._chunk - 4096,
         )
-        self._connection.publish(topics.model(self._run), said, retain=True)
+        self._connection.publish(topics.model(self._run), announcement, retain=True)
 
     @property
     def _connection(self) -> Connection:

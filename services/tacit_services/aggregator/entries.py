@@ -95,8 +95,8 @@ def understood(received: wire.Received, schema: bytes, size: int) -> Message:
         if kind == "release":
             return LiftQuarantine(received.meta.release.edge)
         if kind == "request":
-            asked = wire_down.read_vertical(received.meta, None)
-            assert isinstance(asked, Request)
-            return asked
+            message = wire_down.read_vertical(received.meta, None)
+            assert isinstance(message, Request)
+            return message
         return Halt(received.meta.halt.version, received.meta.halt.reason)
     return wire_up.read_up(received, schema, size)

@@ -74,48 +74,29 @@ class HostedRun:
 
     def __init__(self, settings: AggregatorSettings, loaded: Loaded, tls: Tls | None) -> None:
         """Raises TacitError."""
-        definition, model = loaded.definition, loaded.model
-        self._settings, self._loaded = settings, loaded
+        definition, model, test = loaded.definition, loaded.model, loaded.test
+        self._settings, self._loaded, name = settings, loaded, settings.run_id
         _prepare(settings.out)
         role = registry.server(definition, model, _labelled_records(settings, definition))
-        self._store, name = _store(settings, loaded.run), settings.run_id
+        self._store = store = _store(settings, loaded.run)
         key = kept_secret(settings.receipts, "TACIT_RECEIPTS").encode()
-        self._link = BrokerLink(
-            settings.broker, f"{name}-aggregator", settings.connect_timeout, tls=tls
-        )
-        self._run, self._pipeline, self._driver = assemble(
-            definition,
-            role,
-            model,
-            Surroundings(
-                name,
-                self._store,
-                self._link,
-                settings.max_message,
-                settings.chunk,
-                settings.trusted,
-                key=key,
-            ),
-        )
-        self._run_status = RunStatus(definition, self._run, settings.out / "metrics.jsonl")
-        self._operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
-        self._inference = (
-            Inference(self._run, self._driver, role, settings.salt)
-            if isinstance(role, vafl.Server)
-            else None
-        )
+        patience = settings.connect_timeout
+        self._link = link = BrokerLink(settings.broker, f"{name}-aggregator", patience, tls=tls)
+        limits = settings.max_message, settings.chunk
+        surroundings = Surroundings(name, store, link, *limits, settings.trusted, key=key)
+        run, self._pipeline, driver = assemble(definition, role, model, surroundings)
+        run_status = RunStatus(definition, run, settings.out / "metrics.jsonl")
+        operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
+        salt = settings.salt
+        inference = Inference(run, driver, role, salt) if isinstance(role, vafl.Server) else None
+        read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
         self.app = create_app(
-            self._run_status,
-            self._operator,
-            model,
-            self._inference,
-            settings.known_hosts(),
-            _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE"),
+            run_status, operator, model, inference, settings.known_hosts(), read_token
         )
-        test, point = loaded.test, self._run_status.point
-        self._evaluator = Evaluator(
-            None if test is None else Points(definition, model, test, point)
-        )
+        points = None if test is None else Points(definition, model, test, run_status.point)
+        self._evaluator = Evaluator(points)
+        self._run, self._driver, self._run_status = run, driver, run_status
+        self._operator, self._inference = operator, inference
 
     def serve(self, stop: threading.Event) -> None:
         """Train to the run's end, write its results, and, with `linger`, go on until `stop`.

@@ -103,7 +103,7 @@ class Pipeline:
         while True:
             arrived = self._receive(len(batch.candidates), seconds, until)
             began = time.perf_counter()
-            following = Batch([c for one in arrived if (c := self._candidate(one))], began)
+            following = Batch([c for inbound in arrived if (c := self._candidate(inbound))], began)
             appended = self._appended(answers, [*batch.candidates, *following.candidates])
             try:
                 answers = self._append(following.candidates)
@@ -292,17 +292,17 @@ class Pipeline:
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
         self._staging.refused(edge)
-        shown = str(error) if reason in ("definition", "format", "name") else reason
+        wording = str(error) if reason in ("definition", "format", "name") else reason
         if reason == "halted":  # it was under way when the run ended, so it is no fault
             self._counts["late"] += 1
         else:
             self._counts[f"rejected:{reason}"] += 1
-            facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": shown}
+            facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": wording}
             if count := self._seldom.due(reason):
                 many = f"{count} messages were refused, the last:"
                 log.warning("a message was refused" if count == 1 else many, extra=facts)
             self._guard.refused(edge, reason)
-        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=shown))
+        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=wording))
 
     # -- 5. append ---------------------------------------------------------------------------------
 

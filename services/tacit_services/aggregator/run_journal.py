@@ -118,13 +118,13 @@ class RunJournal:
             with self.lock:
                 self.role.on_message(message)
         except (WireError, LookupError, ValueError, TypeError) as error:
-            said = (
+            problem = (
                 error
                 if isinstance(error, WireError | ValueError)
                 else f"the fold cannot take it: {error!r}"
             )
             raise WireError(
-                "journal", f"run {self.run_id!r}: entry {record.position}: {said}"
+                "journal", f"run {self.run_id!r}: entry {record.position}: {problem}"
             ) from error
         self.cursor = record.position
         self.held_bytes += len(record.payload)
@@ -136,11 +136,11 @@ class RunJournal:
         Raises WireError where the store takes one at another place, ServiceError.
         """
         paired = zip(records, anchors, strict=True)
-        found = self.store.append([NewEntry(r.edge, r.seq, r.payload, a) for r, a in paired])
-        for record, answer in zip(records, found, strict=True):
+        answers = self.store.append([NewEntry(r.edge, r.seq, r.payload, a) for r, a in paired])
+        for record, answer in zip(records, answers, strict=True):
             if answer.position != record.position:
-                said = f"{answer.verdict.value} at {answer.position}"
-                raise WireError("journal", f"entry {record.position} was put back: {said}")
+                place = f"{answer.verdict.value} at {answer.position}"
+                raise WireError("journal", f"entry {record.position} was put back: {place}")
             self._refold(record)
         if self.save_due():
             self.save()

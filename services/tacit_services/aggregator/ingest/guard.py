@@ -55,8 +55,8 @@ class Guard:
 
         Its last message, and all after the run's end, pass: they say what it has spent.
         """
-        held = edge in self._quarantined or edge in self._role.accused
-        if held and not self._role.halted and not retires:
+        shut_out = edge in self._quarantined or edge in self._role.accused
+        if shut_out and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
 
     @property

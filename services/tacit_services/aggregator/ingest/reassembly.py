@@ -54,24 +54,28 @@ class Reassembly:
         Raises WireError, which forgets the message, and RetryLater where unfinished messages take
         too much; then what came of this one before is kept.
         """
-        held = self._open.get(edge)
+        partial = self._open.get(edge)
         question = wire.read_question(payload) if len(payload) == wire.PART_HEADER else None
-        known = held is not None and held.seq == seq and question in (None, held.assembler.shape)
+        continues = (
+            partial is not None
+            and partial.seq == seq
+            and question in (None, partial.assembler.shape)
+        )
         mine = (
-            held
-            if held is not None and known
+            partial
+            if partial is not None and continues
             else _Open(seq, wire.Assembler(self.max_message), time.monotonic())
         )
         before, had = mine.assembler.received, mine.assembler.held
-        if known:
+        if continues:
             self._make_room(edge, had, len(payload) + wire.PART_COST)
             self._forget(edge)
         envelope = mine.assembler.add(payload)
         if envelope is not None:
             return envelope
-        if not known and held is not None and seq < held.seq:
+        if not continues and partial is not None and seq < partial.seq:
             return None  # a late part of a message that its edge has given up
-        if not known:
+        if not continues:
             self._make_room(edge, 0, mine.assembler.held)
             self._forget(edge)
         received = mine.assembler.received
@@ -84,38 +88,38 @@ class Reassembly:
 
     def _make_room(self, edge: str, kept: int, more: int) -> None:
         """kept: bytes that the edge holds, and will still hold beside `more`."""
-        held = self._open.get(edge)
-        others = self._held - (0 if held is None else held.assembler.held)
+        partial = self._open.get(edge)
+        others = self._held - (0 if partial is None else partial.assembler.held)
         if others + kept + more > self._total and kept + more > self._share:
             raise RetryLater("busy", 1.0)
 
     def _forget(self, edge: str) -> None:
-        if (held := self._open.pop(edge, None)) is not None:
-            self._held -= held.assembler.held
+        if (partial := self._open.pop(edge, None)) is not None:
+            self._held -= partial.assembler.held
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
         """Return the answer to a part that did not complete its message; None: no answer yet.
 
         None: nothing yet.
         """
-        held = self._open.get(edge)
-        if held is None or held.seq != seq or not held.due:
+        partial = self._open.get(edge)
+        if partial is None or partial.seq != seq or not partial.due:
             return None
-        held.due = False
-        return pb.Receipt(status=pb.Receipt.PARTIAL, missing=held.assembler.missing(MISSING))
+        partial.due = False
+        return pb.Receipt(status=pb.Receipt.PARTIAL, missing=partial.assembler.missing(MISSING))
 
     def begun(self, edge: str, seq: int) -> memoryview | None:
         """Return what has come of message `seq` from its first byte on, once that is long.
 
         None: it is not the edge's unfinished one.
         """
-        held = self._open.get(edge)
-        return None if held is None or held.seq != seq else held.assembler.begun
+        partial = self._open.get(edge)
+        return None if partial is None or partial.seq != seq else partial.assembler.begun
 
     def expire(self) -> list[str]:
         """Forget what has had no new part for longer than TTL; return whose it was."""
         latest = time.monotonic() - TTL
-        gone = [edge for edge, held in self._open.items() if held.heard < latest]
-        for edge in gone:
+        expired = [edge for edge, partial in self._open.items() if partial.heard < latest]
+        for edge in expired:
             self._forget(edge)
-        return gone
+        return expired

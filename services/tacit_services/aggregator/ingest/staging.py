@@ -58,37 +58,37 @@ class Staging:
 
     def more(self, edge: str, begun: memoryview) -> None:
         """Hand on what has come of the edge's present message, from its first byte on."""
-        known = self._begun.get(edge)
-        if known is not None and known.memory() is not begun.obj:
+        staged = self._begun.get(edge)
+        if staged is not None and staged.memory() is not begun.obj:
             self.forget(edge)
             return
         if edge not in self._trusted or not begun:
             return
-        if known is None:
+        if staged is None:
             stage = self._store.stage()
             if stage is None:
                 return
-            known = self._begun[edge] = _Staged(weakref.ref(begun.obj), stage)
-        new = len(begun) - known.size
+            staged = self._begun[edge] = _Staged(weakref.ref(begun.obj), stage)
+        new = len(begun) - staged.size
         if self._bytes + new <= TOTAL_BYTES:
-            known.size, self._bytes = len(begun), self._bytes + new
-            known.stage.grow(begun)
+            staged.size, self._bytes = len(begun), self._bytes + new
+            staged.stage.grow(begun)
 
     def take(self, edge: str, envelope: wire.Whole) -> Stage | None:
         """Return where the beginning of `envelope` is, which goes into the journal now."""
-        known = self._begun.get(edge)
-        if known is None or known.memory() is not envelope:
+        staged = self._begun.get(edge)
+        if staged is None or staged.memory() is not envelope:
             return None
-        self._bytes -= known.size
+        self._bytes -= staged.size
         return self._begun.pop(edge).stage
 
     def forget(self, edge: str) -> None:
         """Delete what is here of `edge`, as that message will not become an entry soon."""
-        known = self._begun.pop(edge, None)
-        if known is not None:
+        staged = self._begun.pop(edge, None)
+        if staged is not None:
             self._trusted.discard(edge)
-            self._bytes -= known.size
-            known.stage.drop()
+            self._bytes -= staged.size
+            staged.stage.drop()
 
     def close(self) -> None:
         """Delete all that is here, as no entries follow. Idempotent."""

@@ -248,7 +248,7 @@ def _point(line: str) -> dict[str, Any] | None:
     """A line of metrics.jsonl; None for one that was cut, or is not ours."""
     try:
         point: dict[str, Any] = json.loads(line)
-        whole = point["version"] >= 0 and point["seconds"] >= 0
+        valid = point["version"] >= 0 and point["seconds"] >= 0
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return point if whole else None
+    return point if valid else None

@@ -86,20 +86,20 @@ class Inference:
             raise ServiceError(
                 f"no prediction within {seconds:g} s: the aggregator waits for its store"
             )
-        found = dict(zip(job.rows.tolist(), job.scores.softmax(1).tolist(), strict=True))
-        return {one: found[row] for one, row in rows.items()}
+        scores = dict(zip(job.rows.tolist(), job.scores.softmax(1).tolist(), strict=True))
+        return {record: scores[row] for record, row in rows.items()}
 
     def _rows(self, ids: list[str]) -> dict[str, int]:
         unique = list(dict.fromkeys(ids))
-        found = zip(unique, names(unique, self._salt, "predict").tolist(), strict=True)
-        rows = {one: self._row.get(name) for one, name in found}
-        if unknown := [one for one, row in rows.items() if row is None]:
-            first = ", ".join(repr(one[:64]) for one in unknown[:_SHOWN])
+        pairs = zip(unique, names(unique, self._salt, "predict").tolist(), strict=True)
+        rows = {record: self._row.get(name) for record, name in pairs}
+        if unknown := [record for record, row in rows.items() if row is None]:
+            first = ", ".join(repr(record[:64]) for record in unknown[:_SHOWN])
             raise DataError(
                 f"{len(unknown)} of {len(unique)} ids are not among the run's {len(self._row)}: "
                 f"{first}"
             )
-        return {one: row for one, row in rows.items() if row is not None}
+        return {record: row for record, row in rows.items() if row is not None}
 
     # -- the driver thread -------------------------------------------------------------------------
 
