@@ -18,10 +18,12 @@ from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.models.vectors import example_gradients, mean_gradient
-from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import padded_size
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.private_sum.sampling import poisson
 from tacit.privacy.release import PRIVATE, Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random, padded_size, poisson
 from tacit.protocol.messages import GlobalModel
 
 ROWS, CLIP, BATCHES = 12_000, 1.0, (48, 256)

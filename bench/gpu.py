@@ -32,8 +32,8 @@ from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 from tacit.protocol.vertical import Embed, Roster
 

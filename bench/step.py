@@ -40,8 +40,8 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
 ROWS, CLIP, BATCHES = 6_000, 1.0, (48, 256)  # rows dealt to an edge, as MNIST's among ten

@@ -33,10 +33,10 @@ from tacit.datasets.benchmarks.sources import Split
 from tacit.datasets.source import published_only
 from tacit.models import evaluate
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import SERVER, GlobalModel, Hello, Push, Update
 
 ROOT = Path(__file__).parent.parent

@@ -25,11 +25,11 @@ from bench.child import answer, begin, resident
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push

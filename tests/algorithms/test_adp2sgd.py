@@ -21,11 +21,11 @@ from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.models.vectors import LARGEST, mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import Answer, Missing, Outgoing, Proposal, Report, Share
 from tests.helpers.paper_gossip import BATCH, MODEL, SIZE, Net, make, names
 

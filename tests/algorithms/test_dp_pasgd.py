@@ -15,8 +15,8 @@ from tacit.models import build
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
 from tests.helpers.run_files import run_file as made
 

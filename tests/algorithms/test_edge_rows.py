@@ -17,8 +17,8 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
 LOGISTIC, MLP = build("logistic", (1, 1, 4), 3), build("mlp", (1, 1, 4), 3, hidden=(5,))

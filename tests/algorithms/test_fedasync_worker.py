@@ -13,11 +13,12 @@ from tacit.algorithms.fedasync.edge import Edge
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient
-from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.policy import Terms
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.private_sum.sampling import Batch
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Batch, Random
 from tacit.protocol.messages import GlobalModel, Push, Retired
 from tests.helpers.fedasync import MODEL, SIZE, joined, run_file, server, update
 

@@ -15,8 +15,8 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Push, Retired
 
 MODEL = build("logistic", (1, 1, 3), 2)

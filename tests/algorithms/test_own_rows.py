@@ -20,8 +20,8 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import ModuleModel, module_model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Push
 from tests.helpers import own_modules

@@ -17,11 +17,11 @@ from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, ConfigError
-from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
-from tacit.privacy.simulated import SimulatedLedger
+from tacit.privacy.ledger.simulated import SimulatedLedger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import EmbeddingReleaser
 from tests.helpers.run_files import run_file as made
 from tests.helpers.vafl_rig import run_file
 

@@ -43,9 +43,9 @@ from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, SLOTS,
 from tacit.audit.worlds import MessageSource, World, quiet_source, quiet_world
 from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.mechanisms import knorm, paper_noise
+from tacit.privacy.noise.mechanisms import knorm, paper_noise
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import PRIVATE
-from tacit.privacy.sampling import Random
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.nightly import nightly

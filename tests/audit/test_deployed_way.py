@@ -40,8 +40,8 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
 from tacit.models.recorded import Recorded, recorded
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.private_sum.rows_alone import RowSums
 from tacit.privacy.release import PRIVATE
-from tacit.privacy.rows import RowSums
 from tests.helpers.run_files import toml
 
 compiled = pytest.mark.skipif(

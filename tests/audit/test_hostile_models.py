@@ -27,8 +27,9 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.sampling import Batch
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Batch, Random
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Push
 from tests.helpers.nightly import nightly

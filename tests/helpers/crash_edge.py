@@ -35,7 +35,7 @@ from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.release import Plan
 from tests.helpers.processes import environment
 from tests.helpers.servers import PATIENCE, wait_for

@@ -20,8 +20,8 @@ from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import Gossip, Outgoing
 
 MODEL = build("logistic", (1, 1, 3), 2)

@@ -29,12 +29,12 @@ from tacit_services.testbed.simulate import Simulation
 from tacit import config
 from tacit.config import RunFile
 from tacit.errors import BudgetSpent, ConfigError, PrivacyError
-from tacit.privacy import mechanisms
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tests.helpers.older import KEPT, unpacked
 
 BEGUN_WITH = {  # what one or another of the snapshots has as a new role has it

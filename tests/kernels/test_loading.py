@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(
 SAME_BITS = """
 import hashlib, torch
 from tacit.kernels.loading import described
-from tacit.privacy.clipping import integer_sum
-from tacit.privacy.mechanisms import discrete_gaussian, gaussian
-from tacit.privacy.sampling import Random
+from tacit.privacy.private_sum.clipping import integer_sum
+from tacit.privacy.noise.mechanisms import discrete_gaussian, gaussian
+from tacit.privacy.noise.randomness import Random
 rows = torch.randn(20, 999, generator=torch.Generator().manual_seed(1))
 total = integer_sum(rows, 1.0, torch.ones(20, dtype=torch.bool), 2.0**-12).total
 noisy = discrete_gaussian(total, 1.0, Random(1))

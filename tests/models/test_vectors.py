@@ -15,11 +15,11 @@ from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 
 MODELS = [
     build("logistic", (1, 8, 8), 10, regularization=1e-2),

@@ -15,9 +15,9 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.models import build
 from tacit.privacy import policy
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Hello, Push
 
 INF, NAN = math.inf, math.nan

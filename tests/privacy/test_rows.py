@@ -16,14 +16,14 @@ from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Model, build
-from tacit.models.rows import RowKernel
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.probe import cancelling, rows_alone
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import clipped_sum, integer_sum, reduced_clip
+from tacit.privacy.private_sum.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.row_kernel import RowKernel
+from tacit.privacy.private_sum.rows_alone import RowSums, _checked
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.rows import RowSums, _checked
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
 pytestmark = pytest.mark.skipif(
@@ -197,7 +197,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
 ) -> None:
     model = MODELS["cnn"]
     assert not rows_alone(mutant(model).rows, model, (1, 2, 3, 8))  # type: ignore[arg-type]
-    monkeypatch.setattr("tacit.privacy.rows.row_kernel", mutant)
+    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.row_kernel", mutant)
     assert RowSums.checked(model) == REFUSED
 
 
@@ -211,7 +211,7 @@ def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
         tried.append(sizes)
         return True
 
-    monkeypatch.setattr("tacit.privacy.rows.rows_alone", noted)
+    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.rows_alone", noted)
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     for model in (large, build("mlp", IMAGE, 10, hidden=(3000,)), MODELS["mlp"]):
         sums_of(model)
@@ -224,7 +224,7 @@ def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     assert isinstance(RowSums.checked(large), RowSums)
     _checked.cache_clear()
-    monkeypatch.setattr("tacit.privacy.rows.row_kernel", Remembers)
+    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.row_kernel", Remembers)
     assert RowSums.checked(large) == REFUSED
 
 
@@ -296,7 +296,7 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
 def test_without_numba_an_edge_goes_the_other_way_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("tacit.privacy.rows", "tacit.models.rows"):
+    for module in ("tacit.privacy.private_sum.rows_alone", "tacit.privacy.private_sum.row_kernel"):
         monkeypatch.setattr(f"{module}.library", lambda: None)
     other = edge(MODELS["logistic"], "gaussian", alone=True)
     assert other.alone is None

@@ -29,8 +29,9 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.sampling import rows_of_units, subsets
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random, rows_of_units, subsets
 from tacit.protocol.messages import GlobalModel, Push
 
 ALPHA, CLIP = 1e-4, 2.0**-7

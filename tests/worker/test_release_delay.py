@@ -20,10 +20,10 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.kernels.loading import library
-from tacit.privacy.embeddings import EmbeddingPlan, Mode
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, Mode
 from tacit.protocol.vertical import Feedback, Request
 from tests.helpers.vafl_rig import world
 

@@ -25,11 +25,11 @@ from tacit.audit.subject import DELTA, EDGE, RUN
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import build
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.rows_alone import RowSums
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.rows import RowSums
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel

@@ -18,7 +18,7 @@ from tacit_services.cli.say import say
 from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger_chain import Chain
+    from tacit.privacy.ledger.chain import Chain
 
 app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 

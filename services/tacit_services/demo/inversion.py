@@ -29,8 +29,8 @@ from tacit.errors import DataError, ServiceError
 from tacit.models import Model, build
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit_services.aggregator.ingest.reassembly import Reassembly

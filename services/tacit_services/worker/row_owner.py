@@ -18,10 +18,10 @@ from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.kernels.loading import described
 from tacit.models import Model
-from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.denormals import flush_pool
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings, load_policy
 from tacit_services.worker.contract import LoopSettings

@@ -37,7 +37,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
-from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.robust.law import Law
 

@@ -40,10 +40,10 @@ from tacit.datasets import Dataset, PrivateRows
 from tacit.datasets.alignment import names
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.privacy.embeddings import EmbeddingReleaser, EmbeddingStore
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.release.embeddings import EmbeddingReleaser, EmbeddingStore
 
 Kind = Callable[..., EdgeRole]
 

@@ -23,10 +23,11 @@ from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Maker, Subject
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.mechanisms import paper_noise
+from tacit.privacy.noise.mechanisms import paper_noise
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.sampling import poisson
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random, poisson
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing
 
 _NONCE = bytes(16)

@@ -15,10 +15,10 @@ from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.mapa import Edge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
-from tacit.models.rows import RowKernel, row_kernel
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.rows import RowSums
-from tacit.privacy.sampling import drawn_rows
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.row_kernel import RowKernel, row_kernel
+from tacit.privacy.private_sum.rows_alone import RowSums
+from tacit.privacy.private_sum.sampling import drawn_rows
 from tacit.protocol.messages import GlobalModel, Hello, Outgoing
 
 Picked = Callable[[NDArray[np.int64], int], NDArray[np.int64]]

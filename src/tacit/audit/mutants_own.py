@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped
 
 
 class ByTheirNumber(Edge):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum
-from tacit.privacy.sampling import Batch, poisson, rows_of_units
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.sampling import Batch, poisson, rows_of_units
 
 
 class RowsClipped(Edge):

@@ -15,11 +15,11 @@ from torch import Tensor
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.sampling import Batch
 from tacit.privacy.release import Released, Releaser, Steps
-from tacit.privacy.sampling import Batch
 
 # -- which rows, and where -------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from tacit.audit.statistics import Finding
 from tacit.models import Model, build
-from tacit.privacy.denormals import flushed
-from tacit.privacy.rows import RowSums
+from tacit.privacy.private_sum.denormals import flushed
+from tacit.privacy.private_sum.rows_alone import RowSums
 
 # What stands in every place of a row: about where tanh, exp and the activations change their ways.
 STRANGE: Final = {

@@ -19,8 +19,8 @@ from tacit.datasets.own.dealing import edges_of
 from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 
 DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
 CLIP, CLIPS = 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds

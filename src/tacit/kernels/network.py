@@ -1,8 +1,8 @@
 """The gradients of single rows of a network of convolutions and dense layers, one after another.
 
 Twin: `tacit.models.vectors.example_gradients`. The plan of a network is an array of `LAYER`, made
-by `tacit.models.rows`; parameters and gradients stand in the plan's order. One row's numbers, and
-only those, lie in `memory`, every one of which is written before it is read.
+by `tacit.privacy.private_sum.row_plan`; parameters and gradients stand in the plan's order. One
+row's numbers, and only those, lie in `memory`, every one of which is written before it is read.
 """
 
 from __future__ import annotations

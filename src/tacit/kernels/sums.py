@@ -1,9 +1,9 @@
 """Rows clipped and added up in one pass, in whole steps or in float64.
 
-Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.clipping`, which say what is
-guaranteed. Every row is treated in the same order of operations, wherever it stands, and no branch
-or address depends on a number in it: a row that does not count is masked by its bits. (`_too_long`
-is a branch, and always goes one way.)
+Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.private_sum.clipping`, which
+state what is guaranteed. Every row is treated in the same order of operations, wherever it stands,
+and no branch or address depends on a number in it: a row that does not count is masked by its bits.
+(`_too_long` is a branch, and always goes one way.)
 
 Numbers of a row: g (d,) float32, its norm in float64, the factor min(1, C'/norm) or 0.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.kernels.jit import dot, entry, inner
 
-_MAX_NORM = 2.0**60  # the same as in tacit.privacy.clipping
+_MAX_NORM = 2.0**60  # the same as in tacit.privacy.private_sum.clipping
 _EXACT = 2**24  # float32 has every whole number below
 _TOGETHER = 4  # rows added in one pass over the sum
 

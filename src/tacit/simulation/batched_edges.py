@@ -17,7 +17,7 @@ from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Edge as Mapa
 from tacit.models.vectors import score_deltas
-from tacit.privacy.clipping import Clipped, drawn_outer_sum
+from tacit.privacy.private_sum.clipping import Clipped, drawn_outer_sum
 from tacit.privacy.release import release_steps_together, release_together
 from tacit.protocol.messages import GlobalModel, Push
 

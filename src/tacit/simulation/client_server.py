@@ -96,8 +96,8 @@ class Simulator:
     >>> from tacit import config, datasets
     >>> from tacit.algorithms.mapa import Edge, Server
     >>> from tacit.privacy.release import Releaser
-    >>> from tacit.privacy.sampling import Random
-    >>> from tacit.privacy.simulated import SimulatedLedger
+    >>> from tacit.privacy.noise.randomness import Random
+    >>> from tacit.privacy.ledger.simulated import SimulatedLedger
     >>> text = '''
     ... run.updates = 5
     ... data.dataset = "digits"

@@ -16,7 +16,7 @@ from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import sections
 from tacit.errors import WireError
-from tacit.privacy.release_plan import Plan
+from tacit.privacy.plan import Plan
 from tacit.rounding import beside
 from tacit_services.aggregator.ingest.norm_bound import norm_bound
 from tacit_services.aggregator.ingest.retry import RetryLater

@@ -20,14 +20,21 @@ from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
-from tacit.privacy.clipping import Clipped, add_rows, clipped_sum, integer_sum, outer_sum
-from tacit.privacy.ledger_chain import Charge
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.plan import padded_size
 from tacit.privacy.policy import refusal
-from tacit.privacy.probe import require_separate_examples
+from tacit.privacy.private_sum.clipping import (
+    Clipped,
+    add_rows,
+    clipped_sum,
+    integer_sum,
+    outer_sum,
+)
+from tacit.privacy.private_sum.probe import require_separate_examples
+from tacit.privacy.private_sum.rows_alone import RowSums
+from tacit.privacy.private_sum.sampling import Batch, drawn_rows, poisson, rows_of_units
 from tacit.privacy.release import Releaser
-from tacit.privacy.rows import RowSums
-from tacit.privacy.sampling import Batch, drawn_rows, padded_size, poisson, rows_of_units
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.

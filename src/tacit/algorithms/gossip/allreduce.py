@@ -21,7 +21,7 @@ from tacit.config.topology import Topology
 from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Released, Releaser
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import Gossip, Missing, Outgoing, Share
 
 

@@ -21,7 +21,7 @@ from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.privacy.release import Released, Releaser
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
 
 # A peer's own count of its steps is believed up to this multiple of the median peer's.

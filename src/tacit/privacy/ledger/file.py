@@ -13,7 +13,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from tacit.privacy.ledger_chain import NONCE, Chain, LedgerRow, first_head, next_head
+from tacit.privacy.ledger.chain import NONCE, Chain, LedgerRow, first_head, next_head
 
 # PRAGMA user_version. Older ones are converted: 1 (which said 0) had no chain, 2 no messages.
 _FORMAT, _WITHOUT_MESSAGES = 3, 2

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
-from tacit.models.rows import RowKernel, row_kernel
-from tacit.privacy.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
-from tacit.privacy.denormals import flushed
-from tacit.privacy.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
+from tacit.privacy.private_sum.denormals import flushed
+from tacit.privacy.private_sum.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.row_kernel import RowKernel, row_kernel
 
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tacit.kernels.loading import library
 from tacit.models.base import Model
-from tacit.models.row_plan import planned
 from tacit.models.zoo.layered import Layered
+from tacit.privacy.private_sum.row_plan import planned
 
 
 class RowKernel:

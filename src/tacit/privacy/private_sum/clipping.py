@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import Library, library
-from tacit.privacy.sampling import Batch
+from tacit.privacy.private_sum.sampling import Batch
 
 _SLACK = 2.0**-16  # in units of C: more than rounding can add to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost

@@ -29,8 +29,8 @@ from typing import Any
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import History, merged
-from tacit.privacy.ledger_chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
-from tacit.privacy.ledger_file import (
+from tacit.privacy.ledger.chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
+from tacit.privacy.ledger.file import (
     DAMAGE,
     create_or_convert,
     drop_row,

@@ -11,28 +11,14 @@ import torch
 from torch import Tensor
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy import mechanisms
 from tacit.privacy.accounting import History
-from tacit.privacy.clipping import Clipped, clipped_sum
-from tacit.privacy.denormals import flushed
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.ledger_chain import Charge
-from tacit.privacy.release_plan import PRIVATE, Mechanism, NoiseAt, Paper, Plan, Private
-from tacit.privacy.sampling import Random
-
-__all__ = [
-    "PRIVATE",
-    "Mechanism",
-    "NoiseAt",
-    "Paper",
-    "Plan",
-    "Private",
-    "Released",
-    "Releaser",
-    "Steps",
-    "release_steps_together",
-    "release_together",
-]
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.denormals import flushed
 
 _SEAL: Final = object()
 
@@ -83,7 +69,7 @@ class Releaser:
     that are charged ahead among them.
 
     >>> import torch
-    >>> from tacit.privacy.clipping import clipped_sum
+    >>> from tacit.privacy.private_sum.clipping import clipped_sum
     >>> plan = Plan("gaussian", 0.5, 4.0, 1.0, 0.1, 1.0, epsilon=5.0, delta=1e-5, rows_max=8)
     >>> releaser = Releaser(plan, Ledger(":memory:", "digits"), Random())
     >>> gradients, drawn = torch.randn(8, 3), torch.tensor([True, False] * 4)
