@@ -39,7 +39,8 @@ class RowOwner:
     """What the owner of a worker's rows has settled for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
-    says what a run may do with them; None: what the run file says. rows_alone: as for `EdgeRole`.
+    says what a run may do with them; None: what the run file says. rows_alone: as for
+    `private_sum`.
     """
 
     data: Path | None
@@ -82,7 +83,7 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
         role = owner.role(definition, model, resources.identity, resources.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
-        log.info("%s computes %s, loops by %s", role.edge, role.way, described())
+        log.info("%s computes %s, loops by %s", role.edge, role.private_sum.way, described())
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:
             serve(loop, stop, resources)

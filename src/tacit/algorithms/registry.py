@@ -25,7 +25,7 @@ from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.fedasync.fedavg import AveragingServer
 from tacit.algorithms.fedasync.fedbuff import BufferedServer
 from tacit.algorithms.fedasync.mixing import MixingServer
-from tacit.algorithms.gossip import adp2sgd
+from tacit.algorithms.gossip import adp2sgd, worker
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import GossipSettings
@@ -42,6 +42,8 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import WAYS, Ways, private_sum
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser
 from tacit.privacy.release.embeddings import EmbeddingReleaser, EmbeddingStore
 
@@ -52,16 +54,14 @@ Kind = Callable[..., EdgeRole]
 class Owner:
     """What an edge role is built from and no other edge has.
 
-    releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
-    as for `EdgeRole`. kind: the class of the role; None: the algorithm's own.
+    releaser: what alone releases anything of the rows. private_sum: over the rows. kind: the class
+    of the role; None: the algorithm's own.
     """
 
     name: str
-    data: PrivateRows
     model: Model
     releaser: Releaser
-    device: str = "cpu"
-    rows_alone: bool = True
+    private_sum: PrivateSum
     kind: Kind | None = None
 
 
@@ -70,11 +70,13 @@ class Roles:
     """The functions that make one algorithm's roles from a run's definition.
 
     server: takes the model too. edge: takes the edge's `Owner` too. Both are None for a vertical
-    run, which has parties instead of edges and a server that knows the labels.
+    run, which has parties instead of edges and a server that knows the labels. ways: in which an
+    edge may compute its private sum.
     """
 
     server: Callable[[Any, Model], ServerRole] | None
     edge: Callable[[Any, Owner], EdgeRole] | None
+    ways: Ways = WAYS
 
 
 def server(
@@ -106,21 +108,25 @@ def edge(
     *,
     rows_alone: bool = True,
     kind: Kind | None = None,
+    ways: Ways | None = None,
 ) -> EdgeRole:
     """Return the role of edge `name` of a run, which holds the rows `data`.
 
     `tacit edge`, the audit, the simulator and the golden runs all make their edges with it, so that
-    none goes another way than the others unless it says so. rows_alone: as for `EdgeRole`; False
-    for an owner's setting, and for the simulator. kind: instead of the algorithm's own class, for
-    the audit's mutants. Raises ConfigError for a vertical run, which has no edges.
+    none goes another way than the others unless it asks for one. rows_alone: as for `private_sum`;
+    False for an owner's setting, and for the simulator. kind, ways: instead of the algorithm's own,
+    for the audit's mutants. Raises ConfigError for a vertical run, which has no edges; PrivacyError
+    as `private_sum`.
     """
-    made = ROLES[definition.name].edge
-    if made is None:
+    roles = ROLES[definition.name]
+    if roles.edge is None:
         raise ConfigError(
             f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
             f"tacit party"
         )
-    return made(definition, Owner(name, data, model, releaser, device, rows_alone, kind))
+    plan, random, ways = releaser.plan, releaser.random, ways or roles.ways
+    summed = private_sum(data, model, plan, random, device, rows_alone=rows_alone, ways=ways)
+    return roles.edge(definition, Owner(name, model, releaser, summed, kind))
 
 
 # -- vertical runs ---------------------------------------------------------------------------------
@@ -175,7 +181,7 @@ def party(
 
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
     kind = own.kind or mapa.Edge
-    return kind(own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone)
+    return kind(own.name, own.model, own.releaser, own.private_sum)
 
 
 def _local_steps_edge(
@@ -184,12 +190,10 @@ def _local_steps_edge(
     return (own.kind or kind)(
         definition.algorithm,
         own.name,
-        own.data,
         own.model,
         own.releaser,
-        own.device,
+        own.private_sum,
         horizon=definition.horizon,
-        rows_alone=own.rows_alone,
     )
 
 
@@ -199,14 +203,13 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     chooser = Chooser(f"{seed}/{own.name}")
     return (own.kind or adp2sgd.Peer)(
         own.name,
-        own.data,
         own.model,
         own.releaser,
+        own.private_sum,
         settings,
         graph,
         seed=seed,
         random=chooser,
-        device=own.device,
     )
 
 
@@ -214,7 +217,7 @@ def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
     settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
     return (own.kind or SyncPeer)(
-        own.name, own.data, own.model, own.releaser, settings, graph, seed=seed, device=own.device
+        own.name, own.model, own.releaser, own.private_sum, settings, graph, seed=seed
     )
 
 
@@ -230,10 +233,10 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     )
 
 
-_MAPA = Roles(mapa.Server, _mapa_edge)
+_MAPA = Roles(mapa.Server, _mapa_edge, mapa.WAYS)
 _FEDASYNC_EDGE = partial(_local_steps_edge, FedAsyncEdge)
 _MIXING = Roles(MixingServer, _FEDASYNC_EDGE)
-_GOSSIP = Roles(ReportFold, _peer)
+_GOSSIP = Roles(ReportFold, _peer, worker.WAYS)
 
 ROLES: dict[str, Roles] = {
     "mapa": _MAPA,
@@ -247,6 +250,6 @@ ROLES: dict[str, Roles] = {
     "dp-pasgd": Roles(averaging.Server, partial(_local_steps_edge, averaging.Edge)),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
-    "sync": Roles(ReportFold, _sync_peer),
+    "sync": Roles(ReportFold, _sync_peer, worker.WAYS),
     "vafl": Roles(None, None),
 }

@@ -159,6 +159,11 @@ class Plan:
             * (dims + 1 if self.mechanism == "knorm" else 1)
         )
 
+    def step(self, clip: float) -> float | None:
+        """Return the grid of a sum of integers at this clip; None for a sum of floats."""
+        whole = self.mechanism == "discrete_gaussian"
+        return mechanisms.grid_step(clip, self.noise_multiplier) if whole else None
+
     def pushes_left(self, history: History) -> int | None:
         """Return how many releases still fit the budget after `history`.
 

@@ -1,23 +1,30 @@
-"""The private sum over drawn rows that are computed alone: each by itself, and only they.
+"""The way of drawn rows alone: each is computed by itself, and only they are.
 
 Shapes: R drawn rows, d parameters.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.datasets.edge_rows import EdgeRows
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan, padded_size
 from tacit.privacy.private_sum.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
 from tacit.privacy.private_sum.denormals import flushed
 from tacit.privacy.private_sum.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.rehearsal import rehearsed
 from tacit.privacy.private_sum.row_kernel import RowKernel, row_kernel
+from tacit.privacy.private_sum.sampling import drawn_rows
+from tacit.privacy.private_sum.way import NotAlone
 
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229
@@ -25,6 +32,50 @@ _TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and on
 # And more than a larger model's are: as many as so many numbers hold, but never without a row
 # before the tried one, and one behind it.
 _MORE, _MORE_HELD, _FEWEST = 40, 2**24, 3
+_FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
+
+
+class RowsAlone:
+    """The private sum over a fresh draw, of which nothing but the drawn rows is computed.
+
+    The time of a step grows with the number of rows drawn, which is secret: so messages must leave
+    at a time that does not depend on it.
+    """
+
+    way = "drawn rows alone"
+
+    def __init__(self, data: EdgeRows, model: Model, plan: Plan, random: Random) -> None:
+        """Raise NotAlone where the model or this machine does not allow it."""
+        self.model, self.plan, self.random = model, plan, random
+        self.records, self.size = data.records, plan.slots
+        self.x, self.y = data.x, data.y
+        self.sums = self.sums_of(model)
+
+    def sums_of(self, model: Model) -> RowSums:
+        """Return what adds up rows of this model. Raises NotAlone."""
+        return RowSums.checked(model)
+
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """Return the clipped sum over the rows of a fresh draw, and no others."""
+        return self._sum(params, self.x, self.y, self.draw(), clip)
+
+    def draw(self) -> NDArray[np.int64]:
+        """Draw the rows of a fresh Poisson batch, without slots: their numbers (R,)."""
+        return drawn_rows(self.records, self.plan.sampling_rate, self.size, self.random)
+
+    def rehearsals(self) -> list[Callable[[], Clipped]]:
+        """Return the sum over as many public rows as a real draw exceeds with probability 1e-9."""
+        rows = padded_size(self.plan.most_rows, self.plan.sampling_rate, _FAR)
+        return [
+            partial(self._sum, task.params, task.x, task.y, np.arange(rows), self.plan.clip_max)
+            for task in rehearsed(self.model, rows)
+        ]
+
+    def _sum(
+        self, params: Tensor, x: Tensor, y: Tensor, index: NDArray[np.int64], clip: float
+    ) -> Clipped:
+        step = self.plan.step(clip)
+        return self.sums.sum(params, x, y, index, clip, step=step, rows=self.size)
 
 
 class RowSums:
@@ -50,28 +101,28 @@ class RowSums:
         self._held = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
-    def checked(cls, model: Model) -> RowSums | str:
-        """Sums for `model`; where there is no kernel for it, or the kernel fails its trial, why.
+    def checked(cls, model: Model) -> RowSums:
+        """Return sums for `model`, tried on this machine and kept for the process.
 
-        Tried on this machine, once in a process: parameters that cancel, every number of rows that
-        is computed at a time (up to 16), every place, beside rows of zeros, strange and overflowing
-        ones.
+        A trial has parameters that cancel, every number of rows that is computed at a time (up to
+        16), every place, beside rows of zeros, strange and overflowing ones. Raises NotAlone where
+        there is no kernel for the model, or the kernel fails its trial.
         """
         return _checked(model)
 
     @classmethod
-    def _tried(cls, model: Model) -> RowSums | str:
+    def _tried(cls, model: Model) -> RowSums:
         kernels, kernel = library(), row_kernel(model)
         if kernels is None:
-            return "numba is not installed"
+            raise NotAlone("numba is not installed")
         if kernel is None:
-            return f"no kernels for a layer of model.name={model.name}"
+            raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
         more = _MORE if most >= _MORE else min(_MORE, max(_FEWEST, _MORE_HELD // model.size))
         sizes = sorted({*range(1, min(most, _TRIED) + 1), more, most})
         if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
-            return "on this machine a row's gradient depends on its place in the batch"
+            raise NotAlone("on this machine a row's gradient depends on its place in the batch")
         return sums
 
     def sum(
@@ -148,5 +199,5 @@ class RowSums:
 
 
 @lru_cache(maxsize=64)
-def _checked(model: Model) -> RowSums | str:
+def _checked(model: Model) -> RowSums:
     return RowSums._tried(model)
