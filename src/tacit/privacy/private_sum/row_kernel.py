@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.kernels.layout import SLACK
 from tacit.kernels.loading import library
 from tacit.models.base import Model
 from tacit.models.zoo.layered import Layered
@@ -33,11 +34,11 @@ class RowKernel:
         plan = planned(model)
         self.model, self.size = model, len(plan.order)
         self._compute, self._deltas = kernels.gradients, kernels.deltas
-        self._plan = plan.table(kernels.LAYER)
+        self._plan = plan.table()
         self._taps = np.array(plan.taps, dtype=np.int32)
-        self._memory = np.zeros(plan.memory + kernels.SLACK, dtype=np.float32)
+        self._memory = np.zeros(plan.memory + SLACK, dtype=np.float32)
         self._places = np.array(plan.places, dtype=np.int32)
-        order = torch.tensor(plan.order + [-1] * kernels.SLACK)
+        order = torch.tensor(plan.order + [-1] * SLACK)
         self._order = torch.where(order < 0, model.size, order)  # after them a zero
         self._same = plan.order == list(range(model.size))
         self._back = torch.argsort(self._order)[: model.size]
