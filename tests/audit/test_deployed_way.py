@@ -49,7 +49,7 @@ compiled = pytest.mark.skipif(
 )
 ALONE = "drawn rows alone"
 WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
-NAMES = [name for name, made in registry.ROLES.items() if made.edge and name not in WITHOUT_NOISE]
+NAMES = [name for name in registry.ROLES if name not in (*WITHOUT_NOISE, "vafl")]
 PEERS = ("adp2sgd", "sync")
 # Tests of what is deployed in slots: a model without kernels, and units of several rows.
 IN_SLOTS = ("places", "own", "raising", "person", "dealt", "people")
