@@ -40,7 +40,8 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
 from tacit.models.recorded import Recorded, recorded
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.private_sum.rows_alone import RowsAlone, RowSums
+from tacit.privacy.private_sum.row_sums import RowSums
+from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.release import PRIVATE
 from tests.helpers.run_files import toml
 

@@ -23,8 +23,8 @@ from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.private_sum.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.private_sum.plain import Plain
 from tacit.privacy.private_sum.probe import cancelling, rows_alone
-from tacit.privacy.private_sum.row_kernel import RowKernel
-from tacit.privacy.private_sum.rows_alone import RowsAlone, RowSums, _checked
+from tacit.privacy.private_sum.row_sums import RowKernel, RowSums, _checked
+from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.private_sum.way import NotAlone
 from tacit.privacy.release import Mechanism, Plan, Releaser
@@ -205,7 +205,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
 ) -> None:
     model = MODELS["cnn"]
     assert not rows_alone(mutant(model).rows, model, (1, 2, 3, 8))  # type: ignore[arg-type]
-    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.row_kernel", mutant)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.row_kernel", mutant)
     refuses(model)
 
 
@@ -219,7 +219,7 @@ def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
         tried.append(sizes)
         return True
 
-    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.rows_alone", noted)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.rows_alone", noted)
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     for model in (large, build("mlp", IMAGE, 10, hidden=(3000,)), MODELS["mlp"]):
         sums_of(model)
@@ -232,7 +232,7 @@ def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     sums_of(large)
     _checked.cache_clear()
-    monkeypatch.setattr("tacit.privacy.private_sum.rows_alone.row_kernel", Remembers)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.row_kernel", Remembers)
     refuses(large)
 
 
@@ -307,8 +307,7 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
 def test_without_numba_an_edge_goes_the_other_way_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("tacit.privacy.private_sum.rows_alone", "tacit.privacy.private_sum.row_kernel"):
-        monkeypatch.setattr(f"{module}.library", lambda: None)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.library", lambda: None)
     other = edge(MODELS["logistic"], "gaussian", alone=True)
     assert isinstance(other.private_sum, Slots)
     assert other.private_sum.way == "48 slots: numba is not installed"

@@ -14,8 +14,8 @@ from tacit.algorithms.mapa import Edge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
 from tacit.privacy.private_sum.clipping import Clipped
-from tacit.privacy.private_sum.row_kernel import RowKernel, row_kernel
-from tacit.privacy.private_sum.rows_alone import RowsAlone, RowSums
+from tacit.privacy.private_sum.row_sums import RowKernel, RowSums, row_kernel
+from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.sampling import drawn_rows
 from tacit.privacy.private_sum.way import NotAlone
 from tacit.privacy.release import Releaser

@@ -18,7 +18,7 @@ from torch import Tensor
 from tacit.audit.statistics import Finding
 from tacit.models import Model, build
 from tacit.privacy.private_sum.denormals import flushed
-from tacit.privacy.private_sum.rows_alone import RowSums
+from tacit.privacy.private_sum.row_sums import RowSums
 from tacit.privacy.private_sum.way import NotAlone
 
 # What stands in every place of a row: about where tanh, exp and the activations change their ways.

@@ -1,4 +1,4 @@
-"""The order of a network's numbers where its rows are computed alone, for `row_kernel`.
+"""The order of a network's numbers where its rows are computed alone, for `row_sums`.
 
 The kernel's order of parameters differs from the model's in two ways. A convolution of many
 channels has its weights channel after channel at each place of the window, filled up with zeros to
