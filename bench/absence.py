@@ -43,7 +43,7 @@ from tacit_services.testbed.processes import free_port
 from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.server import Server
-from tacit.privacy.labels import corrected_loss
+from tacit.privacy.noise.labels import corrected_loss
 from tests.helpers import gossip as gossip_run
 from tests.helpers.network import network
 from tests.helpers.processes import Service, deployment

@@ -18,10 +18,13 @@ from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.models.vectors import example_gradients, mean_gradient
-from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import padded_size
+from tacit.privacy.private_sum.choice import private_sum
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.private_sum.sampling import poisson
 from tacit.privacy.release import PRIVATE, Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random, padded_size, poisson
 from tacit.protocol.messages import GlobalModel
 
 ROWS, CLIP, BATCHES = 12_000, 1.0, (48, 256)
@@ -83,8 +86,9 @@ def _steps(data: Dataset, batch: int) -> dict[str, Step]:
 
 def _edge_step(data: Dataset, mechanism: Mechanism, batch: int, params: Tensor) -> Step:
     plan = Plan(mechanism, batch / ROWS, batch, 1.0, 0.1, 10.0, 1e6, 1e-5)
-    releaser = Releaser(plan, Ledger(":memory:", "bench"), Random())
-    edge = Edge("edge-0", data, MODEL, releaser)
+    random = Random()
+    rows = private_sum(data, MODEL, plan, random)
+    edge = Edge("edge-0", MODEL, Releaser(plan, Ledger(":memory:", "bench"), random), rows)
     return lambda: edge.on_message(GlobalModel(0, params, CLIP))
 
 

@@ -32,8 +32,9 @@ from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 from tacit.protocol.vertical import Embed, Roster
 
@@ -95,7 +96,9 @@ def _edge_of(model: Model) -> Callable[[str], Answer]:
     message = GlobalModel(0, model.init(1), 1.0)
 
     def make(device: str) -> Answer:
-        edge = Edge("edge-0", data, model, _releaser(ROWS, BATCH / ROWS), device)
+        releaser = _releaser(ROWS, BATCH / ROWS)
+        rows = private_sum(data, model, releaser.plan, releaser.random, device)
+        edge = Edge("edge-0", model, releaser, rows)
 
         def answer() -> Tensor:
             (said,) = edge.on_message(message)

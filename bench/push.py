@@ -19,11 +19,11 @@ import torch
 from tacit_services.transport.transfer import Transfer
 from tacit_services.worker.outbox import Outbox
 
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Push
 

@@ -40,8 +40,9 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
 ROWS, CLIP, BATCHES = 6_000, 1.0, (48, 256)  # rows dealt to an edge, as MNIST's among ten
@@ -132,8 +133,9 @@ def _edge(
     """
     rate = batch / len(data)
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
-    releaser = Releaser(plan, Ledger(path, data.name), Random())
-    return Edge("edge-0", data, model, releaser, rows_alone=alone)
+    random = Random()
+    rows = private_sum(data, model, plan, random, rows_alone=alone)
+    return Edge("edge-0", model, Releaser(plan, Ledger(path, data.name), random), rows)
 
 
 def _push(edge: Edge, params: Tensor) -> Step:

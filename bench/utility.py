@@ -26,17 +26,21 @@ import torch
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms.mapa import Edge, Server
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.mapa import Server
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
 from tacit.datasets.benchmarks.sources import Split
 from tacit.datasets.source import published_only
 from tacit.models import evaluate
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import SERVER, GlobalModel, Hello, Push, Update
 
 ROOT = Path(__file__).parent.parent
@@ -170,21 +174,23 @@ def _models(server: Server, message: Hello | Update) -> dict[str, GlobalModel]:
     return {reply.to: reply.message for reply in replies if isinstance(reply.message, GlobalModel)}
 
 
-class _Unpadded(Edge):
+class _Unpadded(Slots):
     """Leaves out the rows of a batch that only hide its size from a clock: a third of the work."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         return super().clipped(params, clip, index[mask], mask[mask])
 
 
-def _edge(run: RunFile, number: int, seed: int) -> Edge:
+def _edge(run: RunFile, number: int, seed: int) -> EdgeRole:
     data = published_only(run.source)
     rows = data.parts(_root())[number]
     part = _data(data.name, "train", data.features).take(rows)
     releaser = Releaser(
         run.plan(number, len(rows)), Ledger(":memory:", data.name), Random(1000 * seed + number)
     )
-    return _Unpadded(f"edge-{number}", part, run.build_model(), releaser)
+    ways = Ways(alone=None, slots=_Unpadded, outer=_Unpadded)
+    name, model = f"edge-{number}", run.build_model()
+    return registry.edge(run.define(), name, part, model, releaser, ways=ways)
 
 
 @cache

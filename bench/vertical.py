@@ -28,9 +28,9 @@ from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.models import evaluate
-from tacit.privacy import gdp
+from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 from tacit.protocol.messages import EVERYONE, Deadline, Update
 from tacit.protocol.vertical import Embed
 

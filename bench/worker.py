@@ -23,14 +23,18 @@ from torch import Tensor
 
 from bench.child import answer, begin, resident
 from tacit import config, datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.mapa import Edge
 from tacit.config.fingerprint import canonical
 from tacit.models.vectors import mean_gradient
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
@@ -68,7 +72,7 @@ class ReadyMade(Edge):
         self.largest = max([self.largest, *(file.stat().st_size for file in files)])
 
 
-def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
+def build(options: dict[str, Any], kind: type[Edge]) -> EdgeRole:
     """An edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
@@ -77,7 +81,9 @@ def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
     rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
     part = datasets.load(run.source.name, "train", root, rows)
     releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.source.name), Random())
-    return kind(f"edge-{number}", part, run.build_model(), releaser, rows_alone=True)
+    return registry.edge(
+        run.define(), f"edge-{number}", part, run.build_model(), releaser, kind=kind
+    )
 
 
 def push(options: dict[str, Any]) -> dict[str, Any]:
@@ -245,10 +251,12 @@ def plain(options: dict[str, Any]) -> NoReturn:
     """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
     role = build(options, Edge)
     params, batch = role.model.init(1), round(role.releaser.plan.batch)
+    rows = role.private_sum
+    assert isinstance(rows, RowsAlone | Slots)
 
     def step() -> Tensor:
-        index = torch.randint(role.records, (batch,))
-        return mean_gradient(role.model, params, role.x[index], role.y[index])
+        index = torch.randint(rows.records, (batch,))
+        return mean_gradient(role.model, params, rows.x[index], rows.y[index])
 
     _count(options, step)
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from golden.adapters.rooms import *  # noqa: F403
-from golden.adapters.third import Simulator, simulate
-from tacit.protocol import wire as _wire
-from tacit.protocol import wire_down, wire_up
+from tacit.privacy import embeddings as _embeddings
+from tacit.privacy import gdp
+from tacit.privacy import release as _release
+from tacit.privacy import trained as _trained
+from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
+from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.policy import Policy, Terms
+from tacit.privacy.release import Plan, Released, Releaser
+from tacit.privacy.sampling import Random
+from tacit.privacy.trusted import Trusted
 
 
-class wire:  # noqa: N801  (golden's name of a module)
-    """What golden uses of the codec of an edge's and a server's messages."""
+def released(
+    vector: Tensor, scale: float, clip: float, spent: History, charged: Charged
+) -> Released:
+    """A sealed vector that nobody has paid for, to be encoded."""
+    return Released(vector, scale, clip, spent, charged, _release._SEAL)
 
-    up = staticmethod(wire_up.up)
-    down = staticmethod(wire_down.down)
-    announcement = staticmethod(wire_down.announcement)
-    encode = staticmethod(_wire.encode)
-    split = staticmethod(_wire.split)
-    question = staticmethod(_wire.question)
+
+def shared(vector: Tensor) -> _trained.Shared:
+    """A peer's sealed vector."""
+    return _trained.Shared(vector, _trained._SEAL)
+
+
+def embedded(
+    rows: Tensor, vectors: Tensor, spent: History, charged: Charged
+) -> _embeddings.ReleasedEmbedding:
+    """A party's sealed embeddings."""
+    return _embeddings.ReleasedEmbedding(rows, vectors, spent, charged, _embeddings._SEAL)

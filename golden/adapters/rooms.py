@@ -1,4 +1,4 @@
-"""The names that the layouts since version 0.2 have in common: one folder is one room."""
+"""The names that the layouts of this folder have in common: all but those of the privacy code."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tacit_services.journal.weights import weights
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import AggregatorSettings, EdgeSettings
 from tacit_services.testbed.simulate import rows_by_edge as _rows_by_edge
+from tacit_services.testbed.simulate import simulate as _simulate
 from torch import Tensor
 
 from tacit import config, datasets, errors
@@ -44,17 +45,8 @@ from tacit.config import RunFile
 from tacit.config.algorithms import Gossip as GossipSection
 from tacit.config.algorithms import Vafl as VaflSection
 from tacit.models import Model
-from tacit.privacy import embeddings as _embeddings
-from tacit.privacy import gdp
-from tacit.privacy import release as _plan
-from tacit.privacy import trained as _trained
-from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
-from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.policy import Policy, Terms
-from tacit.privacy.release import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
-from tacit.privacy.trusted import Trusted
-from tacit.protocol import topics
+from tacit.protocol import topics, wire_down, wire_up
+from tacit.protocol import wire as _wire
 from tacit.protocol import wire_gossip as _wire_gossip
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import (
@@ -73,6 +65,7 @@ from tacit.protocol.messages import (
     Update,
 )
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.simulation.client_server import Simulator as _Simulator
 from tacit.simulation.client_server import received
 from tests.golden import test_same_bits_of_peers as _peers
 from tests.golden.harness import MqttRun, accepted, make_edge
@@ -100,29 +93,21 @@ def _digest(message: Gossip) -> str:
 _peers.digest = _digest
 
 
+class wire:  # noqa: N801  (golden's name of a module)
+    """What golden uses of the codec of an edge's and a server's messages."""
+
+    up = staticmethod(wire_up.up)
+    down = staticmethod(wire_down.down)
+    announcement = staticmethod(wire_down.announcement)
+    encode = staticmethod(_wire.encode)
+    split = staticmethod(_wire.split)
+    question = staticmethod(_wire.question)
+
+
 class wire_peers:  # noqa: N801  (golden's name of a module)
     """What golden uses of the codec of peers' messages."""
 
     encoded = staticmethod(_wire_gossip.encode_peer_message)
-
-
-def released(
-    vector: Tensor, scale: float, clip: float, spent: History, charged: Charged
-) -> Released:
-    """A sealed vector that nobody has paid for, to be encoded."""
-    return Released(vector, scale, clip, spent, charged, _plan._SEAL)
-
-
-def shared(vector: Tensor) -> _trained.Shared:
-    """A peer's sealed vector."""
-    return _trained.Shared(vector, _trained._SEAL)
-
-
-def embedded(
-    rows: Tensor, vectors: Tensor, spent: History, charged: Charged
-) -> _embeddings.ReleasedEmbedding:
-    """A party's sealed embeddings."""
-    return _embeddings.ReleasedEmbedding(rows, vectors, spent, charged, _embeddings._SEAL)
 
 
 class roles:  # noqa: N801  (a module's name)
@@ -130,7 +115,7 @@ class roles:  # noqa: N801  (a module's name)
 
     @staticmethod
     def edge(
-        run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Releaser
+        run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Any
     ) -> EdgeRole:
         """With its rows, and the way of `tacit edge`: an older tree's default was another."""
         return _registry.edge(run.define(), name, data, model, releaser, rows_alone=True)
@@ -161,7 +146,7 @@ def dataset_of(run: RunFile) -> str:
     return run.source.name
 
 
-def plans_by_name(run: RunFile) -> Callable[[str], Plan]:
+def plans_by_name(run: RunFile) -> Callable[[str], Any]:
     """The plan of an edge by its name."""
     return run.plans().named
 
@@ -184,6 +169,19 @@ def kept_snapshot(rig: AggregatorRig) -> Snapshot | None:
 def schema_hash(model: Model) -> bytes:
     """What a message must carry to be for this model."""
     return model.schema_hash()
+
+
+class Simulator(_Simulator):
+    """The simulator of a run file."""
+
+    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
+        super().__init__(run.define(), server, edges)
+        self.run_file = run
+
+
+def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Any], None]) -> object:
+    """As `tacit simulate` does."""
+    return _simulate(run.define(), root, out, shown)
 
 
 class figures:  # noqa: N801  (a module's name)

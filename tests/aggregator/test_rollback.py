@@ -27,9 +27,9 @@ from tacit_services.worker.tasks import task_loop
 from tacit import config
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import read_chains
-from tacit.privacy.ledger_chain import Chain
+from tacit.privacy.ledger.chain import Chain
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics
 from tests.golden.harness import make_edge
 from tests.helpers.crash_edge import Forks

@@ -17,8 +17,8 @@ from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, SERVER, Deadline, Halt, Hello, Report, Timer, Update
 from tests.helpers.run_files import Layer
 from tests.helpers.run_files import run_file as made

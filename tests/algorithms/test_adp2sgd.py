@@ -21,13 +21,14 @@ from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.models.vectors import LARGEST, mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import Answer, Missing, Outgoing, Proposal, Report, Share
 from tests.helpers.paper_gossip import BATCH, MODEL, SIZE, Net, make, names
+from tests.helpers.private_sums import rows_of
 
 PAIR = build("complete", names(2))
 
@@ -113,9 +114,10 @@ def test_line_4_the_partner_is_a_neighbour_and_only_one_that_is_here() -> None:
 
 def test_line_5_every_row_is_drawn_with_probability_q_of_its_own() -> None:
     certain = peer(**EXACT)
-    everybody = certain.x[:-1], certain.y[:-1]
+    rows = rows_of(certain)
+    everybody = rows.x[:-1], rows.y[:-1]
     expected = (
-        mean_gradient(MODEL, certain.trained.params.float(), *everybody) * certain.records / BATCH
+        mean_gradient(MODEL, certain.trained.params.float(), *everybody) * rows.records / BATCH
     )
     assert torch.allclose(certain.gradient(certain.trained.params).vector, expected, atol=1e-4)
     none = peer(**EXACT | {"rate": 1e-9})
@@ -194,7 +196,8 @@ def test_eq_1_the_mean_of_all_models_moves_by_the_steps_alone() -> None:
 def test_adpsgd_takes_the_mean_gradient_of_its_batch_without_noise() -> None:
     plain = peer(mechanism="none")
     drawn = torch.stack([plain.gradient(plain.trained.params).vector for _ in range(600)])
-    expected = mean_gradient(MODEL, plain.trained.params.float(), plain.x[:-1], plain.y[:-1])
+    rows = rows_of(plain)
+    expected = mean_gradient(MODEL, plain.trained.params.float(), rows.x[:-1], rows.y[:-1])
     spread = drawn.std(0) / math.sqrt(len(drawn))
     assert bool(((drawn.mean(0) - expected).abs() < 5 * spread + 1e-6).all())
     assert plain.releaser.releases_left is None

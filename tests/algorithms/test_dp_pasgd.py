@@ -15,9 +15,10 @@ from tacit.models import build
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
+from tests.helpers.private_sums import sum_of
 from tests.helpers.run_files import run_file as made
 
 MODEL = build("logistic", (1, 1, 3), 2)
@@ -46,9 +47,8 @@ def server(updates: int = 100) -> Server:
 def device(tau: int, plan: Plan, seed: int | None = 1) -> Edge:
     algorithm = run_file(tau).algorithm
     assert isinstance(algorithm, DpPasgd)
-    return Edge(
-        algorithm, "a", DATA, MODEL, Releaser(plan, Ledger(":memory:", "test"), Random(seed))
-    )
+    releaser = Releaser(plan, Ledger(":memory:", "test"), Random(seed))
+    return Edge(algorithm, "a", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
 def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:

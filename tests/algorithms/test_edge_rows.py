@@ -17,9 +17,10 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
+from tests.helpers.private_sums import rows_of, sum_of
 
 LOGISTIC, MLP = build("logistic", (1, 1, 4), 3), build("mlp", (1, 1, 4), 3, hidden=(5,))
 LSTM = build("lstm", (6,), 20, hidden=(8,))
@@ -27,12 +28,9 @@ LSTM = build("lstm", (6,), 20, hidden=(8,))
 
 def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> Edge:
     plan = Plan(mechanism, 1.0, 4.0, 20.0, 0.1, 10.0, math.inf, 1e-5, rows_max=4)
-    return Edge(
-        "edge-0",
-        Dataset(x, y, model.classes, "test"),
-        model,
-        Releaser(plan, Ledger(":memory:", "t"), Random(1)),
-    )
+    releaser = Releaser(plan, Ledger(":memory:", "t"), Random(1))
+    rows = sum_of(Dataset(x, y, model.classes, "test"), model, releaser)
+    return Edge("edge-0", model, releaser, rows)
 
 
 def pushes(made: Edge) -> int:
@@ -58,8 +56,8 @@ def test_a_label_that_does_not_exist_counts_as_the_public_row(model: Model, labe
     x, good = torch.rand(2, 1, 1, 4), torch.tensor([0, 2])
     made = edge(model, x, torch.tensor([0, label]))
     assert pushes(made) == 3
-    assert made.x[1].count_nonzero() == 0
-    assert torch.equal(edge(model, x, good).x[0], made.x[0])
+    assert rows_of(made).x[1].count_nonzero() == 0
+    assert torch.equal(rows_of(edge(model, x, good)).x[0], rows_of(made).x[0])
 
 
 def test_a_word_that_does_not_exist_counts_as_the_public_row() -> None:
@@ -68,8 +66,8 @@ def test_a_word_that_does_not_exist_counts_as_the_public_row() -> None:
     strange[1, 3] = 20
     made = edge(LSTM, strange, words)
     assert pushes(made) == 3
-    assert made.x[1].count_nonzero() == 0
-    assert made.y[1].count_nonzero() == 0
+    assert rows_of(made).x[1].count_nonzero() == 0
+    assert rows_of(made).y[1].count_nonzero() == 0
 
 
 def test_places_of_a_word_are_added_in_one_order_however_many_threads() -> None:

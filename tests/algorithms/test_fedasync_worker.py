@@ -13,13 +13,18 @@ from tacit.algorithms.fedasync.edge import Edge
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient
-from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.policy import Terms
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.sampling import Batch
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Batch, Random
 from tacit.protocol.messages import GlobalModel, Push, Retired
 from tests.helpers.fedasync import MODEL, SIZE, joined, run_file, server, update
+from tests.helpers.private_sums import sum_of
 
 # -- Worker ----------------------------------------------------------------------------------------
 
@@ -34,9 +39,8 @@ def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float
 def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
     algorithm = run_file(name, section).algorithm
     assert isinstance(algorithm, FedAsync)
-    return Edge(
-        algorithm, "edge-0", DATA, MODEL, Releaser(made, Ledger(":memory:", "test"), Random(seed))
-    )
+    releaser = Releaser(made, Ledger(":memory:", "test"), Random(seed))
+    return Edge(algorithm, "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
 def pushed(edge: Edge, model: GlobalModel) -> Push:
@@ -47,14 +51,15 @@ def pushed(edge: Edge, model: GlobalModel) -> Push:
 
 @pytest.mark.parametrize("rows_alone", [True, False])
 def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
-    class Watched(Edge):
+    class WatchedSlots(Slots):
         def draw(self) -> Batch:
             batch = super().draw()
             drawn.append(tuple(batch.index.tolist()))
             return batch
 
-        def drawn(self) -> NDArray[np.int64]:
-            rows = super().drawn()
+    class WatchedRows(RowsAlone):
+        def draw(self) -> NDArray[np.int64]:
+            rows = super().draw()
             drawn.append(tuple(rows.tolist()))
             return rows
 
@@ -62,7 +67,9 @@ def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
     section = run_file(section="steps_min = 6").algorithm
     assert isinstance(section, FedAsync)
     releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
-    watched = Watched(section, "edge-0", DATA, MODEL, releaser, rows_alone=rows_alone)
+    ways = Ways(WatchedRows, WatchedSlots, WatchedSlots)
+    rows = sum_of(DATA, MODEL, releaser, rows_alone=rows_alone, ways=ways)
+    watched = Edge(section, "edge-0", MODEL, releaser, rows)
     pushed(watched, GlobalModel(1, torch.zeros(SIZE), 1.0))
     assert len(drawn) == 6
     assert len(set(drawn)) == 6

@@ -9,15 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.base import edge as edge_roles
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import WAYS, Edge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum import slots
+from tacit.privacy.private_sum.plain import Plain
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Push, Retired
+from tests.helpers.private_sums import sum_of
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8
@@ -45,7 +47,8 @@ def edge(
     rows_alone: bool = True,
 ) -> Edge:
     releaser = Releaser(made, Ledger(":memory:", "data"), Random(seed))
-    return Edge("a", data, model, releaser, rows_alone=rows_alone)
+    rows = sum_of(data, model, releaser, rows_alone=rows_alone, ways=WAYS)
+    return Edge("a", model, releaser, rows)
 
 
 def push(made: Edge, clip: float = 1.0, version: int = 7) -> Push:
@@ -115,17 +118,18 @@ def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> N
 def test_the_batch_has_one_shape_whatever_is_drawn(
     mechanism: str, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shapes, real = set(), getattr(edge_roles, work)
+    shapes, real = set(), getattr(slots, work)
 
     def recorded(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Any:
         shapes.add((tuple(x.shape), tuple(y.shape)))
         return real(model, params, x, y)
 
-    monkeypatch.setattr(edge_roles, work, recorded)
+    monkeypatch.setattr(slots, work, recorded)
     made = edge(plan(mechanism, q=0.3), rows_alone=False)
     for _ in range(30):
         push(made)
-    assert shapes == {((made.size, 1, 1, 3), (made.size,))}
+    size = made.releaser.plan.slots
+    assert shapes == {((size, 1, 1, 3), (size,))}
 
 
 def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
@@ -145,13 +149,15 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
 def chosen(monkeypatch: pytest.MonkeyPatch, made: Edge) -> list[Tensor]:
     """The rows that the modes without privacy draw."""
     rows: list[Tensor] = []
-    draw: Callable[[int], Tensor] = made.with_replacement
+    plain = made.private_sum
+    assert isinstance(plain, Plain)
+    draw: Callable[[int], Tensor] = plain.with_replacement
 
     def recorded(count: int) -> Tensor:
         rows.append(draw(count))
         return rows[-1]
 
-    monkeypatch.setattr(made, "with_replacement", recorded)
+    monkeypatch.setattr(plain, "with_replacement", recorded)
     return rows
 
 
@@ -186,7 +192,7 @@ def test_paper_mode_adds_its_noise_to_the_first_layer_only(monkeypatch: pytest.M
     (out,) = made.on_message(GlobalModel(0, params, 1e6))
     assert isinstance(out.message, Push)
     sent = out.message.released.vector
-    mean = mean_gradient(model, params, made.x[rows[0]], made.y[rows[0]])
+    mean = mean_gradient(model, params, x[rows[0]], (torch.arange(12) % 2)[rows[0]])
     differs = (sent - mean).abs() > 1e-6
     assert bool(differs[model.first_layer].all())
     assert not bool(differs[model.first_layer.stop :].any())

@@ -20,13 +20,15 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import ModuleModel, module_model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Push
 from tests.helpers import own_modules
 from tests.helpers.nightly import nightly
 from tests.helpers.own_modules import WIDTH, Branching, Coded, Root, Solve, against
+from tests.helpers.private_sums import rows_of, sum_of
 
 ROWS, CLIP, DELTA = 12, 1.0, 1e-5
 
@@ -70,7 +72,13 @@ def edge(
     data = EdgeRows(x[kept], y[kept], pairs if units else None)
     # Public: the same with the record and without.
     plan = Plan(mechanism, rate, rate * rows, z, CLIP, CLIP, math.inf, DELTA, rows_max=rows)
-    return make("edge-0", data, model, Releaser(plan, Ledger(":memory:", "own"), Random()))
+    releaser = Releaser(plan, Ledger(":memory:", "own"), Random())
+    return make("edge-0", model, releaser, sum_of(data, model, releaser))
+
+
+def slots(role: EdgeRole) -> Slots:
+    assert isinstance(role.private_sum, Slots)
+    return role.private_sum
 
 
 def attack(model: ModuleModel) -> torch.Tensor:
@@ -87,7 +95,7 @@ def test_a_record_that_raises_adds_nothing_to_the_sum(
     kind: type[Solve], mechanism: Mechanism
 ) -> None:
     model, params = model_of(kind), attack(model_of(kind))
-    role, everyone = edge(model, mechanism), torch.arange(ROWS)
+    role, everyone = slots(edge(model, mechanism)), torch.arange(ROWS)
     drawn = torch.ones(ROWS, dtype=torch.bool)
     found = role.clipped(params, CLIP, everyone, drawn).total
     # In the other world the public row stands in its slot.
@@ -99,7 +107,7 @@ def test_a_record_that_raises_adds_nothing_to_the_sum(
 
 def test_a_unit_with_a_row_that_raises_adds_nothing() -> None:
     model, params = model_of(Solve), attack(model_of(Solve))
-    role = edge(model, units=True)
+    role = slots(edge(model, units=True))
     gradients = role.gradients(params, torch.arange(ROWS // 2))
     assert not gradients[-1].isfinite().all()
     assert gradients[:-1].isfinite().all()
@@ -144,7 +152,7 @@ def test_what_is_sent_tells_no_more_than_is_claimed(pushes: int) -> None:
     for record in seen:
         role = edge(model, record=record, rate=rate, rows=rows, z=z)
         if rows != ROWS:
-            against(model.unflatten(params), role.x[rows - 1])
+            against(model.unflatten(params), rows_of(role).x[rows - 1])
         for _ in range(pushes):
             (out,) = role.on_message(GlobalModel(1, params, CLIP))
             assert isinstance(out.message, Push)

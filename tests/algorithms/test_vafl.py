@@ -20,7 +20,7 @@ from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.centralised import centralised
 from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.step_rules import batch_rows
-from tacit.privacy.embeddings import EmbeddingPlan
+from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
 from tacit.protocol.vertical import Feedback, Part, Request, Roster
 from tests.helpers.vafl_rig import World, blocks, part_of, run_file, table, take, uploads, world

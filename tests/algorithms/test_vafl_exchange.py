@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from tacit.models.zoo.embeddings import embedding
-from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingPlan, clip_rows
+from tacit.privacy.accounting import gdp
+from tacit.privacy.release.embeddings import EmbeddingPlan, clip_rows
 from tacit.protocol.messages import Outgoing, Update
 from tacit.protocol.vertical import Embed, Feedback
 from tests.helpers.vafl_rig import (

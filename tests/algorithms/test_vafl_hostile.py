@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.step_rules import batch_rows
-from tacit.privacy.embeddings import EmbeddingPlan
+from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello, Update

@@ -12,16 +12,17 @@ import torch
 from tacit_services.worker.outbox import Outbox
 
 from tacit import config
+from tacit.algorithms import registry
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, ConfigError
-from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
-from tacit.privacy.simulated import SimulatedLedger
+from tacit.privacy.ledger.simulated import SimulatedLedger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import EmbeddingReleaser
 from tests.helpers.run_files import run_file as made
 from tests.helpers.vafl_rig import run_file
 
@@ -170,3 +171,12 @@ def test_an_outbox_keeps_the_state_of_the_message_that_it_came_with(tmp_path: Pa
         assert Outbox(ledger, "another").state() is None
         again.put(3, b"three", state=b"state of three")
         assert again.state() == b"state of three"
+
+
+def test_a_vertical_run_has_no_edge_and_its_server_knows_labels() -> None:
+    run = config.load(EXPERIMENTS[0])
+    definition, model = run.define(), run.build_model()
+    with pytest.raises(ConfigError, match="needs the labels of its people"):
+        registry.server(definition, model)
+    with pytest.raises(ConfigError, match="start tacit party"):
+        registry.edge(definition, "edge-0", *(None, model, None))  # type: ignore[arg-type]

@@ -43,9 +43,9 @@ from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, SLOTS,
 from tacit.audit.worlds import MessageSource, World, quiet_source, quiet_world
 from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.mechanisms import knorm, paper_noise
-from tacit.privacy.release import PRIVATE
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.mechanisms import knorm, paper_noise
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release import PRIVATE, Releaser
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.nightly import nightly
@@ -54,7 +54,7 @@ from tests.protocol.test_wire import of_0_2
 PUSHES = 1600
 FEW = 400  # what shows a mutant: with more pushes a bound only rises
 GAUSSIAN, DISCRETE, KNORM = HONEST
-WIDE_CLIP = next(subject for _, subject, _ in SAMPLED if subject.edge is TwiceTheClip)
+WIDE_CLIP = next(s for _, s, _ in SAMPLED if s.ways and s.ways.alone is TwiceTheClip)
 WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
 NOBODY = Dataset(torch.zeros(0, *NARROW.shape), torch.zeros(0, dtype=torch.int64), 2, "audit")
 BY_NAME = {subject.mechanism: subject for subject in HONEST}
@@ -393,7 +393,7 @@ def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
 
 @pytest.mark.parametrize("mutant", [one for test, one in OTHERS if test == "fields"], ids=str)
 def test_what_is_said_beside_the_numbers_is_the_same_with_the_canary(mutant: Subject) -> None:
-    honest = mutant.but(edge=None, honest=True)
+    honest = mutant.but(edge=None, ways=None, releaser=Releaser, honest=True)
     assert [finding.verdict for finding in checks.fields(honest, Randomness(1))] == ["passes"]
     assert [finding.verdict for finding in checks.fields(mutant, Randomness(1))] == ["caught"]
 

@@ -40,8 +40,9 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
 from tacit.models.recorded import Recorded, recorded
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.private_sum.row_sums import RowSums
+from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.release import PRIVATE
-from tacit.privacy.rows import RowSums
 from tests.helpers.run_files import toml
 
 compiled = pytest.mark.skipif(
@@ -49,7 +50,7 @@ compiled = pytest.mark.skipif(
 )
 ALONE = "drawn rows alone"
 WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
-NAMES = [name for name, made in registry.ROLES.items() if made.edge and name not in WITHOUT_NOISE]
+NAMES = [name for name in registry.ROLES if name not in (*WITHOUT_NOISE, "vafl")]
 PEERS = ("adp2sgd", "sync")
 # Tests of what is deployed in slots: a model without kernels, and units of several rows.
 IN_SLOTS = ("places", "own", "raising", "person", "dealt", "people")
@@ -86,7 +87,7 @@ def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
 
 def way(role: EdgeRole) -> str:
     """How it computes and why, without the number of slots, which the plan says."""
-    return role.way.rpartition(" slots: ")[2]
+    return role.private_sum.way.rpartition(" slots: ")[2]
 
 
 def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
@@ -132,7 +133,8 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     subject = HONEST[1].but(model=model_of(kind))
     mine = make(subject, opposed_world().records(canary=True), Randomness(1)).edge
     assert type(role) is type(mine)
-    assert (way(mine), mine.ghost) == (way(role).replace(role.model.name, "audit"), role.ghost)
+    assert way(mine) == way(role).replace(role.model.name, "audit")
+    assert type(mine.private_sum) is type(role.private_sum)
     for model in (role.model, mine.model):
         found = recorded(model, "cpu", torch.float32, torch.int64)
         assert isinstance(found, Recorded)
@@ -150,6 +152,7 @@ def test_what_is_left_out_promises_nothing(name: str) -> None:
 def test_no_honest_subject_asks_for_another_way(subject: Subject) -> None:
     assert subject.rows_alone
     assert subject.edge is None
+    assert subject.ways is None
 
 
 def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
 # -- with the way replaced by an exception ---------------------------------------------------------
 
 
-@pytest.fixture(params=[(RowSums, "sum"), (RowSums, "checked"), (EdgeRole, "_alone")])
+@pytest.fixture(params=[(RowSums, "sum"), (RowSums, "checked"), (RowsAlone, "compute")])
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deployed way, of which one function does nothing but raise."""
 
@@ -218,4 +221,4 @@ def test_mutants_of_drawn_rows_alone_are_drawn_rows_alone() -> None:
     assert len(alone) >= 8
     for subject in alone:
         role = make(subject, quiet_world(subject.model).records(canary=True), Randomness(1)).edge
-        assert role.way == ALONE
+        assert role.private_sum.way == ALONE

@@ -21,12 +21,11 @@ from torch import Tensor
 
 from tacit.audit.statistics import proven, related, uneven
 from tacit.models.zoo.embeddings import embedding
-from tacit.privacy import gdp
-from tacit.privacy.accounting import Spend
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, clip_rows
+from tacit.privacy.accounting import Spend, gdp
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import gaussian
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.mechanisms import gaussian
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser, clip_rows
 
 TRIALS = 10_000
 WIDTH = 6

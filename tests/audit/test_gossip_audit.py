@@ -16,6 +16,7 @@ from tacit.audit.mutants import Amplified, LessNoise, MeanNoise
 from tacit.audit.mutants_rows import TwiceTheClip
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
+from tacit.privacy.private_sum.choice import Ways
 
 PEER = Subject("peer", algorithm="adp2sgd")
 
@@ -37,7 +38,11 @@ def test_a_neighbour_learns_no_more_than_the_ledger_says_and_the_test_has_power(
 
 @pytest.mark.parametrize(
     "mutant",
-    [PEER.but(releaser=MeanNoise), PEER.but(releaser=LessNoise), PEER.but(edge=TwiceTheClip)],
+    [
+        PEER.but(releaser=MeanNoise),
+        PEER.but(releaser=LessNoise),
+        PEER.but(ways=Ways(None, TwiceTheClip, TwiceTheClip)),
+    ],
 )
 def test_too_little_noise_shows(mutant: Subject) -> None:
     assert found(mutant, 1000)["μ"].measured > 1.2  # of 1

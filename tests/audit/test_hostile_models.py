@@ -27,17 +27,21 @@ from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import WAYS, Ways
+from tacit.privacy.private_sum.sampling import Batch
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Batch, Random
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Push
 from tests.helpers.nightly import nightly
+from tests.helpers.private_sums import sum_of
 
 PUSHES, DELTA = 2000, 1e-5
 MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "discrete_gaussian")
 
 
-class Packed(Edge):
+class Packed(Slots):
     """As edges once were: the rows one behind the other, in a batch as long as there are rows."""
 
     def draw(self) -> Batch:
@@ -46,7 +50,7 @@ class Packed(Edge):
 
 
 def edge(
-    kind: type[Edge],
+    kind: type[Slots],
     data: Dataset,
     model: Model,
     mechanism: Mechanism,
@@ -56,11 +60,13 @@ def edge(
     alone: bool = True,
 ) -> Edge:
     """alone: in the way of `tacit edge`; else, and for what fills slots itself, in slots."""
+    ways = WAYS if kind is Slots else Ways(slots=kind, outer=kind)
     plan = Plan(
         mechanism, 1.0, 320.0, z, clip, clip, math.inf, DELTA
     )  # public: the same with the record and without
     releaser = Releaser(plan, Ledger(":memory:", "attack"), Random())
-    return kind("edge-0", data, model, releaser, rows_alone=alone and kind is Edge)
+    rows = sum_of(data, model, releaser, rows_alone=alone and kind is Slots, ways=ways)
+    return Edge("edge-0", model, releaser, rows)
 
 
 def sent(role: Edge, params: Tensor, clip: float) -> bytes | None:
@@ -102,7 +108,7 @@ def rows(row: Tensor, *, record: bool) -> Dataset:
     return Dataset(x.view(len(x), 1, 1, 102), torch.zeros(len(x), dtype=torch.int64), 2, "adult")
 
 
-def mean_shift(kind: type[Edge], params: Tensor, row: Tensor, clip: float) -> Tensor:
+def mean_shift(kind: type[Slots], params: Tensor, row: Tensor, clip: float) -> Tensor:
     """How far the record moves the sum (d,), if every push is like the first.
 
     It has no gradient of its own.
@@ -110,8 +116,10 @@ def mean_shift(kind: type[Edge], params: Tensor, row: Tensor, clip: float) -> Te
     sums = []
     for record in (True, False):
         made = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
-        batch = made.draw()
-        sums.append(made.clipped(params, clip, batch.index, batch.mask).total.double())
+        slots = made.private_sum
+        assert isinstance(slots, Slots)
+        batch = slots.draw()
+        sums.append(slots.clipped(params, clip, batch.index, batch.mask).total.double())
     return sums[0] - sums[1]
 
 
@@ -126,7 +134,7 @@ def weakness(scale: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def proven_by_place(
-    kind: type[Edge],
+    kind: type[Slots],
     mechanism: Mechanism,
     params: Tensor,
     row: Tensor,
@@ -161,7 +169,7 @@ def test_a_record_without_a_gradient_moves_nothing(
     scale: float, clip: float, alone: bool, mechanism: Mechanism
 ) -> None:
     params, row, shift = weakness(scale, clip)
-    mu, epsilon = proven_by_place(Edge, mechanism, params, row, shift, clip, alone=alone)
+    mu, epsilon = proven_by_place(Slots, mechanism, params, row, shift, clip, alone=alone)
     assert mu <= 1 / LOUD
     assert epsilon <= epsilon_pld([Spend(1.0, LOUD, 1, mechanism)], DELTA)
 
@@ -177,7 +185,7 @@ def test_the_attack_finds_rows_that_stand_one_behind_the_other() -> None:
 
 def test_parameters_that_nobody_learnt_are_refused_and_nothing_is_charged() -> None:
     params, row = cancelling(1, 1e6)
-    role = edge(Edge, rows(row, record=True), ADULT, "gaussian", LOUD, 1.0)
+    role = edge(Slots, rows(row, record=True), ADULT, "gaussian", LOUD, 1.0)
     for bad in (1.0001e6, -1e12, math.nan, math.inf):
         params[7] = bad
         assert sent(role, params, 1.0) is None
@@ -211,7 +219,7 @@ def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_
 
 @pytest.mark.exhaustive
 def test_the_attack_finds_a_copy_that_is_made_for_some_rows_only() -> None:
-    found = proven_by_time(Subject("MUTANT", edge=CopiesStrangeRows, honest=False), 160)[
-        "time, overflow"
-    ]
+    ways = Ways(slots=CopiesStrangeRows, outer=CopiesStrangeRows)
+    subject = Subject("MUTANT", ways=ways, rows_alone=False, honest=False)
+    found = proven_by_time(subject, 160)["time, overflow"]
     assert found.measured > found.claim

@@ -13,9 +13,9 @@ from tacit.audit.inversion import cosine, invert, psnr
 from tacit.models import Model, build
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.clipping import clipped_sum
-from tacit.privacy.mechanisms import gaussian, paper_noise
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.mechanisms import gaussian, paper_noise
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import clipped_sum
 
 C = 4.0
 DIGITS = datasets.load("digits", "train", None)

@@ -14,7 +14,7 @@ from tacit_services.identity import own_ledgers
 
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Ledger, read_chains
-from tacit.privacy.ledger_chain import Chain, LedgerRow
+from tacit.privacy.ledger.chain import Chain, LedgerRow
 from tests.cli.test_main import Captured, tacit
 from tests.identity.test_kinship import charge, data
 

@@ -13,7 +13,7 @@ import pytest
 from tacit_services.cli import privacy_budget
 
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
-from tacit.privacy.sampling import padded_size
+from tacit.privacy.plan import padded_size
 from tests.cli.test_main import Captured, one_line, tacit
 
 

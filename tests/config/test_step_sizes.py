@@ -12,8 +12,8 @@ from tacit.algorithms.vafl.step_rules import Steps
 from tacit.config.algorithms import Mapa, Vafl
 from tacit.datasets import EdgeRows
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel
 from tests.helpers.run_files import run_file
 

@@ -21,7 +21,7 @@ from tacit.config import run_file
 from tacit.algorithms import registry
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 from tacit.protocol.messages import GlobalModel, Push
 from tacit.datasets.own import table
 torch.set_num_threads(1)

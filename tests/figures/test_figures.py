@@ -19,7 +19,7 @@ from tacit import config
 from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
 from tacit.errors import ConfigError
-from tacit.privacy import gdp
+from tacit.privacy.accounting import gdp
 from tests.cli.test_main import Captured, one_line, tacit
 from tests.conftest import ROOT
 from tests.helpers.figure_files import HEAD, written

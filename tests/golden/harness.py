@@ -39,8 +39,8 @@ from tacit.config.algorithms import Gossip, Vafl
 from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire
 from tacit.protocol.messages import Deadline
 from tacit.protocol.vertical import Feedback, Request, Roster

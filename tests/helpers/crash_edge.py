@@ -31,11 +31,11 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.row_owner import RowOwner
 from tacit_services.worker.session import Session
 
-from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.release import Plan
 from tests.helpers.processes import environment
 from tests.helpers.servers import PATIENCE, wait_for
@@ -72,7 +72,8 @@ class Killer:
 
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
-        charge, query, put, publish = Ledger.charge, Edge.query, Outbox.put, Connection.publish
+        charge, compute, put = Ledger.charge, RowsAlone.compute, Outbox.put
+        publish = Connection.publish
         receipt, transaction = Session._receipt, Ledger.transaction
 
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
@@ -81,8 +82,8 @@ class Killer:
             charge(ledger, *row, **more)
             self.at("after_begin")
 
-        def new_query(edge: Edge, *arguments: Any) -> Any:
-            found = query(edge, *arguments)
+        def new_compute(rows: RowsAlone, *arguments: Any) -> Any:
+            found = compute(rows, *arguments)
             self.at("in_compute")
             return found
 
@@ -115,7 +116,7 @@ class Killer:
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
             (Ledger, "charge", new_charge),
             (Ledger, "transaction", new_transaction),
-            (Edge, "query", new_query),
+            (RowsAlone, "compute", new_compute),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),
             (Session, "_receipt", new_receipt),

@@ -6,10 +6,10 @@ import math
 
 from torch import Tensor
 
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Mechanism, Plan, Released, Releaser
-from tacit.privacy.sampling import Random
 
 
 def plan(

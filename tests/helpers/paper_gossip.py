@@ -14,15 +14,16 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
-from tacit.algorithms.gossip.worker import GossipSettings
+from tacit.algorithms.gossip.worker import WAYS, GossipSettings
 from tacit.config.topology import Kind, Topology
 from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import Gossip, Outgoing
+from tests.helpers.private_sums import sum_of
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8
@@ -67,12 +68,11 @@ def make(
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
     settings = GossipSettings(learning_rate, clip, horizon, max_staleness, report_every=10)
-    rows_ = rows(number) if data is None else data
+    own = sum_of(rows(number) if data is None else data, model, releaser, ways=WAYS)
     if sync:
-        return SyncPeer(me, rows_, model, releaser, settings, topology, seed=1)
-    return Peer(
-        me, rows_, model, releaser, settings, topology, seed=1, life=life, random=Chooser(number)
-    )
+        return SyncPeer(me, model, releaser, own, settings, topology, seed=1)
+    chooser = Chooser(number)
+    return Peer(me, model, releaser, own, settings, topology, seed=1, life=life, random=chooser)
 
 
 class Net:

@@ -22,9 +22,9 @@ from tacit.algorithms.vafl.server import Server
 from tacit.config import RunFile
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embeddings import embedding, head
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.protocol.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 from tests.helpers.run_files import Layer

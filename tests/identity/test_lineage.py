@@ -18,7 +18,7 @@ from tacit_services.identity.folder import Identities, Identity
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger, read_chains
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tests.helpers import forked
 
 

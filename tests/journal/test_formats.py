@@ -32,12 +32,12 @@ from tacit_services.testbed.simulate import Simulation
 from tacit import config
 from tacit.config import RunFile
 from tacit.errors import OF_0_1, BudgetSpent, ConfigError, PrivacyError, WireError
-from tacit.privacy import mechanisms
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
 from tests.helpers.older import KEPT, of_0_1, unpacked
 
 BEGUN_WITH = {  # what one or another of the snapshots has as a new role has it

@@ -17,7 +17,7 @@ from tacit.models import best_constant, build
 from tacit.models.losses import bce_with_logits, cross_entropy, mse
 from tacit.models.module import ModuleModel, module_model
 from tacit.models.vectors import example_gradients
-from tacit.privacy.probe import require_separate_examples
+from tacit.privacy.private_sum.probe import require_separate_examples
 
 
 class Attention(nn.Module):

@@ -10,16 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms.base import edge as edge_roles
-from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum import slots
+from tacit.privacy.private_sum.choice import private_sum
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.release import Mechanism, Plan
 
 MODELS = [
     build("logistic", (1, 8, 8), 10, regularization=1e-2),
@@ -247,11 +246,13 @@ def test_no_row_gives_a_zero_sum_and_a_clip_that_is_none_is_refused() -> None:
 # -- the edge's choice between them ----------------------------------------------------------------
 
 
-def edge(model: Model, mechanism: Mechanism) -> Edge:
+def slots_of(model: Model, mechanism: Mechanism) -> slots.Slots:
     _, x, y = batch(model, 40)
     plan = Plan(mechanism, 0.5, 20.0, 1.0, 0.1, 1.0, 1.0, 1e-5)
-    releaser = Releaser(plan, Ledger(":memory:", "toy"), Random(1))
-    return Edge("edge-0", Dataset(x, y, model.classes, "toy"), model, releaser)
+    rows = Dataset(x, y, model.classes, "toy")
+    found = private_sum(rows, model, plan, Random(1), rows_alone=False)
+    assert isinstance(found, slots.Slots)
+    return found
 
 
 @pytest.mark.parametrize("model", MODELS, ids=Model.schema)
@@ -260,11 +261,11 @@ def edge(model: Model, mechanism: Mechanism) -> Edge:
 def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, model: Model, mechanism: Mechanism, rows: int
 ) -> None:
-    monkeypatch.setattr(edge_roles, "HELD", rows * 4 * model.size + 3)
+    monkeypatch.setattr(slots, "HELD", rows * 4 * model.size + 3)
     params, x, y = batch(model, 40)
     index, mask = torch.arange(40).flip(0), torch.arange(40) % 3 > 0
     gradients = example_gradients(model, params, x[index], y[index])
-    found = edge(model, mechanism).clipped(params, 0.3, index, mask)
+    found = slots_of(model, mechanism).clipped(params, 0.3, index, mask)
     if mechanism == "discrete_gaussian":
         expected = integer_sum(gradients, 0.3, mask, grid_step(0.3, 1.0))
         assert (found.total - expected.total).abs().max() <= 40  # a step or so of rounding per row

@@ -29,7 +29,7 @@ from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Update
 from tacit.protocol.vertical import Feedback, Request, Roster

@@ -18,8 +18,7 @@ from tacit_services.aggregator.vertical import labelled_records
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit.privacy import gdp
-from tacit.privacy.accounting import Spend
+from tacit.privacy.accounting import Spend, gdp
 from tacit.protocol.messages import Update
 from tests.helpers.processes import Deployment, deployment
 from tests.helpers.run_files import toml

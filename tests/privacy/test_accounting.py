@@ -19,13 +19,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from tacit.errors import PrivacyError
-from tacit.privacy import accounting
 from tacit.privacy.accounting import (
-    MULTIPLIER_STEP,
     History,
     RunningRdp,
     Spend,
-    amplified,
     calibrate,
     certified_pushes,
     epsilon_disjoint,
@@ -34,6 +31,9 @@ from tacit.privacy.accounting import (
     epsilon_shared,
     merged,
 )
+from tacit.privacy.accounting import epsilon as bounds
+from tacit.privacy.accounting.epsilon import MULTIPLIER_STEP
+from tacit.privacy.accounting.losses import ORDERS, amplified
 
 DELTA = 1e-5
 
@@ -94,7 +94,7 @@ def test_dp_accounting_and_opacus_agree(history: History) -> None:
         ]
         by_prv, by_rdp = prv.get_epsilon(DELTA), rdp.get_epsilon(DELTA)
     fine = dp_pld.PLDAccountant(value_discretization_interval=1e-4)
-    integers = dp_rdp.RdpAccountant(accounting.ORDERS)
+    integers = dp_rdp.RdpAccountant(ORDERS)
     for row in history:
         event = dpa.PoissonSampledDpEvent(
             row.sampling_rate, dpa.GaussianDpEvent(row.noise_multiplier)
@@ -202,7 +202,7 @@ def test_the_discrete_gaussian_is_this_close_to_a_rounded_one(std: float) -> Non
     divergence = float(
         (rounded * ((1 + ratio) * np.log1p(ratio) - ratio)).sum()
     )  # KL, every term >= 0
-    assert 0.9 * 1.44e-6 <= divergence * std**8 <= accounting._LATTICE_KL
+    assert 0.9 * 1.44e-6 <= divergence * std**8 <= bounds._LATTICE_KL
 
 
 def test_the_discrete_gaussian_costs_what_the_gaussian_does_and_never_less() -> None:
@@ -297,8 +297,8 @@ def test_epsilon_never_falls_as_releases_are_added() -> None:
 
 def _forget() -> None:
     """Empty the accountant's caches, whose keys do not have the tail."""
-    accounting._epsilon_rdp.cache_clear()
-    accounting._epsilon_pld.cache_clear()
+    bounds._epsilon_rdp.cache_clear()
+    bounds._epsilon_pld.cache_clear()
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ def with_tail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Non
     """Set the probability that a padded batch cuts a draw, for one test."""
 
     def put(tail: float) -> None:
-        monkeypatch.setattr(accounting, "TAIL", tail)
+        monkeypatch.setattr(bounds, "TAIL", tail)
         _forget()
 
     yield put

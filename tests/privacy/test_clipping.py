@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.privacy.clipping import clipped_sum, integer_sum, outer_sum
+from tacit.privacy.private_sum.clipping import clipped_sum, integer_sum, outer_sum
 
 steady = settings(
     derandomize=True,
@@ -30,7 +30,7 @@ clips = st.floats(1e-6, 1e6)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds of the compiled way and of its definition."""
     if request.param == "plain":
-        monkeypatch.setattr("tacit.privacy.clipping.library", lambda: None)
+        monkeypatch.setattr("tacit.privacy.private_sum.clipping.library", lambda: None)
 
 
 def tables(columns: int = 5) -> st.SearchStrategy[Tensor]:

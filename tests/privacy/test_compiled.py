@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import library
-from tacit.privacy.clipping import Clipped, clipped_sum, drawn_outer_sum, integer_sum, outer_sum
-from tacit.privacy.mechanisms import _cumulative, discrete_normal, gaussian, standard_normal
-from tacit.privacy.sampling import Batch, Random
+from tacit.privacy.noise.mechanisms import _cumulative, discrete_normal, gaussian, standard_normal
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import (
+    Clipped,
+    clipped_sum,
+    drawn_outer_sum,
+    integer_sum,
+    outer_sum,
+)
+from tacit.privacy.private_sum.sampling import Batch
 from tests.privacy.test_mechanisms import Scripted
 
 pytestmark = pytest.mark.skipif(
@@ -29,7 +36,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Plain:
 
     def call(function: Callable[[], Tensor]) -> Tensor:
         with monkeypatch.context() as patch:
-            for module in ("mechanisms", "clipping"):
+            for module in ("noise.mechanisms", "private_sum.clipping"):
                 patch.setattr(f"tacit.privacy.{module}.library", lambda: None)
             return function()
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from tacit.errors import PrivacyError
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.denormals import flushed
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.denormals import flushed
 from tacit.privacy.release import Plan, Releaser, Steps, release_steps_together, release_together
-from tacit.privacy.sampling import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tests.helpers import forked
 
 THREADS = """
 import torch
-from tacit.privacy.denormals import flush_pool, flushed
+from tacit.privacy.private_sum.denormals import flush_pool, flushed
 torch.set_num_threads(2)
 flush_pool()
 small = torch.full((2**21,), 1e-39)

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy import gdp
-from tacit.privacy.accounting import Spend
-from tacit.privacy.embeddings import (
+from tacit.privacy.accounting import Spend, gdp
+from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import (
     EmbeddingPlan,
     EmbeddingReleaser,
     Mode,
     ReleasedEmbedding,
     clip_rows,
 )
-from tacit.privacy.ledger import Ledger, read_chains
-from tacit.privacy.sampling import Random
 
 RECORDS = 20
 ROWS = torch.arange(5)

@@ -19,7 +19,7 @@ from tacit.privacy.accounting import (
     merged,
     rdp_vector,
 )
-from tacit.privacy.filters import RenyiFilter
+from tacit.privacy.accounting.filters import RenyiFilter
 
 EPSILON, DELTA = 2.0, 1e-5
 # Few distinct (q, z): each costs the accountant 20 ms once.

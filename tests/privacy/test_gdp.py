@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.privacy import gdp
-from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.accounting import Spend, epsilon_pld, gdp
 
 # reference/privacy.md §6: ε of μ-GDP at δ = 1e-5.
 TABLE = {0.5: 1.99, 1: 4.38, 2: 10.0, 3: 16.7, 5: 33.1, 10: 91.8, 20: 284}

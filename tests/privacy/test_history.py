@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.history import History, Spend, beyond
+from tacit.privacy.accounting.history import History, Spend, beyond
 
 FULL, SUBSAMPLED = Spend(1.0, 6.0, 10), Spend(0.01, 0.8, 200)
 LOUD, QUIET = Spend(0.1, 1.1, 300), Spend(0.1, 1.0, 300)

@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 from torch.nn import functional
 
-from tacit.privacy.labels import corrected_loss, keep_probability, randomised_response
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.labels import corrected_loss, keep_probability, randomised_response
+from tacit.privacy.noise.randomness import Random
 
 DRAWS = 60_000
 

@@ -21,9 +21,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy import ledger as ledger_module
-from tacit.privacy.ledger import Charged, Ledger, read_chains
-from tacit.privacy.ledger_chain import Charge, LedgerRow
+from tacit.privacy.ledger import Charged, Ledger, durable, read_chains
+from tacit.privacy.ledger.chain import Charge, LedgerRow
 from tests.helpers.paid import plan, releaser
 
 LARGEST = 3  # releases of a task
@@ -134,10 +133,10 @@ def another_process() -> Iterator[None]:
     """As a forked child sees it: the same memory and files, and another process id."""
     usual = os.getpid
     try:
-        ledger_module.os.getpid = lambda: usual() + 1  # type: ignore[attr-defined]
+        durable.os.getpid = lambda: usual() + 1  # type: ignore[attr-defined]
         yield
     finally:
-        ledger_module.os.getpid = usual  # type: ignore[attr-defined]
+        durable.os.getpid = usual  # type: ignore[attr-defined]
 
 
 def live(folder: Path, kind: type[Ledger]) -> None:

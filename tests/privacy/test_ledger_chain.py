@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.ledger_chain import Chain, LedgerRow, first_head, next_head
+from tacit.privacy.ledger.chain import Chain, LedgerRow, first_head, next_head
 
 steady = settings(derandomize=True, deadline=None, max_examples=200)
 LINEAGE = bytes(range(16))

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy.mechanisms import (
+from tacit.privacy.noise.mechanisms import (
     GRID_BITS,
     _cumulative,
     discrete_gaussian,
@@ -22,14 +22,14 @@ from tacit.privacy.mechanisms import (
     paper_noise,
     standard_normal,
 )
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds of the compiled way and of its definition."""
     if request.param == "plain":
-        monkeypatch.setattr("tacit.privacy.mechanisms.library", lambda: None)
+        monkeypatch.setattr("tacit.privacy.noise.mechanisms.library", lambda: None)
 
 
 @pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])

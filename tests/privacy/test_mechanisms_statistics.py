@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.privacy.mechanisms import (
+from tacit.privacy.noise.mechanisms import (
     discrete_gaussian,
     discrete_normal,
     gaussian,
@@ -22,7 +22,7 @@ from tacit.privacy.mechanisms import (
     paper_noise,
     standard_normal,
 )
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 
 ALPHA = 1e-4
 STD = 3.7

@@ -15,10 +15,11 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.models import build
 from tacit.privacy import policy
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Hello, Push
+from tests.helpers.private_sums import sum_of
 
 INF, NAN = math.inf, math.nan
 PLAN = Plan("gaussian", 0.25, 40.0, 1.5, 0.2, 5.0, 2.0, 1e-5)
@@ -222,9 +223,6 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
 def make_edge() -> Edge:
     rows = datasets.load("digits", "train", None)
     made = build("logistic", (1, 8, 8), 10)
-    return Edge(
-        "edge-0",
-        rows.take(torch.arange(160)),
-        made,
-        Releaser(PLAN, Ledger(":memory:", "x"), Random(1)),
-    )
+    releaser = Releaser(PLAN, Ledger(":memory:", "x"), Random(1))
+    summed = sum_of(rows.take(torch.arange(160)), made, releaser)
+    return Edge("edge-0", made, releaser, summed)

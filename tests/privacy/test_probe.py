@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tacit.errors import PrivacyError
 from tacit.models import Layer, Layered, Lstm, build
-from tacit.privacy.probe import require_separate_examples, rows_alone
+from tacit.privacy.private_sum.probe import require_separate_examples, rows_alone
 
 IMAGE = (1, 8, 8)
 

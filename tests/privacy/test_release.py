@@ -12,10 +12,11 @@ import torch
 
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import Spend, certified_pushes
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import UNCHARGED, Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import padded_size
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Plan, Released, Releaser, Steps
-from tacit.privacy.sampling import Random, padded_size
 from tests.helpers.paid import plan, released, releaser
 
 TWO = torch.tensor([2.0, -2.0])

@@ -16,15 +16,20 @@ from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Model, build
-from tacit.models.rows import RowKernel
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.probe import cancelling, rows_alone
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import private_sum
+from tacit.privacy.private_sum.clipping import clipped_sum, integer_sum, reduced_clip
+from tacit.privacy.private_sum.plain import Plain
+from tacit.privacy.private_sum.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, Terms, _checked
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.slots import Slots
+from tacit.privacy.private_sum.way import NotAlone
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.rows import Drawn, RowSums, Terms, _checked
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
+from tests.helpers.private_sums import sum_of
 
 pytestmark = pytest.mark.skipif(
     library() is None and not os.environ.get("CI"), reason="numba is not installed"
@@ -54,9 +59,12 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 def sums_of(model: Model) -> RowSums:
-    sums = RowSums.checked(model)
-    assert isinstance(sums, RowSums)
-    return sums
+    return RowSums.checked(model)
+
+
+def refuses(model: Model) -> None:
+    with pytest.raises(NotAlone, match=REFUSED):
+        RowSums.checked(model)
 
 
 def params_of(model: Model) -> Tensor:
@@ -197,8 +205,8 @@ def test_a_kernel_that_looks_at_others_is_not_used(
 ) -> None:
     model = MODELS["cnn"]
     assert not rows_alone(mutant(model).rows, model, (1, 2, 3, 8))  # type: ignore[arg-type]
-    monkeypatch.setattr("tacit.privacy.rows.row_kernel", mutant)
-    assert RowSums.checked(model) == REFUSED
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.row_kernel", mutant)
+    refuses(model)
 
 
 def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
@@ -211,7 +219,7 @@ def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
         tried.append(sizes)
         return True
 
-    monkeypatch.setattr("tacit.privacy.rows.rows_alone", noted)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.rows_alone", noted)
     monkeypatch.setattr(RowSums, "_adds_rows_alone", lambda sums: True)
     large = build("mlp", IMAGE, 10, hidden=(3000, 1500))
     for model in (large, build("mlp", IMAGE, 10, hidden=(3000,)), MODELS["mlp"]):
@@ -223,11 +231,12 @@ def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     large = build("mlp", IMAGE, 10, hidden=(3000,))
-    monkeypatch.setattr("tacit.privacy.rows._MORE_HELD", large.size)  # as if it were larger yet
-    assert isinstance(RowSums.checked(large), RowSums)
+    # as if it were larger yet
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums._MORE_HELD", large.size)
+    sums_of(large)
     _checked.cache_clear()
-    monkeypatch.setattr("tacit.privacy.rows.row_kernel", Remembers)
-    assert RowSums.checked(large) == REFUSED
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.row_kernel", Remembers)
+    refuses(large)
 
 
 def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,14 +247,15 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
         given[-1][0] += len(given[3]) > 8  # type: ignore[arg-type, index]
 
     monkeypatch.setattr(RowSums, "_add", add)
-    assert RowSums.checked(MODELS["cnn"]) == REFUSED
+    refuses(MODELS["cnn"])
 
 
 def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> Edge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
-    return Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser, device, rows_alone=alone)
+    rows = Dataset(x, y, 10, "mine")
+    return Edge("edge-0", model, releaser, sum_of(rows, model, releaser, device, rows_alone=alone))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
@@ -256,14 +266,14 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
     params, pushed = params_of(model), []
     for alone in (True, False):
         one = edge(model, mechanism, alone=alone)
-        assert (one.alone is not None) == alone
-        one.records, all_rows = 60, np.arange(60)
+        way, all_rows = one.private_sum, np.arange(60)
         index, mask = torch.from_numpy(all_rows), torch.ones(60, dtype=torch.bool)
-        if one.alone is not None:
+        assert isinstance(way, RowsAlone if alone else Slots)
+        if isinstance(way, RowsAlone):
             step = 1 / 4096 if mechanism == "discrete_gaussian" else None
-            found = one.alone.sum(params, Drawn(one.x, one.y, all_rows), Terms(1.0, step, 60))
-        else:
-            found = one.clipped(params, 1.0, index, mask)
+            found = way.sums.sum(params, Drawn(way.x, way.y, all_rows), Terms(1.0, step, 60))
+        elif isinstance(way, Slots):
+            found = way.clipped(params, 1.0, index, mask)
         pushed.append(found.total.to(torch.float64) * (found.step or 1.0))
         (said,) = one.on_message(GlobalModel(0, params, 1.0))
         assert isinstance(said.message, Push)
@@ -277,9 +287,11 @@ def test_a_role_by_itself_computes_rows_alone_and_one_without_privacy_or_kernel_
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
-    assert Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser).alone is not None
-    assert edge(model, "none", alone=True).alone is None
-    assert edge(build("resnet", (3, 8, 8), 10, width=4), "gaussian", alone=True).alone is None
+    rows = Dataset(x, y, 10, "mine")
+    assert isinstance(private_sum(rows, model, plan, releaser.random), RowsAlone)
+    assert isinstance(edge(model, "none", alone=True).private_sum, Plain)
+    resnet = build("resnet", (3, 8, 8), 10, width=4)
+    assert isinstance(edge(resnet, "gaussian", alone=True).private_sum, Slots)
 
 
 @pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
@@ -290,23 +302,22 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
-    assert registry.edge(*given).way == "drawn rows alone"  # type: ignore[arg-type]
+    assert registry.edge(*given).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
     off = "48 slots: not asked for drawn rows alone"
-    assert registry.edge(*given, rows_alone=False).way == off  # type: ignore[arg-type]
+    assert registry.edge(*given, rows_alone=False).private_sum.way == off  # type: ignore[arg-type]
 
 
 def test_without_numba_an_edge_goes_the_other_way_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("tacit.privacy.rows", "tacit.models.rows"):
-        monkeypatch.setattr(f"{module}.library", lambda: None)
+    monkeypatch.setattr("tacit.privacy.private_sum.row_sums.library", lambda: None)
     other = edge(MODELS["logistic"], "gaussian", alone=True)
-    assert other.alone is None
-    assert other.way == "48 slots: numba is not installed"
+    assert isinstance(other.private_sum, Slots)
+    assert other.private_sum.way == "48 slots: numba is not installed"
 
 
 def test_a_network_without_kernels_is_said() -> None:
     model = build("resnet", (3, 8, 8), 10, width=4)
     other = edge(model, "gaussian", alone=True)
-    assert other.way == "48 slots: no kernels for a layer of model.name=resnet"
-    assert edge(MODELS["cnn"], "none", alone=True).way == "a plain batch"
+    assert other.private_sum.way == "48 slots: no kernels for a layer of model.name=resnet"
+    assert edge(MODELS["cnn"], "none", alone=True).private_sum.way == "a plain batch"

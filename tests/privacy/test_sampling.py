@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tacit.privacy.sampling import TAIL, Random, padded_size, poisson
+from tacit.privacy.accounting import TAIL
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import padded_size
+from tacit.privacy.private_sum.sampling import poisson
 
 
 def exact_tail(records: int, rate: float, above: int) -> Fraction:
@@ -103,7 +106,7 @@ def test_a_key_has_256_bits_from_the_operating_system(monkeypatch: pytest.Monkey
         asked.append(count)
         return os.urandom(count)
 
-    monkeypatch.setattr("tacit.privacy.sampling.secrets.token_bytes", drawn)
+    monkeypatch.setattr("tacit.privacy.noise.randomness.secrets.token_bytes", drawn)
     random = Random()
     random.renew()
     assert asked == [32, 32]

@@ -12,7 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy.sampling import Random, padded_size, poisson
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import padded_size
+from tacit.privacy.private_sum.sampling import poisson
 
 ALPHA = 1e-4
 ROWS, RATE, DRAWS = 100, 0.1, 3000

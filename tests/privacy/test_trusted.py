@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy import trusted
 from tacit.privacy.accounting import Spend
-from tacit.privacy.release import Plan
-from tacit.privacy.sampling import Random
-from tacit.privacy.trusted import Trusted
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release import Plan, trusted
+from tacit.privacy.release.trusted import Trusted
 
 DIMS = 2000
 

@@ -29,9 +29,13 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.plain import Plain
+from tacit.privacy.private_sum.sampling import rows_of_units, subsets
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random, rows_of_units, subsets
 from tacit.protocol.messages import GlobalModel, Push
+from tests.helpers.private_sums import sum_of
 
 ALPHA, CLIP = 1e-4, 2.0**-7
 SIZES = (1, 2, 3, 5, 8, 50)  # rows of the six people of most tests
@@ -78,7 +82,14 @@ def edge(
     model: Model, data: EdgeRows, seed: int = 1, mechanism: Any = "gaussian", rate: float = 1.0
 ) -> EdgeRole:
     made = plan(mechanism, rate, max(8, data.records))
-    return mapa.Edge("edge-0", data, model, Releaser(made, Ledger(":memory:", "t"), Random(seed)))
+    releaser = Releaser(made, Ledger(":memory:", "t"), Random(seed))
+    return mapa.Edge("edge-0", model, releaser, sum_of(data, model, releaser))
+
+
+def slots_of(model: Model, data: EdgeRows, **changes: Any) -> Slots:
+    found = edge(model, data, **changes).private_sum
+    assert isinstance(found, Slots)
+    return found
 
 
 def rows_of(data: EdgeRows, unit: int) -> Tensor:
@@ -166,9 +177,9 @@ def test_the_words_that_are_drawn_do_not_tell_how_many_rows_a_unit_has(limit: in
 # -- which units -----------------------------------------------------------------------------------
 
 
-def inclusion(rate: float, draw: Callable[[EdgeRole], Tensor]) -> NDArray[np.int64]:
+def inclusion(rate: float, draw: Callable[[Slots], Tensor]) -> NDArray[np.int64]:
     """(messages, people): who is in each of 1,000 batches."""
-    made = edge(LOGISTIC, people(LOGISTIC, SIZES * 5), rate=rate)
+    made = slots_of(LOGISTIC, people(LOGISTIC, SIZES * 5), rate=rate)
     table = np.zeros((1000, 30), np.int64)
     for line in table:
         line[draw(made).numpy()] = 1
@@ -176,12 +187,12 @@ def inclusion(rate: float, draw: Callable[[EdgeRole], Tensor]) -> NDArray[np.int
 
 
 def test_units_are_drawn_by_poisson_whatever_the_number_of_their_rows() -> None:
-    def ours(made: EdgeRole) -> Tensor:
+    def ours(made: Slots) -> Tensor:
         batch = made.draw()
         return batch.index[batch.mask]
 
-    def by_row(made: EdgeRole) -> Tensor:  # a unit is in when one of its rows is
-        drawn = np.random.default_rng(made.releaser.random.words(1)).random(sum(SIZES) * 5) < 0.02
+    def by_row(made: Slots) -> Tensor:  # a unit is in when one of its rows is
+        drawn = np.random.default_rng(made.random.words(1)).random(sum(SIZES) * 5) < 0.02
         owner = np.repeat(np.arange(30), SIZES * 5)
         return torch.from_numpy(np.unique(owner[drawn]))
 
@@ -197,7 +208,7 @@ def test_units_are_drawn_by_poisson_whatever_the_number_of_their_rows() -> None:
 def test_a_units_gradient_is_that_of_a_loop_over_its_rows(name: str, mean: bool) -> None:
     model = MODELS[name]
     data, params = people(model, limit=50, mean=mean), model.init(3)
-    found = edge(model, data).gradients(params, torch.tensor([2, 5, 6, 0]))
+    found = slots_of(model, data).gradients(params, torch.tensor([2, 5, 6, 0]))
     for unit, gradient in zip((2, 5, 0), found[[0, 1, 3]], strict=True):
         rows = torch.stack(
             [alone(model, params, data.x[row], data.y[row]) for row in rows_of(data, unit)]
@@ -212,7 +223,7 @@ def test_a_large_units_gradient_is_that_of_the_rows_that_were_drawn() -> None:
     assert data.units is not None
     index = torch.tensor([5])
     rows, _ = rows_of_units(data.units, index, Random(1))
-    found = edge(MLP, data, seed=1).gradients(params, index)[0]
+    found = slots_of(MLP, data, seed=1).gradients(params, index)[0]
     expected = torch.stack([alone(MLP, params, data.x[row], data.y[row]) for row in rows[0]])
     assert torch.allclose(found, expected.mean(0), atol=1e-6)
 
@@ -222,19 +233,19 @@ def test_a_units_rows_are_computed_in_parts_of_public_sizes(
     held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, params = people(MLP, limit=5), MLP.init(3)
-    whole = edge(MLP, data, mechanism="discrete_gaussian").query(params, CLIP)
-    monkeypatch.setattr("tacit.algorithms.base.edge.HELD", 4 * MLP.size * held)
+    whole = slots_of(MLP, data, mechanism="discrete_gaussian").compute(params, CLIP)
+    monkeypatch.setattr("tacit.privacy.private_sum.slots.HELD", 4 * MLP.size * held)
     seen: set[int] = set()
 
     def watched(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
         seen.add(len(y))
         return example_gradients(model, params, x, y)
 
-    made = edge(MLP, data, mechanism="discrete_gaussian")
-    monkeypatch.setattr("tacit.algorithms.base.edge.example_gradients", watched)
-    parts = made.query(params, CLIP)
+    made = slots_of(MLP, data, mechanism="discrete_gaussian")
+    monkeypatch.setattr("tacit.privacy.private_sum.slots.example_gradients", watched)
+    parts = made.compute(params, CLIP)
     assert max(seen) <= held
-    assert seen == made._shapes()  # what was tried before a row was read
+    assert seen == made.shapes()  # what was tried before a row was read
     assert parts.step == whole.step
     # The same rows of large units, too, as each slot has its words; a step a unit for rounding.
     assert int((parts.total - whole.total).abs().max()) <= len(SIZES)
@@ -246,7 +257,7 @@ def test_a_public_row_that_overflows_spoils_no_unit() -> None:
     x[-1] = math.nan
     spoilt = EdgeRows(x, data.y, data.units)
     index = torch.arange(6)
-    found = [edge(LOGISTIC, rows).gradients(params, index) for rows in (data, spoilt)]
+    found = [slots_of(LOGISTIC, rows).gradients(params, index) for rows in (data, spoilt)]
     assert torch.equal(found[0], found[1])
 
 
@@ -258,7 +269,7 @@ def test_a_unit_with_a_row_that_is_no_number_counts_as_zero(strange: float) -> N
     index, mask = torch.arange(6), torch.ones(6, dtype=torch.bool)
     mask_3 = mask.clone()
     mask_3[3] = False
-    made = [edge(MLP, EdgeRows(one, data.y, data.units)) for one in (x, data.x)]
+    made = [slots_of(MLP, EdgeRows(one, data.y, data.units)) for one in (x, data.x)]
     assert torch.equal(
         made[0].clipped(params, CLIP, index, mask).total,
         made[1].clipped(params, CLIP, index, mask_3).total,
@@ -267,7 +278,9 @@ def test_a_unit_with_a_row_that_is_no_number_counts_as_zero(strange: float) -> N
 
 def test_without_privacy_the_mean_is_over_units() -> None:
     data, params = people(MLP, limit=50), MLP.init(3)
-    made = edge(MLP, data, mechanism="none")
+    plain = edge(MLP, data, mechanism="none").private_sum
+    assert isinstance(plain, Plain)
+    made = plain.slots
     index = torch.tensor([5, 0, 5])
     expected = made.gradients(params, index).mean(0)
     assert torch.allclose(made.mean(params, index), expected, atol=1e-7)
@@ -293,14 +306,14 @@ def test_a_whole_unit_moves_the_sum_by_its_own_clipped_gradient_and_nothing_else
     slots = torch.tensor([2, 5, 0, 5, 6, 4, 3, 1])  # in each edge, 5 and 6 stand for nobody
     with_it = torch.tensor([2, 6, 0, 6, 5, 4, 3, 1])
     slots = torch.where(slots > 4, 5, slots)
-    edges = [edge(model, rows, mechanism=mechanism) for rows in (data, without)]
+    edges = [slots_of(model, rows, mechanism=mechanism) for rows in (data, without)]
     gradients = [
         one.gradients(params, index) for one, index in zip(edges, (with_it, slots), strict=True)
     ]
     others = torch.arange(8) != 4
     assert torch.equal(gradients[0][others], gradients[1][others])
 
-    edges = [edge(model, rows, mechanism=mechanism) for rows in (data, without)]
+    edges = [slots_of(model, rows, mechanism=mechanism) for rows in (data, without)]
     sums = [
         one.clipped(params, CLIP, index, index < one.records)
         for one, index in zip(edges, (with_it, slots), strict=True)
@@ -321,13 +334,14 @@ def test_every_step_draws_units_and_their_rows_afresh(
         seen.append(tuple(sorted(rows.flatten().tolist())))
         return rows, weights
 
-    monkeypatch.setattr("tacit.algorithms.base.edge.rows_of_units", watched)
+    monkeypatch.setattr("tacit.privacy.private_sum.slots.rows_of_units", watched)
     releaser = Releaser(plan(), Ledger(":memory:", "t"), Random(1))
     section = FedAsync(name="fedasync", steps_min=3, learning_rate=0.1)
+    summed = sum_of(data, LOGISTIC, releaser)
     made: EdgeRole = (
-        FedAsyncEdge(section, "edge-0", data, LOGISTIC, releaser)
+        FedAsyncEdge(section, "edge-0", LOGISTIC, releaser, summed)
         if algorithm == "fedasync"
-        else mapa.Edge("edge-0", data, LOGISTIC, releaser)
+        else mapa.Edge("edge-0", LOGISTIC, releaser, summed)
     )
     pushes = [
         out for _ in range(2) for out in made.on_message(GlobalModel(1, LOGISTIC.init(1), 1.0))

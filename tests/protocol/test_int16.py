@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128_digest
 
 from tacit.errors import WireError
-from tacit.privacy.mechanisms import discrete_gaussian, noise_units
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.mechanisms import discrete_gaussian, noise_units
+from tacit.privacy.noise.randomness import Random
 from tacit.protocol import int16, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.protocol import test_wire

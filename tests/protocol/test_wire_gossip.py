@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tacit.errors import WireError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Charged
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol import topics, wire, wire_gossip, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Report, Share, Update

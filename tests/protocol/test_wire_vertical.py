@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import WireError
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import ServerOutput, Update

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.privacy.clipping import integer_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import integer_sum
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.robust import law
 from tacit.robust.law import Law, Sums
 

@@ -19,7 +19,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.simulated import SimulatedLedger
+from tacit.privacy.ledger.simulated import SimulatedLedger
 from tacit.protocol.messages import Deadline, GlobalModel, Hello, Push, Retired, Update
 from tacit.simulation import batched_edges
 from tacit.simulation.client_server import ALL_LATE, NOBODY, Simulator

@@ -16,7 +16,7 @@ from tacit_services.testbed.simulate import Simulation
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import Worker
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.simulation import gossip
 from tacit.simulation.batched_edges import clipped_sums
 from tacit.simulation.gossip import NOBODY, PeerSimulator

@@ -10,12 +10,12 @@ import pytest
 MODULES = (
     "tacit.datasets.benchmarks.load",
     "tacit.models.building",
-    "tacit.privacy.accounting",
-    "tacit.privacy.ledger",
-    "tacit.privacy.mechanisms",
+    "tacit.privacy.accounting.epsilon",
+    "tacit.privacy.ledger.durable",
+    "tacit.privacy.noise.mechanisms",
+    "tacit.privacy.plan",
     "tacit.privacy.policy",
-    "tacit.privacy.release",
-    "tacit.privacy.release_plan",
+    "tacit.privacy.release.release",
     "tacit.protocol.envelope",
     "tacit.simulation.client_server",
 )

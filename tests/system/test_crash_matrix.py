@@ -22,7 +22,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import read_chains
-from tacit.privacy.ledger_chain import Chain
+from tacit.privacy.ledger.chain import Chain
 from tacit.protocol import wire
 from tests.helpers.crash_edge import POINTS, Forks
 from tests.helpers.processes import PATIENCE, Watcher

@@ -16,7 +16,7 @@ from tacit_services.transport import transfer
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, Push
 from tests.golden.harness import make_edge, sha256
 from tests.helpers.network import Network, network

@@ -36,7 +36,7 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.server import Server
 from tacit.errors import ConfigError
-from tacit.privacy import gdp
+from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
 from tests.golden.harness import SALT, MqttRun
 from tests.helpers.processes import refold

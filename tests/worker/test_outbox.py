@@ -16,7 +16,7 @@ from tacit_services.worker.outbox import LARGE, Outbox
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger, read_chains
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit.protocol import envelope as wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers import forked
@@ -148,7 +148,7 @@ import resource, sys
 from pathlib import Path
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit_services.worker.outbox import Outbox
 ledger = Ledger(Path(sys.argv[1], "ledger.db"), "data")
 box = Outbox(ledger, "run", b"an identity's id", Path(sys.argv[1]))
@@ -300,7 +300,7 @@ COPIES = """
 import re, sys
 from pathlib import Path
 import torch
-from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.private_sum.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Push

@@ -20,10 +20,11 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.kernels.loading import library
-from tacit.privacy.embeddings import EmbeddingPlan, Mode
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.release.embeddings import EmbeddingPlan, Mode
 from tacit.protocol.vertical import Feedback, Request
 from tests.helpers.vafl_rig import world
 
@@ -292,7 +293,7 @@ def test_an_edge_that_has_ended_holds_nobody_back(tmp_path: Path) -> None:
 
 def test_a_step_of_a_fixed_shape_is_held_back_too(tmp_path: Path) -> None:
     role = made(tmp_path, rows_alone=False)
-    assert role.alone is None
+    assert isinstance(role.private_sum, Slots)
     assert delay_of(role, tmp_path / "0").seconds > 0
     assert role.releaser.ledger.charged().count == 0
 

@@ -16,19 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from tacit.algorithms.mapa import Edge
 from tacit.audit.statistics import Values
 from tacit.audit.subject import DELTA, EDGE, RUN
 from tacit.datasets import Dataset
+from tacit.datasets.edge_rows import EdgeRows
 from tacit.errors import ServiceError
-from tacit.models import build
-from tacit.privacy.clipping import Clipped
+from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.rows import Drawn, RowSums, Terms
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.way import NotAlone
+from tacit.privacy.release import Releaser
 from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel
@@ -46,17 +48,18 @@ ROWS, RATE, CLIP, WARM = 64, 0.25, 1.0, 10
 PATIENCE, CHUNK = 10.0, 1 << 20  # seconds for a push, on average; bytes of a payload
 
 
-class CountedRows:
-    """`RowSums` that writes down how many rows each sum is over."""
+class CountedRows(RowsAlone):
+    """`RowsAlone` that writes down how many rows it drew each time."""
 
-    def __init__(self, sums: RowSums, counts: list[int]) -> None:
-        self._sums, self._counts = sums, counts
+    def __init__(self, data: EdgeRows, model: Model, plan: Plan, random: Random) -> None:
+        super().__init__(data, model, plan, random)
+        self.counts: list[int] = []
 
-    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
-        """The sum."""
-        if len(drawn.x) == ROWS + 1:  # the edge's own rows and the public one, not a rehearsal's
-            self._counts.append(len(drawn.index))
-        return self._sums.sum(params, drawn, terms)
+    def draw(self) -> NDArray[np.int64]:
+        """The rows."""
+        rows = super().draw()
+        self.counts.append(len(rows))
+        return rows
 
 
 class Server:
@@ -118,8 +121,8 @@ def _work(
     broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, held: bool
 ) -> list[int]:
     """Be an edge until `stop`; how many rows each of its pushes drew."""
-    counts: list[int] = []
-    role, own = _role(folder, counts, end), folder / "identities" / "0"
+    role, rows = _role(folder, end)
+    own = folder / "identities" / "0"
     own.mkdir(parents=True)
     outbox = Outbox(role.releaser.ledger, RUN, folder=own)
     turns = CpuTurns(None)
@@ -132,16 +135,16 @@ def _work(
     end.callback(connection.stop)
     connection.start(PATIENCE)
     loop.run(connection, stop, lambda state: None)
-    return counts
+    return rows.counts
 
 
-def _role(folder: Path, counts: list[int], end: ExitStack) -> Edge:
+def _role(folder: Path, end: ExitStack) -> tuple[Edge, CountedRows]:
     x, y = MODEL.random_batch(ROWS, torch.Generator().manual_seed(1))
     ledger = end.enter_context(closing(Ledger(folder / "ledger.db", "audit")))
     plan = Plan("gaussian", RATE, ROWS * RATE, 1.0, CLIP, CLIP, math.inf, DELTA, rows_max=ROWS)
-    data = Dataset(x, y, MODEL.classes, "audit")
-    role = Edge(EDGE, data, MODEL, Releaser(plan, ledger, Random()), rows_alone=True)
-    if role.alone is None:
-        raise ServiceError(f"audit: {role.way}")
-    role.alone = CountedRows(role.alone, counts)  # type: ignore[assignment]
-    return role
+    data, random = Dataset(x, y, MODEL.classes, "audit").for_edge(MODEL.classes), Random()
+    try:
+        rows = CountedRows(data, MODEL, plan, random)
+    except NotAlone as why:
+        raise ServiceError(f"audit: {why}") from None
+    return Edge(EDGE, MODEL, Releaser(plan, ledger, random), rows), rows

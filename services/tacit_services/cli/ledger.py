@@ -18,7 +18,7 @@ from tacit_services.cli.say import say
 from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger_chain import Chain
+    from tacit.privacy.ledger.chain import Chain
     from tacit_services.identity.own_ledgers import Account
 
 _SQLITE = b"SQLite format 3\0"

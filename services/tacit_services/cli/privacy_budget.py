@@ -111,7 +111,7 @@ def solve(
     Raises ConfigError unless exactly two are given, and where no plan fits.
     """
     from tacit.privacy import accounting
-    from tacit.privacy.sampling import padded_size
+    from tacit.privacy.plan import padded_size
 
     given = {"--epsilon": epsilon, "--pushes": pushes, "--noise-multiplier": noise_multiplier}
     if sum(value is not None for value in given.values()) != 2:

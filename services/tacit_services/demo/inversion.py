@@ -22,15 +22,16 @@ import torch
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import WAYS, Edge
 from tacit.audit.inversion import cosine, invert, psnr
 from tacit.datasets import Dataset
 from tacit.errors import DataError, ServiceError
 from tacit.models import Model, build
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit_services.aggregator.ingest.reassembly import Reassembly
@@ -254,7 +255,9 @@ def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> E
     part = rows.take(torch.arange(int(condition.plan.batch)))
     # The data is public and pushed once, so the ledger need not outlive the demonstration.
     ledger = Ledger(":memory:", name)
-    return Edge(name, part, model, Releaser(condition.plan, ledger, Random()))
+    plan, random = condition.plan, Random()
+    summed = private_sum(part, model, plan, random, ways=WAYS)
+    return Edge(name, model, Releaser(plan, ledger, random), summed)
 
 
 def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Connection) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tacit.errors import PrivacyError
-from tacit.privacy.history import History, beyond
+from tacit.privacy.accounting.history import History, beyond
 from tacit.privacy.ledger import Ledger, read_chains
 from tacit_services.disk import files
 from tacit_services.identity.data_register import Entry

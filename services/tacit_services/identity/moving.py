@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy import ledger
-from tacit.privacy.ledger_chain import Chain
+from tacit.privacy.ledger.chain import Chain
 from tacit_services.disk import files
 from tacit_services.identity.ledger_place import LedgerPlace
 

@@ -14,9 +14,9 @@ from tacit.algorithms import registry
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import Vertical
-from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.denormals import flush_pool
 from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import party_loop

@@ -24,8 +24,8 @@ from tacit.datasets.source import Source
 from tacit.models import Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel
 from tacit_services.display.progress import SlowSteps
 from tacit_services.testbed import own_budget

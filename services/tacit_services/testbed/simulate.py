@@ -27,10 +27,10 @@ from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.models.metrics import Metrics
-from tacit.privacy.labels import randomised_response
+from tacit.privacy.ledger.simulated import SimulatedLedger
+from tacit.privacy.noise.labels import randomised_response
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
-from tacit.privacy.simulated import SimulatedLedger
 from tacit.simulation.client_server import Simulator
 from tacit.simulation.gossip import PeerSimulator
 from tacit_services.aggregator.reading import Health, RunReading, read, state_of

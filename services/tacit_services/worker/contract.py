@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit.protocol.messages import Outgoing
 
 

@@ -2,7 +2,7 @@
 
 A worker is a mailbox, a session with its server, and a policy: of an edge or a party (tasks.py), or
 of a peer. A training step goes tasks.py → role.on_message → the algorithm's Edge.work → Releaser
-(charges the ledger, adds noise) → EdgeRole.query (draws a batch, takes gradients) → clipping.
+(charges the ledger, adds noise) → PrivateSum.compute (draws a batch, takes gradients, clips them).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.disk import files

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tacit import regular_file
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
+from tacit.privacy.ledger.chain import Charge
 from tacit_services.disk import files
 from tacit_services.worker.contract import Worker
 from tacit_services.worker.cpu_turns import CpuTurns

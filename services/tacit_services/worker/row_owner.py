@@ -19,10 +19,11 @@ from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.kernels.loading import described
 from tacit.models import Model
-from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.denormals import flush_pool
+from tacit.privacy.release import Releaser
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings, load_policy
 from tacit_services.worker.contract import LoopSettings
@@ -40,7 +41,8 @@ class RowOwner:
     """What the owner of a worker's rows has settled for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
-    says what a run may do with them; None: what the run file says. rows_alone: as for `EdgeRole`.
+    says what a run may do with them; None: what the run file says. rows_alone: as for
+    `private_sum`.
     """
 
     data: Path | None
@@ -92,7 +94,7 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
         role = owner.role(definition, model, resources.identity, resources.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
-        log.info("%s computes %s, loops by %s", role.edge, role.way, described())
+        log.info("%s computes %s, loops by %s", role.edge, role.private_sum.way, described())
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:
             serve(loop, stop, resources)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -37,7 +37,9 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
-from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.plain import Plain
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.robust.law import Law
 
@@ -212,29 +214,32 @@ class Edge(EdgeRole):
         """Lines 3 to 8: one noisy mean gradient."""
         released = self.releaser.release(
             message.clip,
-            partial(self.query, message.params, message.clip),  # lines 4 and 5
+            partial(self.private_sum.compute, message.params, message.clip),  # lines 4 and 5
             paper_dims=self.model.first_layer,
         )
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
 
-    def unbounded(self, params: Tensor, clip: float) -> Clipped:
-        """Lines 4 and 5 without noise, or with one of the paper's defects."""
-        plan = self.releaser.plan
+
+class AsPrinted(Plain):
+    """Lines 4 and 5 without noise, or with one of the paper's defects: not private."""
+
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """Return what the plan's mechanism asks for, at `params` (d,)."""
+        plan, slots = self.slots.plan, self.slots
         if plan.mechanism == "none":
-            return super().unbounded(params, clip)
+            return super().compute(params, clip)
         index = self.with_replacement(round(plan.batch))
         if plan.mechanism in ("paper:density", "paper:first_layer"):
             everyone = torch.ones(len(index), dtype=torch.bool)
-            return Clipped(
-                self.clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf
-            )
-        mean = self.mean(params, index).cpu()  # line 4
+            clipped = slots.clipped(params.to(slots.device), clip, index, everyone)
+            return Clipped(clipped.total.cpu() / plan.batch, math.inf)
+        mean = self.mean(params, index)  # line 4
         if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
-            return Clipped(
-                clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf
-            )
-        if plan.mechanism in ("paper", "paper:mean_clip"):
-            mean = mean / max(
-                1.0, float(torch.linalg.vector_norm(mean)) / clip
-            )  # line 5, as printed
+            everyone = torch.ones(1, dtype=torch.bool)
+            return Clipped(clipped_sum(mean[None], clip, everyone).total, math.inf)
+        if plan.mechanism in ("paper", "paper:mean_clip"):  # line 5, as printed
+            mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)
         return Clipped(mean, math.inf)
+
+
+WAYS: Final = Ways(plain=AsPrinted)

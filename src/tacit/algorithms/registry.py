@@ -25,7 +25,7 @@ from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.fedasync.fedavg import AveragingServer
 from tacit.algorithms.fedasync.fedbuff import BufferedServer
 from tacit.algorithms.fedasync.mixing import MixingServer
-from tacit.algorithms.gossip import adp2sgd
+from tacit.algorithms.gossip import adp2sgd, worker
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import GossipSettings
@@ -40,10 +40,12 @@ from tacit.datasets import Dataset, PrivateRows
 from tacit.datasets.alignment import names
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.privacy.embeddings import EmbeddingReleaser, EmbeddingStore
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import WAYS, Ways, private_sum
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.release.embeddings import EmbeddingReleaser, EmbeddingStore
 
 Kind = Callable[..., EdgeRole]
 
@@ -53,7 +55,8 @@ class Owner:
     """What an edge role is built from and no other edge has.
 
     releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
-    as for `EdgeRole`. kind: the class of the role; None: the algorithm's own.
+    as for `private_sum`. kind, ways: the class of the role, and of its private sum; None: the
+    algorithm's own.
     """
 
     name: str
@@ -63,18 +66,31 @@ class Owner:
     device: str = "cpu"
     rows_alone: bool = True
     kind: Kind | None = None
+    ways: Ways | None = None
+
+    def private_sum(self, ways: Ways = WAYS) -> PrivateSum:
+        """Return the private sum over the rows, in one of the algorithm's `ways`."""
+        return private_sum(
+            self.data,
+            self.model,
+            self.releaser.plan,
+            self.releaser.random,
+            self.device,
+            rows_alone=self.rows_alone,
+            ways=self.ways or ways,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
     """The functions that make one algorithm's roles from a run's definition.
 
-    server: takes the model too. edge: takes the edge's `Owner` too. Both are None for a vertical
-    run, which has parties instead of edges and a server that knows the labels.
+    server: takes the model, and the labelled records where the server has them. edge: takes the
+    edge's `Owner`; a vertical run's refuses, as it has parties instead.
     """
 
-    server: Callable[[Any, Model], ServerRole] | None
-    edge: Callable[[Any, Owner], EdgeRole] | None
+    server: Callable[[Any, Model, LabelledRecords | None], ServerRole]
+    edge: Callable[[Any, Owner], EdgeRole]
 
 
 def server(
@@ -85,15 +101,7 @@ def server(
     people: the labelled records that the server of a vertical run needs. Raises ConfigError where a
     vertical run has none.
     """
-    made = ROLES[definition.name].server
-    if made is not None:
-        return made(definition, model)
-    if people is None:
-        raise ConfigError(
-            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
-        )
-    found = vertical_settings.vertical(definition)
-    return vafl.Server(definition, model, found.protocol, people, cache(found.named))
+    return ROLES[definition.name].server(definition, model, people)
 
 
 def edge(
@@ -106,21 +114,18 @@ def edge(
     *,
     rows_alone: bool = True,
     kind: Kind | None = None,
+    ways: Ways | None = None,
 ) -> EdgeRole:
     """Return the role of edge `name` of a run, which holds the rows `data`.
 
     `tacit edge`, the audit, the simulator and the golden runs all make their edges with it, so that
-    none goes another way than the others unless it says so. rows_alone: as for `EdgeRole`; False
-    for an owner's setting, and for the simulator. kind: instead of the algorithm's own class, for
-    the audit's mutants. Raises ConfigError for a vertical run, which has no edges.
+    none goes another way than the others unless it asks for one. rows_alone: as for `private_sum`;
+    False for an owner's setting, and for the simulator. kind, ways: instead of the algorithm's own,
+    for the audit's mutants. Raises ConfigError for a vertical run, which has no edges; PrivacyError
+    as `private_sum`.
     """
-    made = ROLES[definition.name].edge
-    if made is None:
-        raise ConfigError(
-            f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
-            f"tacit party"
-        )
-    return made(definition, Owner(name, data, model, releaser, device, rows_alone, kind))
+    owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways)
+    return ROLES[definition.name].edge(definition, owner)
 
 
 # -- vertical runs ---------------------------------------------------------------------------------
@@ -170,12 +175,39 @@ def party(
     return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization, device)
 
 
+def _labelled_server(
+    definition: Definition[Any], model: Model, people: LabelledRecords | None
+) -> ServerRole:
+    """Return the server of a vertical run. Raises ConfigError without its labelled records."""
+    if people is None:
+        raise ConfigError(
+            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
+        )
+    settings = vertical_settings.vertical(definition)
+    return vafl.Server(definition, model, settings.protocol, people, cache(settings.named))
+
+
+def _no_edge(definition: Definition[Any], own: Owner) -> EdgeRole:
+    """Raise ConfigError: a vertical run has parties instead."""
+    raise ConfigError(
+        f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
+        "tacit party"
+    )
+
+
 # -- the table -------------------------------------------------------------------------------------
+
+
+def _roles(
+    server: Callable[[Any, Model], ServerRole], edge: Callable[[Any, Owner], EdgeRole]
+) -> Roles:
+    """Return the roles of an algorithm whose server knows no label."""
+    return Roles(lambda definition, model, _: server(definition, model), edge)
 
 
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
     kind = own.kind or mapa.Edge
-    return kind(own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone)
+    return kind(own.name, own.model, own.releaser, own.private_sum(mapa.WAYS))
 
 
 def _local_steps_edge(
@@ -184,12 +216,10 @@ def _local_steps_edge(
     return (own.kind or kind)(
         definition.algorithm,
         own.name,
-        own.data,
         own.model,
         own.releaser,
-        own.device,
+        own.private_sum(),
         horizon=definition.horizon,
-        rows_alone=own.rows_alone,
     )
 
 
@@ -199,14 +229,13 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     chooser = Chooser(f"{seed}/{own.name}")
     return (own.kind or adp2sgd.Peer)(
         own.name,
-        own.data,
         own.model,
         own.releaser,
+        own.private_sum(worker.WAYS),
         settings,
         graph,
         seed=seed,
         random=chooser,
-        device=own.device,
     )
 
 
@@ -214,7 +243,7 @@ def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
     settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
     return (own.kind or SyncPeer)(
-        own.name, own.data, own.model, own.releaser, settings, graph, seed=seed, device=own.device
+        own.name, own.model, own.releaser, own.private_sum(worker.WAYS), settings, graph, seed=seed
     )
 
 
@@ -230,10 +259,10 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     )
 
 
-_MAPA = Roles(mapa.Server, _mapa_edge)
+_MAPA = _roles(mapa.Server, _mapa_edge)
 _FEDASYNC_EDGE = partial(_local_steps_edge, FedAsyncEdge)
-_MIXING = Roles(MixingServer, _FEDASYNC_EDGE)
-_GOSSIP = Roles(ReportFold, _peer)
+_MIXING = _roles(MixingServer, _FEDASYNC_EDGE)
+_GOSSIP = _roles(ReportFold, _peer)
 
 ROLES: dict[str, Roles] = {
     "mapa": _MAPA,
@@ -242,11 +271,11 @@ ROLES: dict[str, Roles] = {
     "csgd": _MAPA,
     "fedasync": _MIXING,
     "sgd": _MIXING,
-    "fedbuff": Roles(BufferedServer, _FEDASYNC_EDGE),
-    "fedavg": Roles(AveragingServer, _FEDASYNC_EDGE),
-    "dp-pasgd": Roles(averaging.Server, partial(_local_steps_edge, averaging.Edge)),
+    "fedbuff": _roles(BufferedServer, _FEDASYNC_EDGE),
+    "fedavg": _roles(AveragingServer, _FEDASYNC_EDGE),
+    "dp-pasgd": _roles(averaging.Server, partial(_local_steps_edge, averaging.Edge)),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
-    "sync": Roles(ReportFold, _sync_peer),
-    "vafl": Roles(None, None),
+    "sync": _roles(ReportFold, _sync_peer),
+    "vafl": Roles(_labelled_server, _no_edge),
 }

@@ -46,7 +46,7 @@ class EdgeAdapter:
         self.subject = subject
         given = self.run(), EDGE, data, subject.model, releaser
         self.edge: EdgeRole = registry.edge(
-            *given, rows_alone=subject.rows_alone, kind=subject.edge
+            *given, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
         )
 
     def run(self) -> Definition[Any]:

@@ -20,25 +20,30 @@ from tacit.audit import mutants_alone as alone
 from tacit.audit import mutants_own as own
 from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
-from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Maker, Subject
+from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.mechanisms import paper_noise
+from tacit.privacy.noise.mechanisms import paper_noise
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.sampling import poisson
+from tacit.privacy.private_sum.slots import Slots, UnitSlots
 from tacit.privacy.release import Releaser
-from tacit.privacy.sampling import Random, poisson
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing
 
 _NONCE = bytes(16)
 _zeros = bytes  # inside a Random the name `bytes` is its method
 
 
-class MeanClipping(Edge):
+class MeanClipping(Slots):
     """Clips the mean of the batch, as the papers do: one record can turn the mean round."""
 
-    def query(self, params: Tensor, clip: float) -> Clipped:
-        plan = self.releaser.plan
-        batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """The clipped mean, as if it were a sum of clipped rows."""
+        plan = self.plan
+        batch = poisson(len(self.y), plan.sampling_rate, self.size, self.random)
         drawn = batch.index[batch.mask]
         mean = mean_gradient(self.model, params, self.x[drawn], self.y[drawn])
         return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
@@ -186,21 +191,26 @@ def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
 
-def _alone(name: str, edge: Maker, **changes: object) -> Subject:
+def _alone(name: str, way: type[RowsAlone], **changes: object) -> Subject:
     """A mutant of how rows are drawn and added up that are computed alone."""
-    return _mutant(name, edge=edge, compiled=True, **changes)
+    return _mutant(name, ways=Ways(alone=way), compiled=True, **changes)
 
 
-def _in_slots(name: str, edge: type[Edge], **changes: object) -> Subject:
+def _in_slots(name: str, way: type[Slots], **changes: object) -> Subject:
     """A mutant of how slots are filled or clipped, which drawn rows alone do not come by."""
-    return _mutant(name, edge=edge, rows_alone=False, **changes)
+    return _mutant(name, ways=Ways(slots=way, outer=way), rows_alone=False, **changes)
+
+
+def _of_people(name: str, way: type[UnitSlots]) -> Subject:
+    """A mutant of how people's rows are drawn or clipped."""
+    return _mutant(name, ways=Ways(units=way))
 
 
 # z = 0.5, as near μ = 2 a wrong factor is found with the fewest pushes.
 HALF = _mutant("half noise", z=0.5, releaser=LessNoise)
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
-MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
-DENOMINATOR = _alone("wrong denominator |B|", alone.TrueDenominator)
+MEAN_CLIP = _in_slots("mean clipping", MeanClipping)
+DENOMINATOR = _alone("wrong denominator |B|", alone.CountsRows, releaser=alone.TrueDenominator)
 LOCAL: dict[str, object] = {"algorithm": "fedasync", "steps": 4, "rate": 0.5}  # H > 1 and q < 1
 
 # (test, mutant, messages each way): a test that must catch it; docs/privacy.md has its power.
@@ -232,7 +242,7 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ("canary", _mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 800),
     (
         "canary",
-        _mutant("a peer that clips at 2C", algorithm="adp2sgd", edge=rows.TwiceTheClip, z=0.5),
+        _in_slots("a peer that clips at 2C", rows.TwiceTheClip, algorithm="adp2sgd", z=0.5),
         1200,
     ),
     ("against", _in_slots("two rows added before the clip", rows.PairsTogether, z=0.5), 1600),
@@ -246,11 +256,11 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
         _in_slots("rounded to nearest", rows.RoundedToNearest, mechanism="discrete_gaussian"),
         60,
     ),
-    ("own", _mutant("own rows weighted by their number", edge=own.ByTheirNumber, z=0.5), 800),
-    ("own", _mutant("own rows computed with neighbours", edge=own.WithNeighbours, z=0.5), 400),
-    ("raising", _mutant("an exception drops the batch", edge=own.DropsTheBatch), 200),
-    ("raising", _mutant("an exception ends the edge", edge=own.EndsWithARow), 100),
-    ("person", _mutant("rows clipped instead of people", edge=people.RowsClipped), 300),
+    ("own", _in_slots("own rows weighted by their number", own.ByTheirNumber, z=0.5), 800),
+    ("own", _in_slots("own rows computed with neighbours", own.WithNeighbours, z=0.5), 400),
+    ("raising", _in_slots("an exception drops the batch", own.DropsTheBatch), 200),
+    ("raising", _in_slots("an exception ends the edge", own.EndsWithARow), 100),
+    ("person", _of_people("rows clipped instead of people", people.RowsClipped), 300),
     ("dealt", _mutant("rows dealt instead of people", deal=people.rows_dealt), 500),
     ("times", _in_slots("strange rows are copied", rows.CopiesStrangeRows), 240),
 )
@@ -265,7 +275,7 @@ OTHERS: tuple[tuple[str, Subject], ...] = (
     ("empty", DENOMINATOR),
     ("starts", _mutant("seeded noise", random=SeededNoise)),
     ("forks", _mutant("generator copied by fork", random=CopiedByFork)),
-    ("fields", _alone("|B| in the scale", alone.TrueDenominator, mechanism="discrete_gaussian")),
+    ("fields", DENOMINATOR.but(name="MUTANT |B| in the scale", mechanism="discrete_gaussian")),
     ("fields", _mutant("the number of rows in Hello", edge=alone.TellsRows)),
     ("strange", _in_slots("rows that are no numbers", rows.StrangeRowsToo)),
     ("charges", _mutant("one charge for all local steps", releaser=rows.ChargedOnce, **LOCAL)),
@@ -275,12 +285,15 @@ OTHERS: tuple[tuple[str, Subject], ...] = (
     ("sampler", _alone("shuffled batches", alone.ShuffledBatches)),
     ("sampler", _alone("two coins of q/2", alone.TwoCoins)),
     ("sampler", _alone("neighbours share a coin", alone.OppositeCoins)),
-    ("sampler", _alone("one batch for all local steps", alone.OneBatch, **LOCAL)),
+    (
+        "sampler",
+        _alone("one batch for all local steps", alone.KeptRows, edge=alone.OneBatch, **LOCAL),
+    ),
     ("sampler", _alone("rows drawn at 1.25 q", alone.MoreOften)),
-    ("sampler", _alone("the same rows for a model again", alone.SameAgain)),
+    ("sampler", _alone("the same rows for a model again", alone.KeptRows, edge=alone.SameAgain)),
     ("sampler", _alone("a draw of few rows filled up", alone.NeverFewer)),
     ("in parts", _alone("a part's first row added twice", alone.BorderTwice)),
     ("in parts", _alone("a part's last row forgotten", alone.LastForgotten)),
-    ("people", _mutant("rows drawn instead of people", edge=people.RowsDrawn)),
+    ("people", _of_people("rows drawn instead of people", people.RowsDrawn)),
     ("training", MEAN_CLIP),
 )

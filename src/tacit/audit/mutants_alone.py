@@ -1,11 +1,9 @@
-"""Edges that compute drawn rows alone, as `tacit edge` does, with one defect each, which the audit
-must catch.
-"""
+"""Ways to compute drawn rows alone, with one defect each, which the audit must catch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +13,12 @@ from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.mapa import Edge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
-from tacit.models.rows import RowKernel, row_kernel
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.rows import Drawn, RowSums, Terms
-from tacit.privacy.sampling import drawn_rows
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, Terms, row_kernel
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.sampling import drawn_rows
+from tacit.privacy.private_sum.way import NotAlone
+from tacit.privacy.release import Releaser
 from tacit.protocol.messages import GlobalModel, Hello, Outgoing
 
 Picked = Callable[[NDArray[np.int64], int], NDArray[np.int64]]
@@ -26,111 +26,132 @@ Picked = Callable[[NDArray[np.int64], int], NDArray[np.int64]]
 # -- which rows are drawn --------------------------------------------------------------------------
 
 
-class MoreOften(Edge):
+class MoreOften(RowsAlone):
     """Draws each row at 1.25 q, and is charged for q."""
 
-    def drawn(self) -> NDArray[np.int64]:
+    def draw(self) -> NDArray[np.int64]:
         """A batch that is a quarter too large."""
-        plan = self.releaser.plan
-        return drawn_rows(
-            self.records, min(1.0, 1.25 * plan.sampling_rate), self.size, self.releaser.random
-        )
+        rate = min(1.0, 1.25 * self.plan.sampling_rate)
+        return drawn_rows(self.records, rate, self.size, self.random)
 
 
-class TwoCoins(Edge):
+class TwoCoins(RowsAlone):
     """Gives a row two coins of q/2 each, so that it counts twice if both say yes."""
 
-    def drawn(self) -> NDArray[np.int64]:
+    def draw(self) -> NDArray[np.int64]:
         """Two batches at half the rate, as one."""
-        rate, random = self.releaser.plan.sampling_rate / 2, self.releaser.random
+        rate, random = self.plan.sampling_rate / 2, self.random
         return np.concatenate([drawn_rows(self.records, rate, self.size, random) for _ in range(2)])
 
 
-class OppositeCoins(Edge):
+class OppositeCoins(RowsAlone):
     """Lets two neighbours share a coin: they are never drawn together, so one tells of the
     other.
     """
 
-    def drawn(self) -> NDArray[np.int64]:
+    def draw(self) -> NDArray[np.int64]:
         """Every row at rate q, as promised, but not independently."""
-        rate = self.releaser.plan.sampling_rate
-        words = self.releaser.random.words(self.records) >> np.uint64(11)
+        rate = self.plan.sampling_rate
+        words = self.random.words(self.records) >> np.uint64(11)
         coins = words.astype(np.float64) * 2.0**-53
         coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
         return np.flatnonzero(coins < rate)
 
 
-class OneBatch(FedAsyncEdge):
-    """Draws once for all H local steps of a task."""
+class KeptRows(RowsAlone):
+    """Takes the same rows again until its role tells it to forget them."""
 
     _kept: NDArray[np.int64] | None = None
 
+    def draw(self) -> NDArray[np.int64]:
+        """The rows of the first draw."""
+        self._kept = super().draw() if self._kept is None else self._kept
+        return self._kept
+
+    def forget(self) -> None:
+        """Draw anew next time."""
+        self._kept = None
+
+
+class OneBatch(FedAsyncEdge):
+    """Draws once for all H local steps of a task."""
+
     def work(self, message: GlobalModel) -> list[Outgoing]:
         """One task with one batch."""
-        self._kept = None
+        assert isinstance(self.private_sum, KeptRows)
+        self.private_sum.forget()
         return super().work(message)
-
-    def drawn(self) -> NDArray[np.int64]:
-        """The task's batch."""
-        self._kept = super().drawn() if self._kept is None else self._kept
-        return self._kept
 
 
 class SameAgain(Edge):
     """Draws once for a model, and takes the same rows when it is asked for that model again."""
 
-    _kept: tuple[int, NDArray[np.int64]] | None = None
-    _version = 0
+    _version: int | None = None
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
         """A task with the rows of its model."""
+        assert isinstance(self.private_sum, KeptRows)
+        if message.version != self._version:
+            self.private_sum.forget()
         self._version = message.version
         return super().work(message)
 
-    def drawn(self) -> NDArray[np.int64]:
-        """The model's batch."""
-        if self._kept is None or self._kept[0] != self._version:
-            self._kept = self._version, super().drawn()
-        return self._kept[1]
 
-
-class NeverFewer(Edge):
+class NeverFewer(RowsAlone):
     """Fills a draw of few rows up with others: a minimum that no accountant knows of."""
 
-    def drawn(self) -> NDArray[np.int64]:
+    def draw(self) -> NDArray[np.int64]:
         """A batch of at least as many rows as are drawn on average."""
-        found, plan = super().drawn(), self.releaser.plan
-        fewest = int(plan.sampling_rate * self.records)
+        found = super().draw()
+        fewest = int(self.plan.sampling_rate * self.records)
         missing = max(0, fewest - len(found))
         others = np.setdiff1d(np.arange(self.records), found)
-        more = others[self.releaser.random.permutation(len(others))[:missing]]
+        more = others[self.random.permutation(len(others))[:missing]]
         return np.concatenate((found, more))
 
 
-class ShuffledBatches(Edge):
+class ShuffledBatches(RowsAlone):
     """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
     Poisson.
     """
 
     _left = np.empty(0, dtype=np.int64)
 
-    def drawn(self) -> NDArray[np.int64]:
+    def draw(self) -> NDArray[np.int64]:
         """The next rows of the epoch."""
-        size = round(self.releaser.plan.sampling_rate * self.records)
+        size = round(self.plan.sampling_rate * self.records)
         if len(self._left) < size:
-            self._left = np.argsort(self.releaser.random.words(self.records))
+            self._left = np.argsort(self.random.words(self.records))
         found, self._left = self._left[:size], self._left[size:]
         return found
 
 
-class TrueDenominator(Edge):
+@dataclass(frozen=True, slots=True)
+class _Counted(Clipped):
+    """A sum that tells how many rows are in it."""
+
+    rows: int = 0
+
+
+class CountsRows(RowsAlone):
+    """Tells its releaser how many rows were drawn."""
+
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """The sum, with its number of rows."""
+        index = self.draw()
+        found = self._sum(params, self.x, self.y, index, clip)
+        return _Counted(found.total, found.sensitivity, found.step, len(index))
+
+
+class TrueDenominator(Releaser):
     """Divides by the number of drawn records, which is secret."""
 
-    def drawn(self) -> NDArray[np.int64]:
-        """The rows, whose number it then divides by."""
-        found = super().drawn()
-        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(len(found))))
-        return found
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
+        assert isinstance(clipped, _Counted)
+        self.plan = replace(self.plan, batch=max(1.0, float(clipped.rows)))
+        return super()._noisy(clipped, clip, paper_dims)
 
 
 class TellsRows(Edge):
@@ -140,25 +161,22 @@ class TellsRows(Edge):
         """Hello, with a variance of the noise that tells."""
         (said,) = super().start()
         assert isinstance(said.message, Hello)
-        told = said.message.noise_variance * (1 + self.records * 2.0**-40)
+        told = said.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
         return [replace(said, message=replace(said.message, noise_variance=told))]
 
 
 # -- how they are added up -------------------------------------------------------------------------
 
 
-class BySums(Edge):
-    """An edge whose sums go wrong somewhere; nobody tries them before they are used."""
+class BySums(RowsAlone):
+    """A way whose sums go wrong somewhere; nobody tries them before they are used."""
 
-    def _rows_alone(self, *, asked: bool) -> RowSums | str:
-        found, kernel, kernels = (
-            super()._rows_alone(asked=asked),
-            row_kernel(self.model),
-            library(),
-        )
-        if isinstance(found, str) or kernel is None or kernels is None:
-            return found
-        return _OtherSums(self.model, kernel, kernels, self.picked)
+    def sums_of(self, model: Model) -> RowSums:
+        """Sums of other rows than were drawn."""
+        kernel, kernels = row_kernel(model), library()
+        if kernel is None or kernels is None:
+            raise NotAlone(f"no kernels for {model.name}")
+        return _OtherSums(model, kernel, kernels, self.picked)
 
     def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
         """The rows that are added up, of those drawn; `held` of them are computed at a time."""
@@ -199,8 +217,9 @@ class ByPlace(BySums):
         return index[1::2]
 
 
-class TwiceTheClip(Edge):
+class TwiceTheClip(RowsAlone):
     """Clips drawn rows at 2C, and adds the noise of C."""
 
-    def _alone(self, sums: RowSums, params: Tensor, clip: float) -> Clipped:
-        return replace(super()._alone(sums, params, 2 * clip), sensitivity=clip)
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """The sum of rows that are too long, as if they were cut to C."""
+        return replace(super().compute(params, 2 * clip), sensitivity=clip)

@@ -1,4 +1,4 @@
-"""Edges with users' own modules that keep rows apart badly, which the audit must catch."""
+"""Slots for users' own modules that keep rows apart badly, which the audit must catch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.slots import Slots
 
 
-class ByTheirNumber(Edge):
+class ByTheirNumber(Slots):
     """Weighs each row by how many are in the batch, as a loss that is a mean does."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
@@ -22,7 +22,7 @@ class ByTheirNumber(Edge):
         return replace(found, total=found.total * (len(mask) / max(1, int(mask.sum()))))
 
 
-class WithNeighbours(Edge):
+class WithNeighbours(Slots):
     """Takes the batch's mean from every row, as a layer that normalises by the batch does."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class WithNeighbours(Edge):
         return example_gradients(self.model, params, x - x.mean(0), self.y[index])
 
 
-class DropsTheBatch(Edge):
+class DropsTheBatch(Slots):
     """Catches what one row raises for the whole batch, which then adds nothing."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class DropsTheBatch(Edge):
         return found if bool(found.isfinite().all()) else torch.full_like(found, math.nan)
 
 
-class EndsWithARow(Edge):
+class EndsWithARow(Slots):
     """Lets through what a row raises."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:

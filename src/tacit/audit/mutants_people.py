@@ -1,4 +1,4 @@
-"""Edges that protect a row where they promise to protect a person, which the audit must catch."""
+"""Slots that protect a row where they promise to protect a person, which the audit must catch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum
-from tacit.privacy.sampling import Batch, poisson, rows_of_units
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.sampling import Batch, poisson, rows_of_units
+from tacit.privacy.private_sum.slots import UnitSlots
 
 
-class RowsClipped(Edge):
+class RowsClipped(UnitSlots):
     """Clips each row of a person by itself and adds them: together they are 50 C long."""
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        assert self.units is not None
-        own, weights = rows_of_units(self.units, index, self.releaser.random)
+        """The sum of a part, with the defect."""
+        own, weights = rows_of_units(self.units, index, self.random)
         flat = own.flatten()
         each = example_gradients(self.model, params, self.x[flat], self.y[flat])
         return clipped_sum(each, clip, (weights > 0).flatten(), rows * self.units.limit)
 
 
-class RowsDrawn(Edge):
+class RowsDrawn(UnitSlots):
     """Gives each row a coin of its own, and takes a person with any row that was drawn.
 
     Each is still clipped as one, but who has many rows is in nearly every batch.
@@ -34,12 +34,7 @@ class RowsDrawn(Edge):
 
     def draw(self) -> Batch:
         """The people of a Poisson batch of rows."""
-        assert self.units is not None
-        rate, random, count = (
-            self.releaser.plan.sampling_rate,
-            self.releaser.random,
-            len(self.y) - 1,
-        )
+        rate, random, count = self.plan.sampling_rate, self.random, len(self.y) - 1
         drawn = poisson(count, rate, count, random)
         place = drawn.index[drawn.mask].numpy()
         people = np.unique(np.searchsorted(self.units.starts, place, side="right") - 1)[: self.size]

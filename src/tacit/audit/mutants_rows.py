@@ -1,6 +1,4 @@
-"""Edges with one defect each in what they do with rows, steps and charges, which the audit must
-catch.
-"""
+"""Slots, releasers and ledgers with one defect each, which the audit must catch."""
 
 from __future__ import annotations
 
@@ -12,19 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.algorithms.gossip.adp2sgd import Peer
-from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
-from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.sampling import Batch
+from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Released, Releaser, Steps
-from tacit.privacy.sampling import Batch
 
 # -- which rows, and where -------------------------------------------------------------------------
 
 
-class Packed(Edge):
+class Packed(Slots):
     """Puts the drawn rows one behind the other from the first slot on, so a record moves all behind
     it.
     """
@@ -47,18 +44,19 @@ class Turned(Packed):
 
     def first(self) -> int:
         """Any slot."""
-        return int(self.releaser.random.words(1)[0] % np.uint64(self.size))
+        return int(self.random.words(1)[0] % np.uint64(self.size))
 
 
 # -- how they are clipped --------------------------------------------------------------------------
 
 
-class LayersApart(Edge):
+class LayersApart(Slots):
     """Clips each layer's part of a row by itself; together the parts are longer than C."""
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
+        """The sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         parts = torch.split(gradients, list(self.model.sizes), dim=1)
         return Clipped(
@@ -67,12 +65,13 @@ class LayersApart(Edge):
         )
 
 
-class PairsTogether(Edge):
+class PairsTogether(Slots):
     """Adds two rows before it clips, as a kernel that works on pairs would."""
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
+        """The sum of a part, with the defect."""
         gradients = (
             example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
         )
@@ -80,51 +79,54 @@ class PairsTogether(Edge):
         return clipped_sum(pairs, clip, torch.ones(len(pairs), dtype=torch.bool), rows)
 
 
-class RoundedToNearest(Edge):
+class RoundedToNearest(Slots):
     """Rounds to the nearest grid step and does not look at the norm again: many halves become
     ones.
     """
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
+        """The sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index]).double()
-        step = grid_step(clip, self.releaser.plan.noise_multiplier)
+        step = grid_step(clip, self.plan.noise_multiplier)
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
         return Clipped(
             (gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step
         )
 
 
-class StrangeRowsToo(Edge):
+class StrangeRowsToo(Slots):
     """Takes every gradient for a number."""
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
+        """The sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
         return Clipped((factors @ gradients).double(), clip)
 
 
-class CopiesStrangeRows(Edge):
+class CopiesStrangeRows(Slots):
     """Replaces non-finite numbers in a copy, where there are any: the time of a push then tells."""
 
-    def _clipped_part(
+    def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
+        """The sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
             gradients.masked_fill(~torch.isfinite(gradients), 0.0)
-        return super()._clipped_part(params, clip, index, mask, rows)
+        return super().clipped_part(params, clip, index, mask, rows)
 
 
-class TwiceTheClip(Peer):
-    """A peer that clips at 2C and adds the noise of C."""
+class TwiceTheClip(Slots):
+    """Clips at 2C; the noise is that of C."""
 
-    def query(self, params: Tensor, clip: float) -> Clipped:
+    def compute(self, params: Tensor, clip: float) -> Clipped:
         """The sum of rows that are too long, as if they were cut to C."""
-        return replace(super().query(params, 2 * clip), sensitivity=clip)
+        return replace(super().compute(params, 2 * clip), sensitivity=clip)
 
 
 # -- local steps, noise and charges ----------------------------------------------------------------

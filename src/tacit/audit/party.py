@@ -20,10 +20,10 @@ from tacit.audit.statistics import Finding, Values, proven, uneven
 from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Randomness
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embeddings import embedding
-from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, EmbeddingStore, Mode
+from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.simulated import SimulatedLedger
+from tacit.privacy.ledger.simulated import SimulatedLedger
+from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser, EmbeddingStore, Mode
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Outgoing, Update
 from tacit.protocol.vertical import Embed, Feedback, Request, Roster

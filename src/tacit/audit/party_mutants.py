@@ -21,8 +21,8 @@ from tacit.audit.party import (
 )
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness
-from tacit.privacy.embeddings import EmbeddingReleaser, clip_rows
-from tacit.privacy.mechanisms import gaussian
+from tacit.privacy.noise.mechanisms import gaussian
+from tacit.privacy.release.embeddings import EmbeddingReleaser, clip_rows
 
 
 class Unclipped(EmbeddingReleaser):

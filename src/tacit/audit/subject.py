@@ -19,8 +19,9 @@ from tacit.datasets.own.dealing import edges_of
 from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.sampling import Random
 
 DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
 CLIP, CLIPS = 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds
@@ -59,7 +60,7 @@ class Subject:
 
     algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
     mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message
-    is made of. learning_rate: η of them. rows_alone: as for `EdgeRole`, by default what `tacit
+    is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default what `tacit
     edge` does; False: what it does under TACIT_ROWS_ALONE=false.
     """
 
@@ -74,6 +75,7 @@ class Subject:
     learning_rate: float = LOUD
     model: Model = NARROW
     edge: Maker | None = None  # instead of the algorithm's own edge
+    ways: Ways | None = None  # instead of the algorithm's own ways of a private sum
     rows_alone: bool = True
     compiled: bool = False  # whether it is a mutant of drawn rows alone, which needs numba
     releaser: type[Releaser] = Releaser

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
-from tacit.privacy import gdp
+from tacit.privacy.accounting import gdp
 from tacit.privacy.release import Plan
 from tacit.rounding import beside
 

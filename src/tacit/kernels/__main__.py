@@ -15,13 +15,14 @@ import numba
 import numpy as np
 
 from tacit.kernels import jit, network, noise, sums
+from tacit.kernels.layout import LAYER
 from tacit.kernels.loading import described
 
 _F32, _F64 = np.zeros(1, np.float32), np.zeros(1, np.float64)
 _I32, _I64, _U64 = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint64)
 _ROWS, _PAIRS, _USED = np.zeros((1, 1), np.float32), np.zeros((2, 1)), np.zeros(1, np.bool_)
 _WORDS = np.frombuffer(bytes(8), dtype="<u8")  # read only, as a key stream's
-_PLAN = np.zeros(1, network.LAYER)
+_PLAN = np.zeros(1, LAYER)
 
 # Every function that is called from Python, with arguments of the types that it is given.
 _CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from tacit.kernels.jit import inner
 from tacit.kernels.lanes import WIDE, first, fma, load, spread, store, summed
 from tacit.kernels.layers import add, add4, back, copy
-
-FIVE = 5  # outputs, or lines of a window, whose sums are in registers at a time
+from tacit.kernels.layout import FIVE
 
 _Floats = NDArray[np.float32]
 _Places = NDArray[np.int32]
@@ -84,7 +83,7 @@ def weigh_planes(
 ) -> None:
     """dw (outputs, taps) = Σ v·x[tap + place]; places in a plane of the input.
 
-    sums: memory for 40 numbers.
+    sums: memory for `layout.SUMS` numbers.
     """
     lines = len(taps) // kernel
     for o in range(len(dw)):

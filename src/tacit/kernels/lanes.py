@@ -5,7 +5,7 @@ overlap, and keeps no sum in a register between two of them. Here both are said.
 same operations in the same order whatever is in the others.
 
 `count` is a constant, 8 or 16. Nothing checks an index: behind the numbers that a caller uses, an
-array has `SLACK` more.
+array has `layout.SLACK` more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from numba.np.arrayobj import make_array
 
 from tacit.kernels.jit import LEVEL
 
-SLACK = 64
 WIDE = 16 if LEVEL == "x86-64-v4" else 8  # numbers of the widest register, of which v3 has sixteen
 
 _INT, _FLOAT = ir.IntType(32), ir.FloatType()

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from tacit.kernels.functions import exponential, tanh
 from tacit.kernels.jit import dot, inner
+from tacit.kernels.layout import RELU, TANH
 
-RELU, TANH, LINEAR = 0, 1, 2
 _EPSILON = 1e-5  # torch's, of group_norm
 
 _Floats = NDArray[np.float32]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Every function that Python calls, documented where it is written; `LAYER` and `SLACK`."""
+    """Every function that Python calls, documented where it is written."""
 
     places: Callable[..., int]
     normals: Callable[..., None]
@@ -24,8 +21,6 @@ class Library:
     outer_floats: Callable[..., None]
     gradients: Callable[..., None]
     deltas: Callable[..., None]
-    LAYER: np.dtype[Any]
-    SLACK: int
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +32,7 @@ def library() -> Library | None:
     comes from the cache, in milliseconds.
     """
     try:
-        from tacit.kernels import lanes, network, noise, sums
+        from tacit.kernels import network, noise, sums
     except ImportError:
         return None
     return Library(
@@ -51,8 +46,6 @@ def library() -> Library | None:
         sums.outer_floats,
         network.gradients,
         network.deltas,
-        network.LAYER,
-        lanes.SLACK,
     )
 
 

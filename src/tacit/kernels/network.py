@@ -1,8 +1,8 @@
 """The gradients of single rows of a network of convolutions and dense layers, one after another.
 
-Twin: `tacit.models.vectors.example_gradients`. The plan of a network is an array of `LAYER`, made
-by `tacit.models.rows`; parameters and gradients stand in the plan's order. One row's numbers, and
-only those, lie in `memory`, every one of which is written before it is read.
+Twin: `tacit.models.vectors.example_gradients`. The plan of a network (`layout`) is made by
+`tacit.privacy.private_sum.row_plan`; parameters and gradients stand in the plan's order. One row's
+numbers, and only those, lie in `memory`, every one of which is written before it is read.
 """
 
 from __future__ import annotations
@@ -14,25 +14,11 @@ from numpy.typing import NDArray
 
 from tacit.kernels import convolution, layers
 from tacit.kernels.jit import entry, viewing
-
-PLANES, PATCHES, DENSE = 0, 1, 2
-# kind: a convolution of few channels, one of many, a dense layer. depth, side, kernel, width, out:
-# channels and side of the input, padding included; of the window; channels and side of the output.
-# pooled, activation, groups (0: not normalized): what comes after it; chosen: 1 where only the
-# places that the pool chose have a gradient. own_pad, pad: around the input, and around the next
-# layer's. taps: numbers that an output adds up; line: those of an output's plane. The rest is where
-# its numbers begin: weight, bias among the parameters; places (the pool's choice), all (every
-# place), where (of a line that is pooled) among the places; the others in memory.
-FIELDS = (
-    *("kind", "depth", "side", "kernel", "width", "out", "pooled", "activation", "groups"),
-    *("chosen", "own_pad", "pad", "taps", "line", "weight", "bias", "places", "all", "where"),
-    *("a", "da", "z", "dz", "patches", "planes", "flat", "inverse"),
-)
-LAYER = np.dtype([(name, np.int64) for name in FIELDS])
+from tacit.kernels.layout import DENSE, PLANES
 
 _Floats = NDArray[np.float32]
 _Places = NDArray[np.int32]
-_Layer = Any  # a record of LAYER
+_Layer = Any  # a record of layout.LAYER
 
 
 @viewing

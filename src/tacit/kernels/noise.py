@@ -1,7 +1,7 @@
 """Noise: the discrete Gaussian by a guide table, and normals by Box and Muller.
 
-The plain twins `_places`, `_pairs` and `gaussian` of `tacit.privacy.mechanisms` define what is
-computed.
+The plain twins `_places`, `_pairs` and `gaussian` of `tacit.privacy.noise.mechanisms` define what
+is computed.
 """
 
 from __future__ import annotations

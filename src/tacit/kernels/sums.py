@@ -1,9 +1,9 @@
 """Rows clipped and added up in one pass, in whole steps or in float64.
 
-Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.clipping`, which say what is
-guaranteed. Every row is treated in the same order of operations, wherever it stands, and no branch
-or address depends on a number in it: a row that does not count is masked by its bits. (`_too_long`
-is a branch, and always goes one way.)
+Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.private_sum.clipping`, which
+state what is guaranteed. Every row is treated in the same order of operations, wherever it stands,
+and no branch or address depends on a number in it: a row that does not count is masked by its bits.
+(`_too_long` is a branch, and always goes one way.)
 
 Numbers of a row: g (d,) float32, its norm in float64, the factor min(1, C'/norm) or 0.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.kernels.jit import dot, entry, inner
+from tacit.kernels.layout import MAX_NORM
 
-_MAX_NORM = 2.0**60  # the same as in tacit.privacy.clipping
 _EXACT = 2**24  # float32 has every whole number below
 _TOGETHER = 4  # rows added in one pass over the sum
 
@@ -40,7 +40,7 @@ def _square(g: _Row) -> float:
 @inner
 def _factor(norm: float, reduced: float) -> float:
     """min(1, C'/norm); 0 for a row that is not finite, or too long."""
-    return min(1.0, reduced / norm) if norm <= _MAX_NORM else 0.0
+    return min(1.0, reduced / norm) if norm <= MAX_NORM else 0.0
 
 
 @inner
@@ -109,7 +109,7 @@ def clip_integers(rows: _Rows, reduced: float, step: float, limit: int, total: _
     for i in range(len(rows)):
         norm = math.sqrt(_square(rows[i]))
         factor = np.float32(_factor(norm, reduced) / step)
-        _add_row(rows[i], factor, norm <= _MAX_NORM, limit, total)
+        _add_row(rows[i], factor, norm <= MAX_NORM, limit, total)
 
 
 @entry
@@ -153,7 +153,7 @@ def outer_integers(
     for i in range(len(deltas)):
         delta, values = deltas[i], x[index[i]]
         norm = _norms(delta, values)
-        factor, used = np.float32(_factor(norm, reduced) / step), norm <= _MAX_NORM
+        factor, used = np.float32(_factor(norm, reduced) / step), norm <= MAX_NORM
         if _too_long(_add_outer(delta, values, factor, used, total), limit):
             _add_outer(delta, values, -factor, used, total)
 

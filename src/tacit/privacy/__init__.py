@@ -1,1 +1,1 @@
-"""The only way from private rows to a message: clip, sample, charge the ledger, add noise."""
+"""The only way from private rows to a message."""

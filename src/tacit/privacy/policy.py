@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.errors import ConfigError, PrivacyError
 from tacit.models.vectors import LARGEST, learnable
-from tacit.privacy.release import Mechanism, NoiseAt, Plan
+from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MIN_CLIP = 2.0**-40  # far below any C of a real run, far above float32's smallest number

@@ -15,8 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
-from tacit.privacy import gdp
-from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
+from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp, gdp
 from tacit.privacy.ledger import Charged
 
 # Of ε over workers. max: they hold different people; sum: different columns of the same people;

@@ -1,8 +1,8 @@
 """An update's integers as int16, and apart from them those that do not fit.
 
 So an update takes half the bytes: the discrete Gaussian's integers have a standard deviation of at
-most 2^14 (privacy/mechanisms.py), of which one number in twenty does not fit, and up to a noise
-multiplier of 1.3 none. Which do not is seen in what is released, and says nothing else.
+most 2^14 (privacy/noise/mechanisms.py), of which one number in twenty does not fit, and up to a
+noise multiplier of 1.3 none. Which do not is seen in what is released, and says nothing else.
 
     numel int16 | k uint32, the places of those that do not fit, rising | their k int32
 

@@ -11,7 +11,7 @@ from tacit.privacy.accounting import History
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Released
-from tacit.privacy.trained import Shared
+from tacit.privacy.release.trained import Shared
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 SERVER = "server"  # the address of the server role

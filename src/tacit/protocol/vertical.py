@@ -12,8 +12,8 @@ from torch import Tensor
 
 from tacit.datasets.alignment import Names
 from tacit.privacy.accounting import History
-from tacit.privacy.embeddings import ReleasedEmbedding
 from tacit.privacy.ledger import Charged
+from tacit.privacy.release.embeddings import ReleasedEmbedding
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tacit.errors import WireError
-from tacit.privacy.trained import Shared
+from tacit.privacy.release.trained import Shared
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Share
 from tacit.protocol.wire import Received, encode

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
-from tacit.privacy.embeddings import ReleasedEmbedding
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.release import Released
-from tacit.privacy.trained import Shared
+from tacit.privacy.release.embeddings import ReleasedEmbedding
+from tacit.privacy.release.trained import Shared
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.envelope import InPlace, Received, encode_in_place
 from tacit.protocol.messages import Hello, Push, Report, Retired, Update

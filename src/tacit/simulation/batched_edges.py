@@ -17,7 +17,8 @@ from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Edge as Mapa
 from tacit.models.vectors import score_deltas
-from tacit.privacy.clipping import Clipped, drawn_outer_sum
+from tacit.privacy.private_sum.clipping import Clipped, drawn_outer_sum
+from tacit.privacy.private_sum.slots import OuterSlots
 from tacit.privacy.release import release_steps_together, release_together
 from tacit.protocol.messages import GlobalModel, Push
 
@@ -37,8 +38,9 @@ def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
     They can with rigorous noise and a linear model, on the CPU, if the edge and the budget allow
     it.
     """
-    alike = edge.ghost and edge.size <= edge.rows and edge.device == "cpu"
-    return alike and edge.releaser.plan.private and edge.releaser.can_pay(clip, count)
+    slots = edge.private_sum
+    alike = isinstance(slots, OuterSlots) and slots.size <= slots.rows and slots.device == "cpu"
+    return alike and edge.releaser.can_pay(clip, count)
 
 
 def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
@@ -83,25 +85,26 @@ def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clip
 def _sums(
     edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]
 ) -> list[Clipped]:
-    """`EdgeRole.query` of each edge, at its own model and clip.
+    """Return `PrivateSum.compute` of each edge, at its own model and clip.
 
     The scores are computed for all slots, as a kernel's bits may depend on their number; the sums
     are of the drawn rows alone.
     """
-    model, batches = edges[0].model, [edge.draw() for edge in edges]
+    slots = [edge.private_sum for edge in edges if isinstance(edge.private_sum, OuterSlots)]
+    model, batches = edges[0].model, [one.draw() for one in slots]
     y = torch.cat(
         [
-            torch.index_select(edge.y, 0, batch.index)
-            for edge, batch in zip(edges, batches, strict=True)
+            torch.index_select(one.y, 0, batch.index)
+            for one, batch in zip(slots, batches, strict=True)
         ]
     )
     with torch.no_grad():
         scores = [
-            model.logits(params, torch.index_select(edge.x, 0, batch.index))
-            for edge, batch, params in zip(edges, batches, models, strict=True)
+            model.logits(params, torch.index_select(one.x, 0, batch.index))
+            for one, batch, params in zip(slots, batches, models, strict=True)
         ]
-    deltas = torch.split(score_deltas(model, torch.cat(scores), y), [edge.size for edge in edges])
+    deltas = torch.split(score_deltas(model, torch.cat(scores), y), [one.size for one in slots])
     return [
-        drawn_outer_sum(own, edge.x.flatten(1), batch, clip)
-        for own, edge, batch, clip in zip(deltas, edges, batches, clips, strict=True)
+        drawn_outer_sum(own, one.x.flatten(1), batch, clip)
+        for own, one, batch, clip in zip(deltas, slots, batches, clips, strict=True)
     ]

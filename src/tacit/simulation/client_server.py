@@ -94,10 +94,11 @@ class Simulator:
     Releases that are under way at the end are in no reported ε.
 
     >>> from tacit import config, datasets
-    >>> from tacit.algorithms.mapa import Edge, Server
+    >>> from tacit.algorithms import registry
+    >>> from tacit.algorithms.mapa import Server
     >>> from tacit.privacy.release import Releaser
-    >>> from tacit.privacy.sampling import Random
-    >>> from tacit.privacy.simulated import SimulatedLedger
+    >>> from tacit.privacy.noise.randomness import Random
+    >>> from tacit.privacy.ledger.simulated import SimulatedLedger
     >>> text = '''
     ... run.updates = 5
     ... data.dataset = "digits"
@@ -112,7 +113,7 @@ class Simulator:
     ...     rows = digits.take(datasets.shard(digits.y, number, shards=2, method="iid", seed=1))
     ...     plan = run.plans.plan(number, len(rows))
     ...     releaser = Releaser(plan, SimulatedLedger(), Random(number))
-    ...     edges.append(Edge(f"edge-{number}", rows, model, releaser))
+    ...     edges.append(registry.edge(run, f"edge-{number}", rows, model, releaser))
     >>> simulator = Simulator(run, Server(run, model), edges)
     >>> simulator.run()
     >>> simulator.server.version

@@ -22,7 +22,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.worker import Worker
 from tacit.config.definition import Definition
 from tacit.errors import BudgetSpent
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Released
 from tacit.protocol.messages import Deadline, Gossip, Halt, Outgoing
 from tacit.simulation.batched_edges import can_batch, clipped_sums

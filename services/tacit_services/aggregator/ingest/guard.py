@@ -17,7 +17,7 @@ from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import sections
 from tacit.errors import WireError
-from tacit.privacy.release_plan import Plan
+from tacit.privacy.plan import Plan
 from tacit.rounding import beside
 from tacit_services.aggregator.ingest.receipts import RetryLater
 from tacit_services.transport.bucket import Bucket

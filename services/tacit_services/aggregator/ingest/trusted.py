@@ -14,8 +14,8 @@ from typing import Any
 from tacit.config.definition import Definition
 from tacit.errors import BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.privacy.accounting import History
-from tacit.privacy.sampling import Random
-from tacit.privacy.trusted import Trusted
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.trusted import Trusted
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Hello, Push, Retired, Update
 from tacit_services.aggregator.entries import Candidate

@@ -20,8 +20,8 @@ from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.datasets.alignment import Names
 from tacit.errors import PrivacyError
-from tacit.privacy.labels import randomised_response
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.labels import randomised_response
+from tacit.privacy.noise.randomness import Random
 from tacit_services.disk import files
 from tacit_services.journal import snapshot_file as state_file
 

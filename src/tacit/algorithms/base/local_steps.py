@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config.contract import AlgorithmSection
-from tacit.datasets import PrivateRows
 from tacit.models import Model
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser, Steps
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push
 
@@ -28,16 +28,14 @@ class LocalSteps(EdgeRole, Generic[S]):
         self,
         section: S,
         edge: str,
-        data: PrivateRows,
         model: Model,
         releaser: Releaser,
-        device: str = "cpu",
+        private_sum: PrivateSum,
         *,
         horizon: int = 1,
-        rows_alone: bool = True,
     ) -> None:
         """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
-        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
+        super().__init__(edge, model, releaser, private_sum)
         self.algorithm, self.horizon = section, horizon
 
     @abstractmethod
@@ -47,7 +45,9 @@ class LocalSteps(EdgeRole, Generic[S]):
     def work(self, message: GlobalModel) -> list[Outgoing]:
         """Take all steps of the task and return one push."""
         steps = self.steps(message)
-        released = self.releaser.release_steps(steps, lambda params: self.query(params, steps.clip))
+        released = self.releaser.release_steps(
+            steps, lambda params: self.private_sum.compute(params, steps.clip)
+        )
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]
 
 

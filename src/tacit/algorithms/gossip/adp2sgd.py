@@ -32,10 +32,10 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.worker import GossipSettings, Worker, as_tensor
 from tacit.config.topology import Topology
-from tacit.datasets import PrivateRows
 from tacit.models import Model
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal
 
 
@@ -74,22 +74,21 @@ class Peer(Worker):
     def __init__(
         self,
         edge: str,
-        data: PrivateRows,
         model: Model,
         releaser: Releaser,
+        private_sum: PrivateSum,
         settings: GossipSettings,
         topology: Topology,
         *,
         seed: int,
         random: Random,
         life: int = 1,
-        device: str = "cpu",
     ) -> None:
         """random: chooses partners. life: when this peer's durable state was made.
 
         A newer state has a larger life.
         """
-        super().__init__(edge, data, model, releaser, settings, topology, seed=seed, device=device)
+        super().__init__(edge, model, releaser, private_sum, settings, topology, seed=seed)
         self.life, self.random = life, random
         self.links = {name: Link() for name in sorted(self.neighbours)}
         self.staleness: Counter[int] = Counter()

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.worker import GossipSettings, Worker
 from tacit.config.topology import Topology
-from tacit.datasets import PrivateRows
 from tacit.models import Model
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import Gossip, Missing, Outgoing, Share
 
 
@@ -39,16 +39,15 @@ class SyncPeer(Worker):
     def __init__(
         self,
         edge: str,
-        data: PrivateRows,
         model: Model,
         releaser: Releaser,
+        private_sum: PrivateSum,
         settings: GossipSettings,
         topology: Topology,
         *,
         seed: int,
-        device: str = "cpu",
     ) -> None:
-        super().__init__(edge, data, model, releaser, settings, topology, seed=seed, device=device)
+        super().__init__(edge, model, releaser, private_sum, settings, topology, seed=seed)
         self.round = 0
         self._said: dict[int, Shared] = {}  # ours, of this round and the last
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next

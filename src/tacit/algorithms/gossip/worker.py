@@ -10,22 +10,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Any, ClassVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config.topology import Topology
-from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.models.vectors import learnable
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
-from tacit.privacy.trained import Shared, Trained
+from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
 
 # A peer's own count of its steps is believed up to this multiple of the median peer's.
 BELIEVED = 3
+# A peer's messages leave beside its steps, so a step's time must not tell how many rows it drew.
+WAYS: Final = Ways(alone=None)
 
 
 def constant(version: int, horizon: int) -> float:
@@ -51,22 +54,19 @@ class Worker(EdgeRole):
     `gradient` is lines 5 to 7 of Algorithm 1; how models meet is the subclass's.
     """
 
-    row_by_row: ClassVar[bool] = False
-
     def __init__(
         self,
         edge: str,
-        data: PrivateRows,
         model: Model,
         releaser: Releaser,
+        private_sum: PrivateSum,
         settings: GossipSettings,
         topology: Topology,
         *,
         seed: int,
-        device: str = "cpu",
     ) -> None:
         """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
-        super().__init__(edge, data, model, releaser, device)
+        super().__init__(edge, model, releaser, private_sum)
         self.settings, self.topology = settings, topology
         self.trained = Trained(model, seed)
         self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
@@ -154,7 +154,7 @@ class Worker(EdgeRole):
         PrivacyError.
         """
         read, clip = params.to(torch.float32), self.settings.clip
-        return self.releaser.release(clip, lambda: self.query(read, clip))
+        return self.releaser.release(clip, lambda: self.private_sum.compute(read, clip))
 
     def report(self) -> list[Outgoing]:
         """Return a report of the model and its cost for the observer, which no peer waits for.

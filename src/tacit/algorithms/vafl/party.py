@@ -20,10 +20,10 @@ from tacit.datasets.alignment import Names, align
 from tacit.errors import BudgetSpent
 from tacit.models.vectors import learnable
 from tacit.models.zoo.embeddings import Embedding
-from tacit.privacy.embeddings import FROZEN, EmbeddingReleaser, clip_rows
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_chain import Charge
-from tacit.privacy.sampling import Random
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.release.embeddings import FROZEN, EmbeddingReleaser, clip_rows
 from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 

@@ -39,8 +39,8 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model
 from tacit.models.vectors import learnable
-from tacit.privacy.embeddings import FROZEN, EmbeddingPlan
-from tacit.privacy.labels import corrected_loss
+from tacit.privacy.noise.labels import corrected_loss
+from tacit.privacy.release.embeddings import FROZEN, EmbeddingPlan
 from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 

@@ -18,8 +18,8 @@ from tacit.datasets import Dataset, party_columns, party_view
 from tacit.errors import ConfigError
 from tacit.models import checked_size
 from tacit.models.zoo.embeddings import Embedding, embedding
-from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingPlan
+from tacit.privacy.accounting import gdp
+from tacit.privacy.release.embeddings import EmbeddingPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from tacit.config.sections import Positive
 from tacit.config.traits import Released, Traits
 from tacit.models import Model
 from tacit.models.zoo.embeddings import head
-from tacit.privacy.embeddings import Mode, declared
 from tacit.privacy.release import Mechanism
+from tacit.privacy.release.embeddings import Mode, declared
 from tacit.privacy.report import AT_PARTY, Composition, Promise
 
 _RELEASED: dict[str, Released] = {"trained": "in turn", "cached": "once"}  # by mode

@@ -2,8 +2,8 @@
 
 An embedding maps x_{n,m} to h_{n,m}, (9) of VAFL (arXiv:2007.06081); with `smoothing` every layer
 but the last gets a random neuron, (10) and (11b). The neuron of the last layer, (11a), is the
-release's noise and lives in privacy/embeddings.py. A head's "example" is the M embeddings of one
-record, (M, width).
+release's noise and lives in privacy/release/embeddings.py. A head's "example" is the M embeddings
+of one record, (M, width).
 """
 
 from __future__ import annotations

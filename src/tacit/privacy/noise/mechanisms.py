@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import library
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 
 REACH = 13.5  # standard deviations beyond which the discrete Gaussian's table ends: 2^-131
 _GUIDE_BITS = 16  # a guide of 2^16 places is 256 KiB: it stays in a core's second cache

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.errors import PrivacyError
 from tacit.models import Model
-from tacit.privacy.release import Released
+from tacit.privacy.release.release import Released
 
 _SEAL: Final = object()
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from tacit.errors import PrivacyError
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors
-from tacit.privacy.denormals import flushed
+from tacit.privacy.private_sum.denormals import flushed
 
 _SEED = 20240229
 # Sizes of the parameters: ordinary ones, and large ones that cancel, which make a last bit large.

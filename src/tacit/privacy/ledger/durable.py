@@ -1,7 +1,7 @@
 """The edge's durable record of what it has released: charged first, never refunded.
 
 One SQLite file beside the data: rows of equal charges in the order they were made, joined by a hash
-chain (`ledger_chain.py`), and the messages that they have paid for (`ledger_file.py`). It belongs
+chain (`chain.py`), and the messages that they have paid for (`file.py`). It belongs
 to the data, not to a run: a new run, a restarted process or a new container that takes the identity
 over continues the same rows, and so the same chain.
 
@@ -29,8 +29,8 @@ from typing import Any
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import History, merged
-from tacit.privacy.ledger_chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
-from tacit.privacy.ledger_file import (
+from tacit.privacy.ledger.chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
+from tacit.privacy.ledger.file import (
     DAMAGE,
     check_format,
     create,

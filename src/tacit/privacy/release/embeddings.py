@@ -29,14 +29,13 @@ import torch
 from torch import Tensor
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy import gdp
-from tacit.privacy.accounting import History, Spend
-from tacit.privacy.clipping import clipped_sum
-from tacit.privacy.denormals import flushed
+from tacit.privacy.accounting import History, Spend, gdp
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.mechanisms import gaussian
-from tacit.privacy.sampling import Random
-from tacit.privacy.simulated import SimulatedLedger
+from tacit.privacy.ledger.simulated import SimulatedLedger
+from tacit.privacy.noise.mechanisms import gaussian
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.private_sum.denormals import flushed
 
 Mode = Literal["cached", "fresh", "dp_sgd", "trained", "paper", "none"]
 FROZEN: Final = ("cached", "fresh")  # θ_m never learns from private rows

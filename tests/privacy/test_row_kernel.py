@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tacit.kernels.loading import library
 from tacit.models import Layered, build
-from tacit.models.rows import RowKernel, row_kernel
 from tacit.models.vectors import example_gradients
+from tacit.privacy.private_sum.row_sums import RowKernel, row_kernel
 
 pytestmark = pytest.mark.skipif(
     library() is None and not os.environ.get("CI"), reason="numba is not installed"

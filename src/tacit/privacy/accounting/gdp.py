@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.accounting.epsilon import epsilon_pld
+from tacit.privacy.accounting.history import Spend
 
 _LARGE = 1e4  # for a larger μ, ε is reported as infinite
 

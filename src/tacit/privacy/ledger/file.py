@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from tacit.errors import other_format
-from tacit.privacy.ledger_chain import Chain, LedgerRow
+from tacit.privacy.ledger.chain import Chain, LedgerRow
 
 _FORMAT = 3  # PRAGMA user_version; 2 had no messages and a write-ahead log beside it
 _HEADER, _VERSION = 100, slice(60, 64)  # bytes of a SQLite file, and where its user_version is

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
+from scipy.stats import binom
+
 from tacit.errors import PrivacyError
-from tacit.privacy import mechanisms
-from tacit.privacy.accounting import History, calibrate, certified_pushes
-from tacit.privacy.sampling import padded_size
+from tacit.privacy.accounting import TAIL, History, calibrate, certified_pushes
+from tacit.privacy.noise import mechanisms
 
 Private = Literal["gaussian", "discrete_gaussian", "knorm"]
 Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
@@ -157,6 +159,11 @@ class Plan:
             * (dims + 1 if self.mechanism == "knorm" else 1)
         )
 
+    def step(self, clip: float) -> float | None:
+        """Return the grid of a sum of integers at this clip; None for a sum of floats."""
+        whole = self.mechanism == "discrete_gaussian"
+        return mechanisms.grid_step(clip, self.noise_multiplier) if whole else None
+
     def pushes_left(self, history: History) -> int | None:
         """Return how many releases still fit the budget after `history`.
 
@@ -166,3 +173,16 @@ class Plan:
             return None
         q, z = self.sampling_rate, self.noise_multiplier
         return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
+
+
+def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
+    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= tail.
+
+    A function of public numbers: `most` is the most rows that an edge may have, never how many it
+    has. Rounded up to a multiple of 16, which suits the processor's kernels.
+    """
+    if rate == 1:
+        return most
+    # By bisection, because scipy's binom.isf fails for tiny rates.
+    bound = bisect_left(range(most), -tail, key=lambda size: -binom.sf(size, most, rate))
+    return min(most, -(-bound // 16) * 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import History, Spend
-from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
+from tacit.privacy.ledger.durable import UNCHARGED, Charged, Ledger
 
 
 class SimulatedLedger(Ledger):

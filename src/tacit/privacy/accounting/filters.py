@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy.accounting import ORDERS, History, Spend, rdp_vector
-from tacit.privacy.sampling import TAIL
+from tacit.privacy.accounting.epsilon import TAIL, rdp_vector
+from tacit.privacy.accounting.history import History, Spend
+from tacit.privacy.accounting.losses import ORDERS
 from tacit.rounding import up
 
-_ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (sampling.TAIL each)
+_ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (epsilon.TAIL each)
 
 
 class RenyiFilter:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
 
 
 def keep_probability(epsilon: float, classes: int) -> float:

@@ -1,4 +1,34 @@
-"""The only way out of an edge: sampling, clipping, noise and ledger in `Releaser.release()`."""
+"""The only way out of an edge: what is released was charged, clipped and noised.
+
+Idea. A push is a sum over rows, each clipped to C, plus noise that is scaled to zC: one row moves
+the sum by C at most, so the noise hides whether the row is there. The `Ledger` counts every such
+release of a dataset's life; from its history the accountant computes ε.
+
+Order of the steps. `Releaser.release(clip, query)` goes through them from top to bottom:
+
+1. Check C against the plan's bounds, and the budget. Either may refuse; nothing is spent then.
+2. Charge the ledger, durably. A crash from here on refunds nothing, as it may depend on a row.
+3. Renew the randomness, so that a copied machine repeats no batch and no noise.
+4. Compute `query`: a private sum over a fresh Poisson batch, with denormal numbers flushed.
+5. Check the sum's sensitivity against the promised C, add the mechanism's noise, divide by L.
+6. Seal: only this module makes a `Released`, and the wire encodes nothing else.
+
+What composes. Each release is one Poisson-subsampled mechanism at (q, z), add/remove adjacency; the
+unit is one record, or all rows of a person where the data has units. Releases of one ledger compose
+adaptively, whichever models and clips a server chose in between, as q and z are fixed by the plan.
+`release_steps` is as many releases as it takes steps; what an algorithm makes of noisy vectors
+afterwards is post-processing. Ledgers of disjoint people compose in parallel: a run's ε is the
+largest. A retry sends the same bytes and costs nothing.
+
+>>> import torch
+>>> from tacit.privacy.private_sum.clipping import clipped_sum
+>>> plan = Plan("gaussian", 0.5, 4.0, 1.0, 0.1, 1.0, epsilon=5.0, delta=1e-5, rows_max=8)
+>>> releaser = Releaser(plan, Ledger(":memory:", "digits"), Random())
+>>> gradients, drawn = torch.randn(8, 3), torch.tensor([True, False] * 4)
+>>> released = releaser.release(1.0, lambda: clipped_sum(gradients, 1.0, drawn))
+>>> released.vector.shape, released.charged.count, released.spent[0].noise_multiplier
+(torch.Size([3]), 1, 1.0)
+"""
 
 from __future__ import annotations
 
@@ -11,28 +41,14 @@ import torch
 from torch import Tensor
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy import mechanisms
 from tacit.privacy.accounting import History
-from tacit.privacy.clipping import Clipped, clipped_sum
-from tacit.privacy.denormals import flushed
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.ledger_chain import Charge
-from tacit.privacy.release_plan import PRIVATE, Mechanism, NoiseAt, Paper, Plan, Private
-from tacit.privacy.sampling import Random
-
-__all__ = [
-    "PRIVATE",
-    "Mechanism",
-    "NoiseAt",
-    "Paper",
-    "Plan",
-    "Private",
-    "Released",
-    "Releaser",
-    "Steps",
-    "release_steps_together",
-    "release_together",
-]
+from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
+from tacit.privacy.private_sum.denormals import flushed
 
 _SEAL: Final = object()
 
@@ -81,15 +97,6 @@ class Releaser:
 
     It knows how many releases the budget still pays for (`releases_left`; None: no limit), those
     that are charged ahead among them.
-
-    >>> import torch
-    >>> from tacit.privacy.clipping import clipped_sum
-    >>> plan = Plan("gaussian", 0.5, 4.0, 1.0, 0.1, 1.0, epsilon=5.0, delta=1e-5, rows_max=8)
-    >>> releaser = Releaser(plan, Ledger(":memory:", "digits"), Random())
-    >>> gradients, drawn = torch.randn(8, 3), torch.tensor([True, False] * 4)
-    >>> released = releaser.release(1.0, lambda: clipped_sum(gradients, 1.0, drawn))
-    >>> released.vector.shape, released.charged.count, released.spent[0].noise_multiplier
-    (torch.Size([3]), 1, 1.0)
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, random: Random) -> None:

@@ -1,4 +1,9 @@
-"""The private sum over drawn rows that are computed alone: each by itself, and only they.
+"""Sums over rows alone: every row by the same operations in the same order, then clipped and added.
+
+A product of matrices of a library rounds by where a row stands, and by how many there are. What is
+here does not, as it has no products over rows (`tacit.kernels`): so a row's gradient has the same
+bits at any place of any batch (tried at every start, `probe.rows_alone`), and only rows that were
+drawn need to be computed.
 
 Shapes: R drawn rows, d parameters.
 """
@@ -13,12 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.kernels.layout import SLACK
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
-from tacit.models.rows import RowKernel, row_kernel
-from tacit.privacy.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
-from tacit.privacy.denormals import flushed
-from tacit.privacy.probe import cancelling, rows_alone
+from tacit.models.zoo.layered import Layered
+from tacit.privacy.private_sum.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
+from tacit.privacy.private_sum.denormals import flushed
+from tacit.privacy.private_sum.probe import cancelling, rows_alone
+from tacit.privacy.private_sum.row_plan import planned
+from tacit.privacy.private_sum.way import NotAlone
 
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229
@@ -50,6 +58,81 @@ class Terms:
     rows: int
 
 
+class RowKernel:
+    """`example_gradients` of a network of convolutions and dense layers, row by row.
+
+    Its gradients are in an order of its own, `size` numbers of which those at `order` are the
+    model's. It keeps nothing between two calls, and may be shared.
+    """
+
+    def __init__(self, model: Layered) -> None:
+        """Plan the network. ImportError without numba: see `row_kernel`."""
+        kernels = library()
+        assert kernels is not None
+        plan = planned(model)
+        self.model, self.size = model, len(plan.order)
+        self._compute, self._deltas = kernels.gradients, kernels.deltas
+        self._plan = plan.table()
+        self._taps = np.array(plan.taps, dtype=np.int32)
+        self._memory = np.zeros(plan.memory + SLACK, dtype=np.float32)
+        self._places = np.array(plan.places, dtype=np.int32)
+        order = torch.tensor(plan.order + [-1] * SLACK)
+        self._order = torch.where(order < 0, model.size, order)  # after them a zero
+        self._same = plan.order == list(range(model.size))
+        self._back = torch.argsort(self._order)[: model.size]
+
+    def arrange(self, params: Tensor) -> NDArray[np.float32]:
+        """The parameters (d,) in the kernel's order, with zeros behind them."""
+        if self._same:
+            return np.ascontiguousarray(params.numpy())
+        filled = torch.cat((params, params.new_zeros(1)))
+        return np.ascontiguousarray(filled[self._order].numpy())
+
+    def restore(self, found: NDArray[np.generic]) -> Tensor:
+        """Numbers (size,) of the kernel's order as the model has them, (d,)."""
+        return torch.from_numpy(found) if self._same else torch.from_numpy(found)[self._back]
+
+    def gradients(
+        self,
+        params: NDArray[np.float32],
+        x: NDArray[np.float32],
+        y: NDArray[np.int64],
+        index: NDArray[np.int64],
+        out: NDArray[np.float32],
+    ) -> None:
+        """out (R, size) = the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
+        hinge, penalty = self.model.name == "svm", np.float32(self.model.regularization)
+        self._compute(
+            self._plan, params, x, y, index, self._memory, self._places, self._taps, hinge,
+            penalty, out,
+        )  # fmt: skip
+
+    def deltas(
+        self,
+        params: NDArray[np.float32],
+        x: NDArray[np.float32],
+        y: NDArray[np.int64],
+        index: NDArray[np.int64],
+        out: NDArray[np.float32],
+    ) -> None:
+        """out (R, classes) = d loss / d scores, of a linear model."""
+        self._deltas(params, x, y, index, self.model.name == "svm", out)
+
+    def rows(self, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """The gradients of all rows of x, in the kernel's order: for probes and tests."""
+        out = np.empty((len(y), self.size), dtype=np.float32)
+        index = np.arange(len(y))
+        self.gradients(self.arrange(params), x.flatten(1).numpy(), y.numpy(), index, out)
+        return torch.from_numpy(out)
+
+
+def row_kernel(model: Model) -> RowKernel | None:
+    """The kernel for `model`; None where numba or a kernel for one of its layers is missing."""
+    if type(model) is not Layered or library() is None:
+        return None
+    return RowKernel(model)
+
+
 class RowSums:
     """`integer_sum` and `clipped_sum` of the gradients of drawn rows, computed row by row.
 
@@ -73,28 +156,28 @@ class RowSums:
         self._held = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
-    def checked(cls, model: Model) -> RowSums | str:
-        """Sums for `model`; where there is no kernel for it, or the kernel fails its trial, why.
+    def checked(cls, model: Model) -> RowSums:
+        """Return sums for `model`, tried on this machine and kept for the process.
 
-        Tried on this machine, once in a process: parameters that cancel, every number of rows that
-        is computed at a time (up to 16), every place, beside rows of zeros, strange and overflowing
-        ones.
+        A trial has parameters that cancel, every number of rows that is computed at a time (up to
+        16), every place, beside rows of zeros, strange and overflowing ones. Raises NotAlone where
+        there is no kernel for the model, or the kernel fails its trial.
         """
         return _checked(model)
 
     @classmethod
-    def _tried(cls, model: Model) -> RowSums | str:
+    def _tried(cls, model: Model) -> RowSums:
         kernels, kernel = library(), row_kernel(model)
         if kernels is None:
-            return "numba is not installed"
+            raise NotAlone("numba is not installed")
         if kernel is None:
-            return f"no kernels for a layer of model.name={model.name}"
+            raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
         more = _MORE if most >= _MORE else min(_MORE, max(_FEWEST, _MORE_HELD // model.size))
         sizes = sorted({*range(1, min(most, _TRIED) + 1), more, most})
         if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
-            return "on this machine a row's gradient depends on its place in the batch"
+            raise NotAlone("on this machine a row's gradient depends on its place in the batch")
         return sums
 
     def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
@@ -159,5 +242,5 @@ class RowSums:
 
 
 @lru_cache(maxsize=64)
-def _checked(model: Model) -> RowSums | str:
+def _checked(model: Model) -> RowSums:
     return RowSums._tried(model)

@@ -1,4 +1,4 @@
-"""What an edge rehearses its step on, to measure the delay of its pushes: public numbers.
+"""Public rows that a step is rehearsed on, to measure the delay of an edge's pushes.
 
 tacit's own networks, and layers that are seen, do the same work whatever the numbers are: they are
 rehearsed on random rows. A user's module is rehearsed on a grid, also of zeros and of rows that

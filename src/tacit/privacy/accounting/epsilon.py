@@ -25,29 +25,12 @@ from dp_accounting import rdp
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
-from tacit.privacy.history import History, Spend, merged
-from tacit.privacy.losses import ORDERS, amplified, one_rdp, pld_epsilon
-from tacit.privacy.mechanisms import noise_units
-from tacit.privacy.sampling import TAIL
+from tacit.privacy.accounting.history import History, Spend, merged
+from tacit.privacy.accounting.losses import ORDERS, one_rdp, pld_epsilon
+from tacit.privacy.noise.mechanisms import noise_units
 
-__all__ = [
-    "MULTIPLIER_STEP",
-    "ORDERS",
-    "History",
-    "RunningRdp",
-    "Spend",
-    "amplified",
-    "calibrate",
-    "certified_pushes",
-    "delta_set_aside",
-    "epsilon_disjoint",
-    "epsilon_pld",
-    "epsilon_rdp",
-    "epsilon_shared",
-    "merged",
-    "rdp_vector",
-]
-
+# The probability, per push, that a Poisson batch has more rows than slots: paid for in δ.
+TAIL = 1e-15
 MULTIPLIER_STEP = 1e-3  # the grid of calibrated noise multipliers, so that runs share ledger rows
 _MIN_MULTIPLIER = 1e-3  # for a smaller z nothing is claimed (ε > 10^5)
 

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from tacit.privacy.accounting import History
-from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.clipping import clipped_sum
+from tacit.privacy.release.release import Released, Releaser
 
 OPEN = 200  # lineages held open; each is a few file descriptors
 

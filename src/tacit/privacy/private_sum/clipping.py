@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.kernels.layout import MAX_NORM
 from tacit.kernels.loading import Library, library
-from tacit.privacy.sampling import Batch
+from tacit.privacy.private_sum.sampling import Batch
 
 _SLACK = 2.0**-16  # in units of C: more than rounding can add to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
-_MAX_NORM = 2.0**60  # a longer row is about to overflow: it counts as non-finite
 _MAX_ROWS = 2**24  # with more, rounding of the sum would take more than an eighth of C
 MAX_INTEGER_ROWS = 2**18  # rows of at most 2^12 steps each, whose sum stays within 2^30
 _CACHE_ELEMENTS = 2**18  # worked on at a time: they stay in a core's cache between the passes
@@ -68,7 +68,7 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
     for part, used in zip(torch.split(gradients, block), torch.split(mask, block), strict=True):
         wide = part.to(torch.float64)
         norms = torch.linalg.vector_norm(wide, dim=1)
-        total += _factors(norms, reduced, used) @ _zero_unused(wide, norms <= _MAX_NORM)
+        total += _factors(norms, reduced, used) @ _zero_unused(wide, norms <= MAX_NORM)
     return Clipped(total, clip)
 
 
@@ -90,7 +90,7 @@ def outer_sum(
         return Clipped(total, clip)
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
-    used = (norms <= _MAX_NORM) & (lengths <= _MAX_NORM)
+    used = (norms <= MAX_NORM) & (lengths <= MAX_NORM)
     scaled = _zero_unused(wide, used).mul_(_factors(norms, reduced, mask & used)[:, None])
     return Clipped(_outer(scaled, inputs, used), clip)
 
@@ -153,7 +153,7 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     """
     norms = _norms(gradients)
     factors = (_factors(norms, reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
-    finite, limit = norms <= _MAX_NORM, steps_limit(clip, step)
+    finite, limit = norms <= MAX_NORM, steps_limit(clip, step)
     if (kernels := _compiled(gradients)) is not None and len(gradients) < MAX_INTEGER_ROWS:
         whole = torch.zeros(gradients.shape[1], dtype=torch.int32)
         kernels.add_integers(
@@ -228,7 +228,7 @@ def reduced_clip(clip: float, rows: int) -> float:
 
 def _factors(norms: Tensor, reduced: float, mask: Tensor) -> Tensor:
     """(B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
-    return torch.where((norms <= _MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
+    return torch.where((norms <= MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
 
 
 def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:

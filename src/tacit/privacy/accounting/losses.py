@@ -15,8 +15,8 @@ from dp_accounting import rdp
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
 
-from tacit.privacy.history import History
-from tacit.privacy.mechanisms import noise_units
+from tacit.privacy.accounting.history import History
+from tacit.privacy.noise.mechanisms import noise_units
 
 _PLD_INTERVAL = 1e-3  # grid of the privacy losses, rounded up: ε is never understated
 _MAX_MULTIPLIER = 1e6  # a larger z is accounted as this one: no better ε is claimed

@@ -1,83 +1,15 @@
-"""Randomness that an adversary cannot predict, and Poisson sampling from it.
-
-The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: from their
-state, once recovered, the noise follows. So all private code draws from `Random`, a ChaCha20
-keystream keyed by the operating system. torch's and numpy's generators never touch private data.
-"""
+"""Poisson sampling: which rows are in a batch, and in which slots."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import secrets
-from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from tacit.datasets.edge_rows import Units
-
-# The probability, per push, that a Poisson batch is larger than the padded one (see `Batch`).
-TAIL = 1e-15
-_ZEROS = memoryview(bytes(2**20))  # what a keystream is laid over, made once
-
-
-class Random:
-    """A stream of cryptographically secure bytes, different in every process and in every release.
-
-    `Random()` takes a 256-bit key from the operating system; a fork takes another, and so does each
-    release (`renew`). So a machine that is copied while it runs repeats no noise and no batch,
-    unless its operating system repeats its own random numbers. `Random(seed)` is deterministic, for
-    tests and simulation: `secret` is False, and every ledger that it charges says "not private".
-    """
-
-    def __init__(self, seed: int | None = None) -> None:
-        self.secret = seed is None
-        self._seed = seed
-        self._rekey()
-
-    def _rekey(self) -> None:
-        key = (
-            secrets.token_bytes(32)
-            if self._seed is None
-            else hashlib.sha256(b"%d" % self._seed).digest()
-        )
-        self._pid = os.getpid()
-        self._stream: CipherContext = Cipher(
-            algorithms.ChaCha20(key, bytes(16)), mode=None
-        ).encryptor()
-
-    def renew(self) -> None:
-        """Take a fresh key, at the beginning of a release.
-
-        A stream from a seed goes on as it is.
-        """
-        if self.secret:
-            self._rekey()
-
-    def bytes(self, count: int) -> bytes:
-        """The next `count` bytes of the keystream."""
-        if self.secret and os.getpid() != self._pid:
-            self._rekey()
-        zeros = _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
-        return self._stream.update(zeros)
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` uniform 64-bit words."""
-        return np.frombuffer(self.bytes(8 * count), dtype="<u8")
-
-    def permutation(self, count: int) -> NDArray[np.int64]:
-        """0 … count-1 in an exactly uniform order: the order of `count` distinct random words."""
-        while True:
-            words = self.words(count)
-            order = np.argsort(words)
-            # Words of which two are equal (probability count²/2^65) are drawn again.
-            if count < 2 or np.diff(words[order]).all():
-                return order
+from tacit.privacy.noise.randomness import Random
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +24,6 @@ class Batch:
 
     index: torch.Tensor
     mask: torch.Tensor
-
-
-def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
-    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= tail.
-
-    A function of public numbers: `most` is the most rows that an edge may have, never how many it
-    has. Rounded up to a multiple of 16, which suits the processor's kernels.
-    """
-    if rate == 1:
-        return most
-    # By bisection, because scipy's binom.isf fails for tiny rates.
-    bound = bisect_left(range(most), -tail, key=lambda size: -binom.sf(size, most, rate))
-    return min(most, -(-bound // 16) * 16)
 
 
 def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The order of a network's numbers where its rows are computed alone, for `models.rows`.
+"""The order of a network's numbers where its rows are computed alone, for `row_sums`.
 
 The kernel's order of parameters differs from the model's in two ways. A convolution of many
 channels has its weights channel after channel at each place of the window, filled up with zeros to
@@ -14,13 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.kernels.layout import (
+    DENSE,
+    FIELDS,
+    LANES,
+    LAYER,
+    LINEAR,
+    PATCHES,
+    PLANES,
+    RELU,
+    SUMS,
+    TANH,
+)
 from tacit.models.base import groups_of
 from tacit.models.zoo.layered import Layered
 
-_LANES = 16  # float32 numbers that a processor works on at a time
-_SUMS = 40  # numbers of a window's sums, kept where the planes were
-_PLANES, _PATCHES, _DENSE = 0, 1, 2  # the codes of kernels.network
-_ACTIVATIONS = {"relu": 0, "tanh": 1}  # the codes of kernels.layers; 2: none
+_ACTIVATIONS = {"relu": RELU, "tanh": TANH}
 _Indices = NDArray[np.int64]
 
 
@@ -39,11 +48,10 @@ class Plan:
     taps: list[int] = field(default_factory=list)
     memory: int = 0
 
-    def table(self, layer: np.dtype[Any]) -> NDArray[Any]:
-        """The layers as an array of `layer` records; what a layer has not is 0."""
-        names = layer.names or ()
-        rows = [tuple(one.get(name, 0) for name in names) for one in self.layers]
-        return np.array(rows, dtype=layer)
+    def table(self) -> NDArray[Any]:
+        """The layers as an array of `LAYER`; what a layer has not is 0."""
+        rows = [tuple(layer.get(name, 0) for name in FIELDS) for layer in self.layers]
+        return np.array(rows, dtype=LAYER)
 
     def take(self, count: int) -> int:
         """The place of `count` more numbers of memory."""
@@ -57,11 +65,11 @@ def planned(model: Layered) -> Plan:
     scratch = _convolutions(plan, model)
     _dense(plan, model)
     for before, after in pairwise(plan.layers):
-        if before["kind"] == _DENSE:
+        if before["kind"] == DENSE:
             before["z"], before["dz"] = after["a"], after["da"]
     last = plan.layers[-1]
     last["z"], last["dz"] = plan.take(last["width"]), plan.take(last["width"])
-    last["activation"] = 2
+    last["activation"] = LINEAR
     shared = plan.take(scratch)
     for layer in plan.layers:
         layer["flat"] = shared
@@ -73,7 +81,7 @@ def _convolutions(plan: Plan, model: Layered) -> int:
     depth, side, scratch = model.shape[0], model.shape[-1], 0
     for number, width in enumerate(model.channels, 1):
         layer = {
-            "kind": _PATCHES if number > 1 else _PLANES,
+            "kind": PATCHES if number > 1 else PLANES,
             "depth": depth,
             "side": side + 2 * model.padding,
             "kernel": model.kernel,
@@ -99,8 +107,8 @@ def _weigh(plan: Plan, layer: dict[str, int]) -> None:
     count, first = kernel**2 * depth, _parameters(plan)
     weights = first + np.arange(width * count).reshape(width, depth, kernel, kernel)
     layer["taps"] = count
-    if layer["kind"] == _PATCHES:
-        layer["taps"] = -(-count // _LANES) * _LANES
+    if layer["kind"] == PATCHES:
+        layer["taps"] = -(-count // LANES) * LANES
         weights = weights.transpose(0, 2, 3, 1)
     filled = np.full((width, layer["taps"]), -1)
     filled[:, :count] = weights.reshape(width, count)
@@ -127,7 +135,7 @@ def _place(plan: Plan, layer: dict[str, int]) -> int:
     layer |= {name: plan.take(places * width) for name in ("z", "dz")}
     layer["inverse"] = plan.take(layer["groups"])
     every = np.arange(places)
-    if layer["kind"] == _PATCHES:
+    if layer["kind"] == PATCHES:
         layer["patches"] = plan.take(places * layer["taps"])
     else:
         every = _plane(plan, layer)
@@ -146,8 +154,8 @@ def _plane(plan: Plan, layer: dict[str, int]) -> _Indices:
     window = np.arange(kernel)[:, None] * side + np.arange(kernel)
     plan.taps = (np.arange(layer["depth"])[:, None, None] * side**2 + window).flatten().tolist()
     places = (out[:, None] * side + out).flatten()
-    layer["line"] = -(-int(places[-1] + 1) // (2 * _LANES)) * 2 * _LANES
-    layer["planes"] = plan.take(max(layer["width"] * layer["line"], _SUMS))
+    layer["line"] = -(-int(places[-1] + 1) // (2 * LANES)) * 2 * LANES
+    layer["planes"] = plan.take(max(layer["width"] * layer["line"], SUMS))
     return places
 
 
@@ -158,7 +166,7 @@ def _dense(plan: Plan, model: Layered) -> None:
         channels = model.channels[-1] if number == 0 and model.channels else 1
         weights = first + np.arange(width * inputs).reshape(width, channels, -1)
         weights = weights.transpose(0, 2, 1)
-        layer = {"kind": _DENSE, "taps": inputs, "width": width, "side": inputs, "depth": 1}
+        layer = {"kind": DENSE, "taps": inputs, "width": width, "side": inputs, "depth": 1}
         layer["activation"] = _ACTIVATIONS[model.activation]
         layer |= {name: plan.take(inputs) for name in ("a", "da")}
         _append(plan, layer, weights.reshape(width, inputs), first + width * inputs)

@@ -1,0 +1,33 @@
+"""What a history of releases costs."""
+
+from tacit.privacy.accounting.epsilon import (
+    TAIL,
+    RunningRdp,
+    calibrate,
+    certified_pushes,
+    delta_set_aside,
+    epsilon_disjoint,
+    epsilon_pld,
+    epsilon_rdp,
+    epsilon_shared,
+    rdp_vector,
+)
+from tacit.privacy.accounting.history import History, Spend, merged
+from tacit.privacy.accounting.losses import ORDERS
+
+__all__ = [
+    "ORDERS",
+    "TAIL",
+    "History",
+    "RunningRdp",
+    "Spend",
+    "calibrate",
+    "certified_pushes",
+    "delta_set_aside",
+    "epsilon_disjoint",
+    "epsilon_pld",
+    "epsilon_rdp",
+    "epsilon_shared",
+    "merged",
+    "rdp_vector",
+]

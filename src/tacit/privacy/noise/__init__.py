@@ -1,0 +1,1 @@
+"""Secret random bytes, and the closed set of mechanisms."""

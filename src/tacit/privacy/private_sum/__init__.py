@@ -1,0 +1,1 @@
+"""Draws a batch, clips its gradients, adds them up."""

@@ -1,0 +1,99 @@
+"""The one place that chooses the way of an edge's private sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tacit.datasets import PrivateRows
+from tacit.datasets.edge_rows import EdgeRows
+from tacit.models import Model
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.plain import Plain
+from tacit.privacy.private_sum.probe import require_separate_examples
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.slots import OuterSlots, Slots, UnitSlots
+from tacit.privacy.private_sum.way import NotAlone, PrivateSum
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The class of each way; an algorithm's, or an audit's mutant, stands in the place of one.
+
+    alone: None for a role that cannot hide how long a step took, as a peer, whose loop answers its
+    neighbours beside it. plain: where the plan has no guarantee.
+    """
+
+    alone: type[RowsAlone] | None = RowsAlone
+    slots: type[Slots] = Slots
+    outer: type[Slots] = OuterSlots
+    units: type[UnitSlots] = UnitSlots
+    plain: type[Plain] = Plain
+
+
+WAYS: Final = Ways()
+
+
+def private_sum(
+    rows: PrivateRows,
+    model: Model,
+    plan: Plan,
+    random: Random,
+    device: str = "cpu",
+    *,
+    rows_alone: bool = True,
+    ways: Ways = WAYS,
+) -> PrivateSum:
+    """Return the private sum over `rows` in the way that the plan, the model and the machine allow.
+
+    rows_alone: compute the drawn rows only, each by itself, where that is possible; otherwise a
+    batch of a fixed shape in random slots. False: such a batch in any case.
+    Raises PrivacyError for more units than the plan's shapes are made for, or than its integers can
+    add up, and for a model whose examples depend on each other.
+    """
+    data = rows.for_edge(model.classes)
+    plan.check_rows(data.records)
+    if not plan.private:
+        kind = ways.slots if data.units is None else ways.units
+        return ways.plain(kind(data, model, plan, random, device))
+    try:
+        return _alone(data, model, plan, random, device, rows_alone=rows_alone, kind=ways.alone)
+    except NotAlone as why:
+        kind = _slots(data, model, plan, ways)
+        slots = kind(data, model, plan, random, device, str(why))
+    require_separate_examples(model, device, slots.shapes())
+    return slots
+
+
+def _alone(
+    data: EdgeRows,
+    model: Model,
+    plan: Plan,
+    random: Random,
+    device: str,
+    *,
+    rows_alone: bool,
+    kind: type[RowsAlone] | None,
+) -> RowsAlone:
+    """Return the sum over drawn rows alone.
+
+    The time of such a step grows with the number of rows drawn, which is secret: so messages must
+    leave at a time that does not depend on it. Raises NotAlone.
+    """
+    if not rows_alone:
+        raise NotAlone("not asked for drawn rows alone")
+    if kind is None:
+        raise NotAlone("a peer computes a batch of a fixed shape")
+    if data.units is not None:
+        raise NotAlone("a unit may have several rows")
+    if device != "cpu":
+        raise NotAlone(f"its kernels are for the cpu, not for {device}")
+    return kind(data, model, plan, random)
+
+
+def _slots(data: EdgeRows, model: Model, plan: Plan, ways: Ways) -> type[Slots]:
+    if data.units is not None:
+        return ways.units
+    outer = model.linear and not model.regularization
+    return ways.outer if outer and plan.mechanism in ("gaussian", "knorm") else ways.slots

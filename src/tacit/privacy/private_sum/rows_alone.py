@@ -1,0 +1,66 @@
+"""The way of drawn rows alone: each is computed by itself, and only they are.
+
+Shapes: R drawn rows, d parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.datasets.edge_rows import EdgeRows
+from tacit.models import Model
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan, padded_size
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.rehearsal import rehearsed
+from tacit.privacy.private_sum.row_sums import Drawn, RowSums, Terms
+from tacit.privacy.private_sum.sampling import drawn_rows
+
+_FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
+
+
+class RowsAlone:
+    """The private sum over a fresh draw, of which nothing but the drawn rows is computed.
+
+    The time of a step grows with the number of rows drawn, which is secret: so messages must leave
+    at a time that does not depend on it.
+    """
+
+    way = "drawn rows alone"
+
+    def __init__(self, data: EdgeRows, model: Model, plan: Plan, random: Random) -> None:
+        """Raise NotAlone where the model or this machine does not allow it."""
+        self.model, self.plan, self.random = model, plan, random
+        self.records, self.size = data.records, plan.slots
+        self.x, self.y = data.x, data.y
+        self.sums = self.sums_of(model)
+
+    def sums_of(self, model: Model) -> RowSums:
+        """Return what adds up rows of this model. Raises NotAlone."""
+        return RowSums.checked(model)
+
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """Return the clipped sum over the rows of a fresh draw, and no others."""
+        return self._sum(params, Drawn(self.x, self.y, self.draw()), clip)
+
+    def draw(self) -> NDArray[np.int64]:
+        """Draw the rows of a fresh Poisson batch, without slots: their numbers (R,)."""
+        return drawn_rows(self.records, self.plan.sampling_rate, self.size, self.random)
+
+    def rehearsals(self) -> list[Callable[[], Clipped]]:
+        """Return the sum over as many public rows as a real draw exceeds with probability 1e-9."""
+        rows = padded_size(self.plan.most_rows, self.plan.sampling_rate, _FAR)
+        return [
+            partial(
+                self._sum, task.params, Drawn(task.x, task.y, np.arange(rows)), self.plan.clip_max
+            )
+            for task in rehearsed(self.model, rows)
+        ]
+
+    def _sum(self, params: Tensor, drawn: Drawn, clip: float) -> Clipped:
+        return self.sums.sum(params, drawn, Terms(clip, self.plan.step(clip), self.size))
