@@ -3,14 +3,12 @@
 # PYTHON       the interpreter .venv is made with (3.11 or later)
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
-# BESIDE       commits that `house` measures as well: version 0.1, and the last one before its modules were moved
 # BROWSER      1: `setup` installs Chromium as well, which the tests of the page need (CI)
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 3
 BROWSER ?=
-BESIDE ?= 2ff785b 5dfe38c
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
@@ -25,7 +23,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests bench golden
+LINTED := src services clients tests tools bench golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -39,7 +37,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
+.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,14 +86,14 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(BIN)/python -m bench.map --check
-	$(BIN)/python -m bench.prose
+	$(BIN)/python -m tools.map --check
+	$(BIN)/python -m tools.prose
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb
 
 map: setup ## draw the map of docs/architecture.md anew, from the imports
-	$(BIN)/python -m bench.map
+	$(BIN)/python -m tools.map
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
@@ -141,9 +139,6 @@ $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	$(INSTALL_TORCH) $@/bin/pip -q
 	$@/bin/pip install -q torch $(foreach need,$(NEEDS),"$(need)")
 	@touch $@
-
-house: setup ## measure how easy the tree is to read, beside earlier commits; writes the table of docs/house.md
-	$(BIN)/python -m bench.house --write --beside $(BESIDE)
 
 fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
 	$(BIN)/python -m bench.fuzz

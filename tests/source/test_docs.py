@@ -24,6 +24,7 @@ FOLDERS = (
     "services",
     "src",
     "tests",
+    "tools",
 )
 NOWHERE = {"utils.py", "common.py"}  # files that CONTRIBUTING does not want
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.toml"))

@@ -47,12 +47,6 @@ class Tree:
         full = {room for room, modules in found.items() if any(each.text for each in modules)}
         return {room: found[room] for room in sorted(full)}
 
-    def arrows(self) -> set[tuple[str, str]]:
-        """(a, b): a module of room a imports one of room b."""
-        pairs = {(module, other) for module, others in self.imports.items() for other in others}
-        rooms = {(self.modules[module].room, self.modules[other].room) for module, other in pairs}
-        return {(room, other) for room, other in rooms if room != other}
-
     def _imports(self, module: Module) -> Iterator[str]:
         """Everywhere in the file: lazy ones, and those for type checkers only, too."""
         for node in ast.walk(module.tree):
@@ -70,14 +64,11 @@ class Tree:
 
 def packages(tree: Path) -> list[tuple[Path, str]]:
     """(folder of the import path, package) of all that the checkout installs."""
-    services = _in(tree / "services")
-    if (tree / "services" / "__init__.py").exists():  # in version 0.1 it was a package itself
-        services = [(tree, "services")]
-    return [*_in(tree / "src"), *services, *_in(tree / "clients" / "python")]
-
-
-def _in(root: Path) -> list[tuple[Path, str]]:
-    return [(root, path.parent.name) for path in sorted(root.glob("*/__init__.py"))]
+    return [
+        (root, path.parent.name)
+        for root in (tree / "src", tree / "services", tree / "clients" / "python")
+        for path in sorted(root.glob("*/__init__.py"))
+    ]
 
 
 def _modules(root: Path, package: str) -> Iterator[Module]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import map as house_map
-from bench.house.tree import Tree
+from tools import map as house_map
+from tools.tree import Tree
 
 CONTRACTS = """
 [[tool.importlinter.contracts]]
@@ -93,3 +93,9 @@ def test_every_package_of_this_tree_says_what_it_is() -> None:
     tree = Tree(house_map.ROOT)
     for room in {module.room for module in tree.modules.values()}:
         assert house_map.purpose(tree.modules[room])
+
+
+def test_a_text_goes_between_its_marks_and_nowhere_else() -> None:
+    assert house_map.between("a\n[\nold\n]\nb", "new", "[", "]") == "a\n[\nnew\n]\nb"
+    with pytest.raises(ValueError, match=r"no \["):
+        house_map.between("a", "new", "[", "]")

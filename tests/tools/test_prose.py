@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import prose
+from tools import prose
 
-RULES = prose.read(prose.ROOT / "bench" / "prose.toml")
+RULES = prose.read(prose.ROOT / "tools" / "prose.toml")
 PAGE = Path("docs/page.md")
 
 

@@ -1,6 +1,6 @@
-"""`python -m bench.prose [--link]`: what the documents' prose should not say, and terms not linked.
+"""`python -m tools.prose [--link]`: what the documents' prose should not say, and terms not linked.
 
-The rules and terms are in `bench/prose.toml`. Looked at is running text: code, tables, headings,
+The rules and terms are in `tools/prose.toml`. Looked at is running text: code, tables, headings,
 comments and the addresses of links are blanked out, by spaces, so that every place keeps its line.
 `--link` links each term to the glossary where a page uses it first.
 """
@@ -50,9 +50,9 @@ class Rules:
 
 def main() -> int:
     """The exit code: 1 where something was found."""
-    parser = argparse.ArgumentParser(prog="python -m bench.prose", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("--link", action="store_true", help="link each term at its first use")
-    rules = read(ROOT / "bench" / "prose.toml")
+    rules = read(ROOT / "tools" / "prose.toml")
     if parser.parse_args().link:
         for page in pages(ROOT):
             (ROOT / page).write_text(linked((ROOT / page).read_text("utf-8"), page, rules), "utf-8")

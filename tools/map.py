@@ -1,4 +1,4 @@
-"""`python -m bench.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
+"""`python -m tools.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
 
 Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
 follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to a
@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.house.report import between
-from bench.house.tree import Module, Tree
+from tools.tree import Module, Tree
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = Path("docs/architecture.md")
@@ -44,7 +43,7 @@ class Part:
 
 def main() -> int:
     """The exit code: 1 where the map is not what the tree says."""
-    parser = argparse.ArgumentParser(prog="python -m bench.map", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.map", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
     check = parser.parse_args().check
     document = ROOT / DOCUMENT
@@ -60,6 +59,14 @@ def main() -> int:
     if fresh != text:
         document.write_text(fresh, encoding="utf-8")
     return 0
+
+
+def between(text: str, made: str, begin: str, end: str) -> str:
+    """Put `made` between the two marks of `text`. Raises ValueError where it has not both."""
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)
+    if not pattern.search(text):
+        raise ValueError(f"no {begin} ... {end}")
+    return pattern.sub(lambda _: f"{begin}\n{made}\n{end}", text, count=1)
 
 
 def drawn(path: Path) -> str:
