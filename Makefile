@@ -23,7 +23,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests tools bench golden
+LINTED := src services clients tests tools lab bench golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -44,13 +44,13 @@ help: ## show this
 
 setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
 
-.venv/ready: pyproject.toml $(TORCH) $(TORCH_PYPI) requirements-dev.lock
+.venv/ready: pyproject.toml lab/pyproject.toml $(TORCH) $(TORCH_PYPI) requirements-dev.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -P -m venv .venv
 	@echo "installing $$(sed 's/ .*//; q' $(TORCH)), and the lock beside it"
 	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
 	$(INSTALL_TORCH) $(BIN)/pip -q; torch=$$?; wait $$lock && exit $$torch
-	$(PIP) --no-deps -e .
+	$(PIP) --no-deps -e . -e lab
 	$(BIN)/python -P -m tacit.kernels
 	@touch $@
 

@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
+from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.verdicts import half_width
 from tacit_services.aggregator import entries
-from tacit_services.figures.testbed import train
-from tacit_services.figures.verdicts import half_width
 from tacit_services.journal import journal_file
 from tacit_services.testbed.processes import free_port
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from tacit_services.figures import sweep
-from tacit_services.figures.verdicts import half_width
+from tacit_lab.papers.figures import sweep
+from tacit_lab.papers.figures.verdicts import half_width
 
 from bench.vertical import changed
 

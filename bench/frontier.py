@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from tacit_services.figures.draw import COLOURS, MARKERS
+from tacit_lab.papers.figures.draw import COLOURS, MARKERS
 from tacit_services.testbed.simulate import Simulation
 
 from tacit import config

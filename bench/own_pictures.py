@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from PIL import Image
-from tacit_services.figures.testbed import train
+from tacit_lab.papers.figures.testbed import train
 
 from tacit import datasets
 

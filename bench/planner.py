@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from tacit_services.cli.design import as_run_file
-from tacit_services.testbed import measure
+from tacit_lab.papers import round_cost
+from tacit_lab.papers.commands.design import as_run_file
 from torch import Tensor
 
 from tacit import datasets
@@ -195,8 +195,8 @@ def cost(root: Path) -> None:
         file.write_text(
             as_run_file(p, design.plan(p), "adult", "logistic", "natural"), encoding="utf-8"
         )
-        first = [measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
-        seconds, _ = measure.solve(first, None)
+        first = [round_cost.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
+        seconds, _ = round_cost.solve(first, None)
         found = design.plan(
             replace(
                 p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)
@@ -205,7 +205,7 @@ def cost(root: Path) -> None:
         print(f"plan: {found.rounds} rounds of {found.tau}")
         taus = (1, 20, found.tau)
         turns = [
-            [measure.one_run(file, tau, found.rounds, 2, root) for tau in taus]
+            [round_cost.one_run(file, tau, found.rounds, 2, root) for tau in taus]
             for _ in range(TURNS)
         ]
     for turn in turns:
@@ -214,17 +214,17 @@ def cost(root: Path) -> None:
     _compare([_median(runs) for runs in zip(*turns, strict=True)], found)
 
 
-def _median(runs: Sequence[measure.RoundCost]) -> measure.RoundCost:
+def _median(runs: Sequence[round_cost.RoundCost]) -> round_cost.RoundCost:
     seconds, sizes = (
         statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes")
     )
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
-def _compare(turn: list[measure.RoundCost], found: design.Plan) -> None:
+def _compare(turn: list[round_cost.RoundCost], found: design.Plan) -> None:
     """What `turn`'s first two runs predict of the plan, and what its third spent."""
     for unit, each in zip(
-        measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
+        round_cost.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
     ):
         predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds
         print(

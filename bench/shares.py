@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tacit_services.figures.testbed import train
+from tacit_lab.papers.figures.testbed import train
 
 from tacit.errors import ServiceError
 

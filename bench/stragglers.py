@@ -18,8 +18,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tacit_services.figures.testbed import train
-from tacit_services.testbed.measure import as_toml
+from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.round_cost import as_toml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RUNS = (

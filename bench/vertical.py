@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tacit_services.figures.verdicts import half_width
+from tacit_lab.papers.figures.verdicts import half_width
 
 from tacit import config, datasets
 from tacit.algorithms import registry

@@ -3,4 +3,4 @@
 For checkers it is the newest layout; inside/__main__.py puts its own.
 """
 
-from golden.adapters.fourth import *  # noqa: F403
+from golden.adapters.fifth import *  # noqa: F403

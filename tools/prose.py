@@ -79,7 +79,8 @@ def read(file: Path) -> Rules:
 
 def pages(root: Path) -> list[Path]:
     """The documents, relative to `root`, that people have written."""
-    found = sorted([*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("examples/*/*.md")])
+    places = ("*.md", "docs/*.md", "lab/*.md", "examples/*/*.md")
+    found = sorted(path for place in places for path in root.glob(place))
     return [page for path in found if (page := path.relative_to(root)) not in MADE | PAST]
 
 

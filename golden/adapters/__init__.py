@@ -20,10 +20,12 @@ class Layout:
 _ROOMS = Layout(
     ("src", "services", ".", "clients/python"), ("tacit", "tacit_services", "tests", "tacit_client")
 )
-NEWEST = "fourth"  # of the tree that this file is in
+_WITH_LABORATORY = Layout((*_ROOMS.paths, "lab/src"), (*_ROOMS.packages, "tacit_lab"))
+NEWEST = "fifth"  # of the tree that this file is in
 LAYOUTS = {
     "first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client")),
     "second": _ROOMS,
     "third": _ROOMS,
     "fourth": _ROOMS,
+    "fifth": _WITH_LABORATORY,
 }
