@@ -23,7 +23,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests tools lab bench golden
+LINTED := src services clients tests tools lab golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -121,14 +121,14 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 	$(BIN)/tacit audit
 
 bench: setup ## measure; writes out/bench.json
-	$(BIN)/python -m bench
+	$(BIN)/python -m tacit_lab.bench
 
 gpu: setup ## edge, peer and party on CUDA beside the CPU: equality and times (PYTHON's torch must have CUDA)
-	$(BIN)/python -m bench.gpu
+	$(BIN)/python -m tacit_lab.bench.gpu
 
 PEERS := out/peers
 bench-peers: setup $(PEERS)/flower $(PEERS)/mapa ## beside Flower and MAPA's testbed (MAPA_SOURCE: its checkout); writes out/peers.json
-	$(BIN)/python -m bench.peers
+	$(BIN)/python -m tacit_lab.bench.peers
 
 # A venv for each of the others: neither shares one with tacit.
 $(PEERS)/flower: NEEDS := flwr[simulation]
@@ -141,11 +141,11 @@ $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	@touch $@
 
 fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
-	$(BIN)/python -m bench.fuzz
+	$(BIN)/python -m tacit_lab.bench.fuzz
 
 endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes out/endurance.json, out/recovery.json
-	$(BIN)/python -m bench.endurance
-	$(BIN)/python -m bench.recovery
+	$(BIN)/python -m tacit_lab.bench.endurance
+	$(BIN)/python -m tacit_lab.bench.recovery
 
 figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)

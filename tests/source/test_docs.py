@@ -14,7 +14,6 @@ from tests.conftest import ROOT
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 OF_NOW = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it tells of the past as well
 FOLDERS = (
-    "bench",
     "clients",
     "docker",
     "docs",
