@@ -44,11 +44,11 @@ help: ## show this
 
 setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
 
-.venv/ready: pyproject.toml lab/pyproject.toml $(TORCH) $(TORCH_PYPI) requirements-dev.lock
+.venv/ready: pyproject.toml lab/pyproject.toml $(TORCH) $(TORCH_PYPI) requirements.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -P -m venv .venv
 	@echo "installing $$(sed 's/ .*//; q' $(TORCH)), and the lock beside it"
-	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
+	@$(PIP) --require-hashes --no-deps -r requirements.lock & lock=$$!; \
 	$(INSTALL_TORCH) $(BIN)/pip -q; torch=$$?; wait $$lock && exit $$torch
 	$(PIP) --no-deps -e . -e lab
 	$(BIN)/python -P -m tacit.kernels
@@ -159,13 +159,16 @@ $(UV):
 	$(PYTHON) -P -m venv out/lock
 	out/lock/bin/pip install -q uv==0.13.8
 
-lock: $(UV) ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
-	$(LOCK) $(UPGRADE) --all-extras -o requirements.lock
-	$(LOCK) -c requirements.lock --extra edge -o requirements-edge.lock
-	$(LOCK) -c requirements.lock --extra aggregator -o requirements-aggregator.lock
-	$(LOCK) $(UPGRADE) -c requirements.lock --all-extras --group dev -o requirements-dev.lock
+PARTS := out/lock/parts
+lock: $(UV) ## resolve pyproject.toml anew into requirements.lock: the images' groups, and .venv's (KEEP=1: nothing newer)
+	mkdir -p $(PARTS)
+	for part in run dev; do cp requirements.lock $(PARTS)/$$part; done
+	$(LOCK) $(UPGRADE) --all-extras -o $(PARTS)/run
+	for part in edge aggregator; do $(LOCK) -c $(PARTS)/run --extra $$part -o $(PARTS)/$$part || exit 1; done
+	$(LOCK) $(UPGRADE) -c $(PARTS)/run --all-extras --group dev -o $(PARTS)/dev
+	$(PYTHON) -m tools.lock $(foreach part,edge aggregator run dev,$(part)=$(PARTS)/$(part))
 	sed 's/ .*//; q' $(TORCH) | $(UV) pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
-	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u) -c requirements.lock \
+	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' $(PARTS)/run | sort -u) -c $(PARTS)/run \
 	  --custom-compile-command "make lock" -o $(TORCH_PYPI)
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) pip compile - --quiet --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command "make lock" -o requirements-build.lock
@@ -189,8 +192,8 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 	@test -x $(SBOM)/tool/bin/cyclonedx-py || { $(PYTHON) -P -m venv $(SBOM)/tool && \
 	  $(SBOM)/tool/bin/pip install -q cyclonedx-bom==7.5.0; }
 	for part in edge aggregator tools; do \
-	  lock=requirements-$$part.lock; test "$$part" != tools || lock=requirements.lock; \
-	  cat $(TORCH) "$$lock" >$(SBOM)/$$part.txt; \
+	  group=$$part; test "$$part" != tools || group=run; \
+	  { cat $(TORCH); sed "/^# end of $$group\$$/q" requirements.lock; } >$(SBOM)/$$part.txt; \
 	  PYTHONWARNINGS=ignore $(SBOM)/tool/bin/cyclonedx-py requirements $(SBOM)/$$part.txt \
 	    --pyproject pyproject.toml --output-reproducible --of JSON -o $(SBOM)/$$part.json || exit 1; \
 	  rm $(SBOM)/$$part.txt; \

@@ -116,7 +116,7 @@ def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
     made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(made.folder / "bin/python")]
     subprocess.run([ROOT / "docker/install-torch", *pip], check=True, timeout=PATIENCE)
-    locked(made, "requirements-edge.lock")
+    locked(made, "edge")
     return made
 
 
@@ -129,20 +129,16 @@ def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path
     made.pip(
         "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
     )  # its script, too
-    locked(made, "requirements.lock")
+    locked(made, "run")
     return made
 
 
-def locked(made: Venv, lock: str) -> None:
-    made.pip(
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--require-hashes",
-        "--no-deps",
-        "-r",
-        str(ROOT / lock),
-    )
+def locked(made: Venv, group: str) -> None:
+    """What an image has of the lock."""
+    lock, end = (ROOT / "requirements.lock").read_text(encoding="utf-8"), f"# end of {group}\n"
+    (made.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
+    quietly = ("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r")
+    made.pip(*quietly, str(made.folder / "lock"))
 
 
 def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
