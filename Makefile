@@ -50,7 +50,7 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 	@echo "installing $$(sed 's/ .*//; q' $(TORCH)), and the lock beside it"
 	@$(PIP) --require-hashes --no-deps -r requirements.lock & lock=$$!; \
 	$(INSTALL_TORCH) $(BIN)/pip -q; torch=$$?; wait $$lock && exit $$torch
-	$(PIP) --no-deps -e . -e lab
+	$(PIP) --no-deps -e . -e ./lab
 	$(BIN)/python -P -m tacit.kernels
 	@touch $@
 
