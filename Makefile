@@ -3,14 +3,12 @@
 # PYTHON       the interpreter .venv is made with (3.11 or later)
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
-# BESIDE       commits that `house` measures as well: version 0.1, and the last one before its modules were moved
 # BROWSER      1: `setup` installs Chromium as well, which the tests of the page need (CI)
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 3
 BROWSER ?=
-BESIDE ?= 2ff785b 5dfe38c
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
@@ -25,7 +23,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests bench golden
+LINTED := src services clients tests tools lab golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -39,20 +37,20 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
+.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
 
-.venv/ready: pyproject.toml $(TORCH) $(TORCH_PYPI) requirements-dev.lock
+.venv/ready: pyproject.toml lab/pyproject.toml $(TORCH) $(TORCH_PYPI) requirements.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -P -m venv .venv
 	@echo "installing $$(sed 's/ .*//; q' $(TORCH)), and the lock beside it"
-	@$(PIP) --require-hashes --no-deps -r requirements-dev.lock & lock=$$!; \
+	@$(PIP) --require-hashes --no-deps -r requirements.lock & lock=$$!; \
 	$(INSTALL_TORCH) $(BIN)/pip -q; torch=$$?; wait $$lock && exit $$torch
-	$(PIP) --no-deps -e .
+	$(PIP) --no-deps -e . -e ./lab
 	$(BIN)/python -P -m tacit.kernels
 	@touch $@
 
@@ -88,14 +86,14 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(BIN)/python -m bench.map --check
-	$(BIN)/python -m bench.prose
+	$(BIN)/python -m tools.map --check
+	$(BIN)/python -m tools.prose
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb
 
 map: setup ## draw the map of docs/architecture.md anew, from the imports
-	$(BIN)/python -m bench.map
+	$(BIN)/python -m tools.map
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
@@ -123,14 +121,14 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 	$(BIN)/tacit audit
 
 bench: setup ## measure; writes out/bench.json
-	$(BIN)/python -m bench
+	$(BIN)/python -m tacit_lab.bench
 
 gpu: setup ## edge, peer and party on CUDA beside the CPU: equality and times (PYTHON's torch must have CUDA)
-	$(BIN)/python -m bench.gpu
+	$(BIN)/python -m tacit_lab.bench.gpu
 
 PEERS := out/peers
 bench-peers: setup $(PEERS)/flower $(PEERS)/mapa ## beside Flower and MAPA's testbed (MAPA_SOURCE: its checkout); writes out/peers.json
-	$(BIN)/python -m bench.peers
+	$(BIN)/python -m tacit_lab.bench.peers
 
 # A venv for each of the others: neither shares one with tacit.
 $(PEERS)/flower: NEEDS := flwr[simulation]
@@ -142,15 +140,12 @@ $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	$@/bin/pip install -q torch $(foreach need,$(NEEDS),"$(need)")
 	@touch $@
 
-house: setup ## measure how easy the tree is to read, beside earlier commits; writes the table of docs/house.md
-	$(BIN)/python -m bench.house --write --beside $(BESIDE)
-
 fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
-	$(BIN)/python -m bench.fuzz
+	$(BIN)/python -m tacit_lab.bench.fuzz
 
 endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes out/endurance.json, out/recovery.json
-	$(BIN)/python -m bench.endurance
-	$(BIN)/python -m bench.recovery
+	$(BIN)/python -m tacit_lab.bench.endurance
+	$(BIN)/python -m tacit_lab.bench.recovery
 
 figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)
@@ -164,13 +159,16 @@ $(UV):
 	$(PYTHON) -P -m venv out/lock
 	out/lock/bin/pip install -q uv==0.13.8
 
-lock: $(UV) ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
-	$(LOCK) $(UPGRADE) --all-extras -o requirements.lock
-	$(LOCK) -c requirements.lock --extra edge -o requirements-edge.lock
-	$(LOCK) -c requirements.lock --extra aggregator -o requirements-aggregator.lock
-	$(LOCK) $(UPGRADE) -c requirements.lock --all-extras --group dev -o requirements-dev.lock
+PARTS := out/lock/parts
+lock: $(UV) ## resolve pyproject.toml anew into requirements.lock: the images' groups, and .venv's (KEEP=1: nothing newer)
+	mkdir -p $(PARTS)
+	for part in run dev; do cp requirements.lock $(PARTS)/$$part; done
+	$(LOCK) $(UPGRADE) --all-extras -o $(PARTS)/run
+	for part in edge aggregator; do $(LOCK) -c $(PARTS)/run --extra $$part -o $(PARTS)/$$part || exit 1; done
+	$(LOCK) $(UPGRADE) -c $(PARTS)/run --all-extras --group dev -o $(PARTS)/dev
+	$(PYTHON) -m tools.lock $(foreach part,edge aggregator run dev,$(part)=$(PARTS)/$(part))
 	sed 's/ .*//; q' $(TORCH) | $(UV) pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
-	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock | sort -u) -c requirements.lock \
+	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' $(PARTS)/run | sort -u) -c $(PARTS)/run \
 	  --custom-compile-command "make lock" -o $(TORCH_PYPI)
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) pip compile - --quiet --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command "make lock" -o requirements-build.lock
@@ -194,8 +192,8 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 	@test -x $(SBOM)/tool/bin/cyclonedx-py || { $(PYTHON) -P -m venv $(SBOM)/tool && \
 	  $(SBOM)/tool/bin/pip install -q cyclonedx-bom==7.5.0; }
 	for part in edge aggregator tools; do \
-	  lock=requirements-$$part.lock; test "$$part" != tools || lock=requirements.lock; \
-	  cat $(TORCH) "$$lock" >$(SBOM)/$$part.txt; \
+	  group=$$part; test "$$part" != tools || group=run; \
+	  { cat $(TORCH); sed "/^# end of $$group\$$/q" requirements.lock; } >$(SBOM)/$$part.txt; \
 	  PYTHONWARNINGS=ignore $(SBOM)/tool/bin/cyclonedx-py requirements $(SBOM)/$$part.txt \
 	    --pyproject pyproject.toml --output-reproducible --of JSON -o $(SBOM)/$$part.json || exit 1; \
 	  rm $(SBOM)/$$part.txt; \

@@ -63,6 +63,7 @@ class Gate:
         `root`: of the data.
         """
         self._folder, self._root, self._experiments = folder, root, newer.path / "experiments"
+        self._figures = newer.path / "lab" / "figures"
         self.runs = Runs(self._experiments)
         self.older = older if isinstance(older, Child) else Child(older, folder / "older")
         self.newer = Child(newer, folder / "newer")
@@ -133,9 +134,7 @@ class Gate:
             for what in ("simulated", "in_process")
             if what == "in_process" or not _refused(tables[name])
         ]
-        points = (
-            {} if quick else self.newer.ask("points", folder=str(self._experiments / "figures"))
-        )
+        points = {} if quick else self.newer.ask("points", folder=str(self._figures))
         return self._possible(
             [*wanted, *(Job(f"figure {name}", "measured", table) for name, table in points.items())]
         )

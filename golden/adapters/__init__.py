@@ -20,5 +20,6 @@ class Layout:
 _ROOMS = Layout(
     ("src", "services", ".", "clients/python"), ("tacit", "tacit_services", "tests", "tacit_client")
 )
+_WITH_LABORATORY = Layout((*_ROOMS.paths, "lab/src"), (*_ROOMS.packages, "tacit_lab"))
 NEWEST = "fifth"  # of the tree that this file is in
-LAYOUTS = {"fourth": _ROOMS, "fifth": _ROOMS}
+LAYOUTS = {"fourth": _ROOMS, "fifth": _WITH_LABORATORY}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer.main
 from fastapi import FastAPI
@@ -17,9 +18,6 @@ from tacit_services.cli.replay import fold as fold_journal
 from tacit_services.enrollment.authority import CertificateAuthority as _Authority
 from tacit_services.enrollment.rest import RegistrationAuthority as _Desk
 from tacit_services.enrollment.rest import create_app as _enrolment
-from tacit_services.figures import figure_file
-from tacit_services.figures.sweep import measure
-from tacit_services.figures.untrained_points import UntrainedPoint as Asked
 from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.snapshot_file import loads as read_snapshot
 from tacit_services.journal.store import Snapshot
@@ -75,6 +73,17 @@ from tests.golden.test_same_bits_of_peers import Watched
 from tests.golden.test_same_bits_of_peers import in_process as peers_in_order
 from tests.helpers.rest import Rig as AggregatorRig
 from tests.helpers.servers import mosquitto
+
+# The laboratory is a package of its own since the fifth layout. An older tree, which has figures in
+# its services, may find this one's installed.
+if TYPE_CHECKING or find_spec("tacit_services.figures") is None:
+    from tacit_lab.papers.figures import figure_file
+    from tacit_lab.papers.figures.sweep import measure
+    from tacit_lab.papers.figures.untrained_points import UntrainedPoint as Asked
+else:
+    from tacit_services.figures import figure_file
+    from tacit_services.figures.sweep import measure
+    from tacit_services.figures.untrained_points import UntrainedPoint as Asked
 
 
 def _digest(message: Gossip) -> str:

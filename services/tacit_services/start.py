@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tacit_services import extras
+from tacit_services import extras, laboratory
 
 
 def main() -> None:
@@ -19,6 +19,11 @@ def main() -> None:
 
 
 def _complain(arguments: list[str]) -> int:
-    extra = next((name for name in arguments[:1] if name in extras.names()), "run")
-    print(f"tacit: {extras.advice(extra)}", file=sys.stderr)  # noqa: T201
+    named = {".".join(arguments[:1]), ".".join(arguments[:2])}
+    if named.intersection(laboratory.NAMES):
+        advice = laboratory.ADVICE
+    else:
+        extra = next((name for name in arguments[:1] if name in extras.names()), "run")
+        advice = extras.advice(extra)
+    print(f"tacit: {advice}", file=sys.stderr)  # noqa: T201
     return 2

@@ -262,9 +262,9 @@ def test_the_sheet_says_that_people_are_taken_for_others(
     browser: Browser, tmp_path: Path, ledgers: int
 ) -> None:
     rig = Rig(tmp_path)
-    stated = rig.observer.definition.promise
-    rig.observer.definition = replace(
-        rig.observer.definition, promise=replace(stated, apart=ledgers)
+    stated = rig.run_status.definition.promise
+    rig.run_status.definition = replace(
+        rig.run_status.definition, promise=replace(stated, apart=ledgers)
     )
     rig.hello("edge-0")
     rig.update("edge-0")

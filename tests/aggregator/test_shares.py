@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tacit_client import ApiError, Client, Status, Unreachable
 
-from bench.shares import WITHIN, busy, measure
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
 from tests.helpers.run_files import ASGD, MAPA, Layer, toml
 from tests.helpers.servers import HOST, free_port, mosquitto, wait_for
@@ -124,16 +123,3 @@ def test_a_run_that_has_begun_goes_on_at_once_with_one_edge_of_three(tmp_path: P
             run.services.remove(edge)
         aggregator.start()
         assert run.ended()["applied"] == 300
-
-
-@pytest.mark.exhaustive
-@pytest.mark.alone
-@pytest.mark.parametrize("load", [0, 4])
-def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(
-    tmp_path: Path, load: int
-) -> None:
-    found = []
-    for _ in range(20):
-        with busy(load):
-            found.append(measure(tmp_path / "run"))
-    assert max(run["apart"] for run in found) <= WITHIN, found

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
-from tacit_services.figures.untrained_points import UntrainedPoint
+from tacit_lab.papers.figures.untrained_points import UntrainedPoint
 
 from tacit.config import sections_of
 from tacit.config.fingerprint import DEFINITION_FORMAT

@@ -16,7 +16,7 @@ from golden.differences import differences
 from golden.gate import KEPT, KINDS, Gate, Work
 from golden.trees import ROOT, Child, Failed, Tree, git, reference
 
-PACKAGES = ("src", "services", "clients", "tests", "experiments")
+PACKAGES = ("src", "services", "clients", "tests", "experiments", "lab/src")
 WATCHED = ("commands", "run-file", "snapshots", "metrics")
 RUN = "mapa-digits"
 
@@ -104,7 +104,7 @@ PLANTS = {
 
 def copied(place: Path) -> Path:
     """This tree, to be changed."""
-    left_out = shutil.ignore_patterns("__pycache__", "points.tar.gz")
+    left_out = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
         shutil.copytree(ROOT / package, place / package, ignore=left_out)
     return place

@@ -15,18 +15,20 @@ from tests.conftest import ROOT
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 OF_NOW = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it tells of the past as well
 FOLDERS = (
-    "bench",
     "clients",
     "docker",
     "docs",
     "experiments",
     "golden",
+    "lab",
     "protos",
     "services",
     "src",
     "tests",
+    "tools",
 )
 NOWHERE = {"utils.py", "common.py"}  # files that CONTRIBUTING does not want
+TESTS = [path for tests in ("tests", "lab/tests") for path in (ROOT / tests).rglob("test_*.py")]
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.toml"))
 
 
@@ -73,7 +75,7 @@ def test_every_test_named_in_the_failure_table_exists() -> None:
     table = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8").split("## Who may die")[1]
     named = set(re.findall(r"`(test_\w+)`", table))
     assert named
-    assert not named - {path.stem for path in ROOT.glob("tests/**/test_*.py")}
+    assert not named - {path.stem for path in TESTS}
 
 
 @pytest.mark.parametrize(("page", "least"), [("docs/attacks.md", 25), ("CONTRIBUTING.md", 14)])
@@ -84,7 +86,7 @@ def test_every_row_of_a_numbered_table_names_tests_that_exist(page: str, least: 
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
     assert len(rows) >= least
     files: dict[str, str] = {}
-    for path in ROOT.glob("tests/**/test_*.py"):
+    for path in TESTS:
         files[path.stem] = files.get(path.stem, "") + path.read_text(encoding="utf-8")
     for _, tests in rows:
         named = re.findall(r"`(test_\w+)(?:::(test_\w+))?`", tests)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tacit_services import extras
+from tacit_services import extras, laboratory
 
 from tacit.errors import ConfigError
 
@@ -69,18 +69,16 @@ for names in sys.argv[1:]:
     assert os.waitpid(child, 0)[1] == 0
 """
 EDGES = ("edge", "peer", "party")
-FIGURES = "+".join(f"tacit_services.figures.{name}" for name in ("page", "sweep", "draw"))
 
 
 @pytest.fixture(scope="module")
 def of_modules() -> dict[str, set[str]]:
     """Top-level names of what a process has that imports them."""
     services = [f"tacit_services.{service}.main" for service in EDGES]
-    wanted = [*services, FIGURES]
-    done = child(EACH, *wanted)
+    done = child(EACH, *services)
     assert done.returncode == 0, done.stderr
     found = [{name.partition(".")[0] for name in line.split()} for line in done.stdout.splitlines()]
-    return dict(zip([*EDGES, "figures"], found, strict=True))
+    return dict(zip(EDGES, found, strict=True))
 
 
 def test_the_help_of_the_edge_loads_none_of_the_server_and_no_torch() -> None:
@@ -100,13 +98,6 @@ def test_what_an_edge_is_made_of_loads_none_of_the_server(
     assert not found & SERVERS
 
 
-def test_figures_load_nothing_of_a_network(of_modules: dict[str, set[str]]) -> None:
-    found = of_modules["figures"]
-
-    assert "torch" in found
-    assert not found & (SERVERS | CLIENTS)
-
-
 @pytest.mark.usefixtures("installed")
 def test_an_extra_is_missing_with_any_of_its_packages() -> None:
     assert extras.names() == ["small", "large"]
@@ -121,17 +112,24 @@ def test_an_extra_is_missing_with_any_of_its_packages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("edge", "edge"), ("figures", "figures"), ("status", "run")]
+    ("command", "advice"),
+    [
+        ("edge", extras.advice("edge")),
+        ("status", extras.advice("run")),
+        ("plan", extras.advice("run")),
+        ("figures --quick", laboratory.ADVICE),
+        ("plan measure run.toml", laboratory.ADVICE),
+    ],
 )
-def test_without_typer_the_command_says_what_to_install(command: str, extra: str) -> None:
+def test_without_typer_the_command_says_what_to_install(command: str, advice: str) -> None:
     script = (
         "import sys; sys.modules['typer'] = None; from tacit_services import start; start.main()"
     )
 
-    done = child(script, command)
+    done = child(script, *command.split())
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tacit: {extras.advice(extra)}\n"
+    assert done.stderr == f"tacit: {advice}\n"
 
 
 def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:

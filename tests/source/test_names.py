@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 SOURCES = sorted(
     path
-    for folder in ("src/tacit", "services", "clients/python")
+    for folder in ("src/tacit", "services", "clients/python", "lab/src")
     for path in (ROOT / folder).rglob("*.py")
     if "_pb" not in path.parts
 )
@@ -45,7 +45,7 @@ def _is_module(path: Path) -> bool:
     return path.with_suffix(".py").exists() or path.is_dir()
 
 
-@pytest.mark.parametrize("folder", ["src/tacit", "services", "clients/python"])
+@pytest.mark.parametrize("folder", ["src/tacit", "services", "clients/python", "lab/src"])
 def test_no_statement_stands_twice_in_a_row(folder: str) -> None:
     twice = [
         f"{path.relative_to(ROOT)}:{later.lineno}"

@@ -40,6 +40,17 @@ def test_every_wheel_has_its_hashes(name: str) -> None:
     assert [line for line in entries if "--hash=sha256:" not in line] == []
 
 
+def test_each_image_has_its_group_of_the_lock() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert re.findall("^# end of (.*)$", lock, re.MULTILINE) == ["edge", "aggregator", "run", "dev"]
+    assert lock.endswith("# end of dev\n")
+    text = (ROOT / "docker/Dockerfile").read_text()
+    mounts = re.findall(r"from=locks,source=/(\w+)\.lock", text)
+    assert mounts == ["edge", "aggregator", "run"]
+    assert f"for group in {' '.join(mounts)};" in text
+    assert 'sed "/^# end of $group\\$/q" requirements.lock >/$group.lock' in text
+
+
 def test_nothing_is_installed_into_an_image_without_a_hash() -> None:
     installs = [
         line

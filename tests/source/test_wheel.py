@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tacit_services import laboratory
 
 from tacit import config, exported
 from tests.conftest import ROOT
@@ -85,24 +86,18 @@ def advice(extra: str) -> str:
     return f"tacit: this command needs tacit[{extra}]: pip install 'tacit[{extra}]'"
 
 
+def built(tree: Path, folder: Path) -> Path:
+    """The wheel of a project, in `folder`."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
+    subprocess.run([*command, folder, tree], check=True, timeout=PATIENCE, stdout=sys.stderr)
+    [made] = folder.glob("*.whl")
+    return made
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tacit's wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(folder),
-        str(ROOT),
-    ]
-    subprocess.run(pip, check=True, timeout=PATIENCE, stdout=sys.stderr)
-    [made] = folder.glob("*.whl")
-    return made
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def venv(folder: Path, wheel: Path) -> Venv:
@@ -121,7 +116,7 @@ def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
     made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(made.folder / "bin/python")]
     subprocess.run([ROOT / "docker/install-torch", *pip], check=True, timeout=PATIENCE)
-    locked(made, "requirements-edge.lock")
+    locked(made, "edge")
     return made
 
 
@@ -134,20 +129,16 @@ def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path
     made.pip(
         "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
     )  # its script, too
-    locked(made, "requirements.lock")
+    locked(made, "run")
     return made
 
 
-def locked(made: Venv, lock: str) -> None:
-    made.pip(
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--require-hashes",
-        "--no-deps",
-        "-r",
-        str(ROOT / lock),
-    )
+def locked(made: Venv, group: str) -> None:
+    """What an image has of the lock."""
+    lock, end = (ROOT / "requirements.lock").read_text(encoding="utf-8"), f"# end of {group}\n"
+    (made.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
+    quietly = ("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r")
+    made.pip(*quietly, str(made.folder / "lock"))
 
 
 def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
@@ -171,7 +162,7 @@ def test_with_nothing_installed_the_command_says_what_to_install(
     bare = venv(tmp_path / "venv", wheel)
 
     assert bare.refused("edge", "--help") == advice("edge")
-    assert bare.refused("figures") == advice("figures")
+    assert bare.refused("figures") == f"tacit: {laboratory.ADVICE}"
     assert bare.refused("plan") == advice("run")
     assert bare.refused() == advice("run")
 
@@ -217,9 +208,6 @@ def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_p
     ("extra", "command"),
     [
         ("run", ["run", "run.toml"]),
-        ("run", ["figures", "--testbed"]),
-        ("run", ["demo", "inversion"]),
-        ("figures", ["figures"]),
         ("figures", ["simulate", "run.toml"]),
         (
             "figures",
@@ -259,7 +247,11 @@ def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
-    folder = str(ROOT / "experiments" / "figures")
+    assert everything.refused("figures") == f"tacit: {laboratory.ADVICE}"
+    (tmp_path / "dist").mkdir()
+    lab = built(ROOT / "lab", tmp_path / "dist")
+    everything.pip("install", "--quiet", "--no-deps", "--no-index", str(lab))
+    folder = str(ROOT / "lab" / "figures")
 
     done = everything.run(
         "tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path

@@ -41,7 +41,7 @@ NAMES = sorted(
         "safetensors",
         "xxhash",
     }
-    | {"tacit", "tacit_services", "tacit_client", "sitecustomize", "usercustomize"}
+    | {"tacit", "tacit_services", "tacit_client", "tacit_lab", "sitecustomize", "usercustomize"}
 )
 OWN = """
 [run]
@@ -198,31 +198,6 @@ def test_no_other_command_executes_a_file_of_the_current_folder(own: Place) -> N
 @pytest.mark.exhaustive
 def test_the_audit_executes_no_file_of_the_current_folder(place: Place) -> None:
     place.tacit("audit", "--mechanism", "gaussian", "--seed", "1")
-    assert place.executed() == []
-
-
-SWEEP = """
-import tempfile
-from pathlib import Path
-from tacit import config
-from tacit_services.figures import sweep, testbed
-run = config.load(Path("run.toml"))
-with tempfile.TemporaryDirectory() as folder:
-    {}
-"""
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        "sweep.sweep({'f': [run]}, Path(folder), None, 1, print)",
-        pytest.param("testbed.train(Path('run.toml'), Path(folder))", marks=pytest.mark.slow),
-    ],
-)
-def test_the_processes_of_figures_execute_no_file_of_the_current_folder(
-    place: Place, how: str
-) -> None:
-    place.python(SWEEP.format(how))
     assert place.executed() == []
 
 

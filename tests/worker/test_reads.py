@@ -62,7 +62,7 @@ def test_an_edge_of_0_1_is_told_why_it_is_refused(tmp_path: Path) -> None:
         refused = edge.receipt(silent.seq)
         said = "definition: the Hello has none"
         assert (refused.status, refused.reason) == (STATUS.REJECTED, said)
-        counts = rig.driver.counts
+        counts = rig.live.counts
         assert (counts["rejected:format"], counts["rejected:definition"]) == (1, 1)
         # and one of today in its place is not.
         assert edge.hello() == STATUS.ACCEPTED

@@ -9,23 +9,19 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tacit.errors import TacitError
-from tacit_services import launch
+from tacit.errors import ConfigError, TacitError
+from tacit_services import laboratory, launch
 from tacit_services.cli import (
     audit,
     basis,
     check,
-    demo,
-    design,
     export,
-    figures,
     health,
     keys,
-    measure,
     new,
     pki,
     predict,
@@ -243,37 +239,40 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (audit.audit, "tacit audit"),
         ),
     ),
-    (
-        "The papers",
-        ((figures.figures, "tacit figures --quick"), (demo.app, "tacit demo inversion")),
-    ),
     ("Besides", ((version, "tacit version"),)),
 )
 
 
-_PLANS: tuple[tuple[str, Callable[..., object], str], ...] = (
-    (
-        "dp-pasgd",
-        design.dp_pasgd,
-        "tacit plan dp-pasgd --epsilon 10 --delta 1e-4 --devices 16 --batch 256 --lipschitz 1 "
-        "--dim 103 --smoothness 0.25 --strong-convexity 0.01 --lr 0.1 --c1 100 --c2 1 "
-        "--resource 1000",
-    ),
-    ("measure", measure.measure, "tacit plan measure experiments/dp-pasgd-adult1.toml"),
-)
+_WHATEVER = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+
+
+def _not_installed() -> None:
+    """Needs the laboratory: pip install tacit-lab."""
+    raise ConfigError(laboratory.ADVICE)
 
 
 def _register() -> None:
-    for name, command, example in _PLANS:
-        privacy_budget.app.command(name, epilog=f"Example: {example}")(command)
     ledgers.app.callback(invoke_without_command=True)(remote.ledger)
     for panel, commands in _COMMANDS:
         for command, example in commands:
-            shown = f"Example: {example}"
-            if isinstance(command, typer.Typer):
-                app.add_typer(command, rich_help_panel=panel, epilog=shown)
-            else:
-                app.command(rich_help_panel=panel, epilog=shown)(command)
+            _add(app, command, example, rich_help_panel=panel)
+    found = laboratory.commands()
+    for name in laboratory.NAMES if found is None else found:
+        group, _, last = name.rpartition(".")
+        to = privacy_budget.app if group else app
+        shown = {"name": last, "rich_help_panel": None if group else "The papers"}
+        if found is None:
+            _add(to, _not_installed, f"tacit {name.replace('.', ' ')}", **shown, **_WHATEVER)
+        else:
+            _add(to, found[name].run, found[name].example, **shown)
+
+
+def _add(to: typer.Typer, command: Command, example: str, **shown: Any) -> None:
+    epilog = f"Example: {example}"
+    if isinstance(command, typer.Typer):
+        to.add_typer(command, epilog=epilog, **shown)
+    else:
+        to.command(epilog=epilog, **shown)(command)
 
 
 _register()

@@ -139,7 +139,7 @@ class CountsRows(RowsAlone):
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """The sum, with its number of rows."""
         index = self.draw()
-        found = self._sum(params, self.x, self.y, index, clip)
+        found = self._sum(params, Drawn(self.x, self.y, index), clip)
         return _Counted(found.total, found.sensitivity, found.step, len(index))
 
 

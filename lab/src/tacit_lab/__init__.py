@@ -1,0 +1,1 @@
+"""The laboratory: the papers' figures and demonstrations. tacit never imports it."""

@@ -1,0 +1,159 @@
+"""Edge, peer and party on a GPU beside the CPU: the same numbers, and how long: `make gpu`.
+
+    python -m tacit_lab.bench.gpu [--device cuda] [--count 20]
+
+Two equal roles with the same seed, one on each device, answer the same message. What they release
+must differ by rounding only: at most TOLERANCE of its length. Exit code 1 where it does not, 2
+where there is no such device. Edges compute by a batch of a fixed shape on both, as kernels for
+rows alone are for the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from tacit_services.testbed.simulate import rows_by_edge
+from torch import Tensor
+
+from tacit import config, datasets
+from tacit.algorithms import registry
+from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.mapa import Edge
+from tacit.algorithms.vafl import vertical_settings
+from tacit.datasets import Dataset
+from tacit.datasets.alignment import names
+from tacit.models import Model
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.choice import private_sum
+from tacit.privacy.release import Plan, Releaser
+from tacit.protocol.messages import GlobalModel, Push
+from tacit.protocol.vertical import Embed, Roster
+from tacit_lab.bench.step import NETWORKS
+from tacit_lab.checkout import EXPERIMENTS
+
+TOLERANCE, SEED, SALT = 1e-4, 7, b"gpu"
+ROWS, BATCH, FOR_EVER = 1024, 256, 1e9
+Answer = Callable[[], Tensor]  # what a role releases to a message, the same one each time
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One role on two devices. distance: of what they release first, over its length; ms: of an
+    answer, the median.
+    """
+
+    name: str
+    distance: float
+    cpu_ms: float
+    device_ms: float
+
+    @property
+    def equal(self) -> bool:
+        """But for rounding."""
+        return self.distance <= TOLERANCE
+
+
+def compared(device: str, count: int = 20, networks: dict[str, Model] = NETWORKS) -> list[Compared]:
+    """Every network at an edge; a peer; a party."""
+    made = [(f"edge, {name}", _edge_of(model)) for name, model in networks.items()]
+    found = []
+    for name, make in [*made, ("peer", _peer), ("party", _party)]:
+        (ours, cpu_ms), (theirs, device_ms) = (
+            _timed(make(place), count) for place in ("cpu", device)
+        )
+        distance = float((ours - theirs).norm() / ours.norm())
+        found.append(Compared(name, distance, cpu_ms, device_ms))
+    return found
+
+
+def _timed(answer: Answer, count: int) -> tuple[Tensor, float]:
+    first, times = answer().to(torch.float64), []
+    for _ in range(count):
+        began = time.perf_counter()
+        answer()  # on the CPU in the end: nothing is still under way on the device
+        times.append(time.perf_counter() - began)
+    return first, 1000 * statistics.median(times)
+
+
+def _releaser(rows: int, rate: float) -> Releaser:
+    plan = Plan("gaussian", rate, rate * rows, 1.0, 0.1, 1.0, FOR_EVER, 1e-5, rows_max=rows)
+    made = Releaser(plan, Ledger(":memory:", "gpu"), Random(SEED))
+    made.releases_left = None
+    return made
+
+
+def _edge_of(model: Model) -> Callable[[str], Answer]:
+    x, y = model.random_batch(ROWS, torch.Generator().manual_seed(SEED))
+    data = Dataset(x, y, model.classes, "gpu")
+    message = GlobalModel(0, model.init(1), 1.0)
+
+    def make(device: str) -> Answer:
+        releaser = _releaser(ROWS, BATCH / ROWS)
+        rows = private_sum(data, model, releaser.plan, releaser.random, device)
+        edge = Edge("edge-0", model, releaser, rows)
+
+        def answer() -> Tensor:
+            (said,) = edge.on_message(message)
+            assert isinstance(said.message, Push)
+            return said.message.released.vector
+
+        return answer
+
+    return make
+
+
+def _peer(device: str) -> Answer:
+    definition = config.load(EXPERIMENTS / "adp2sgd-digits.toml").define()
+    model, part = definition.build_model(), rows_by_edge(definition, None)[0]
+    releaser = _releaser(part.most, 0.25)
+    peer = registry.edge(definition, "edge-0", part.rows, model, releaser, device)
+    assert isinstance(peer, Worker)
+    params = model.init(1)
+    return lambda: peer.gradient(params).vector
+
+
+def _party(device: str) -> Answer:
+    run = config.load(EXPERIMENTS / "vafl-digits.toml")
+    vertical = vertical_settings.vertical(run.define())
+    splits = datasets.splits(run.source.name, None)
+    ids = [one for data in splits for one in vertical_settings.record_ids(data)]
+    roster = Roster(names(ids, SALT, "server"), len(splits[0]))
+
+    def answer() -> Tensor:
+        ledger, random = Ledger(":memory:", "gpu"), Random(SEED)
+        party = registry.party(vertical, "edge-0", 0, splits, SALT, ledger, random, device=device)
+        (said,) = party.on_message(roster)
+        assert isinstance(said.message, Embed)
+        assert said.message.released is not None
+        return said.message.released.vectors
+
+    return answer
+
+
+def main() -> None:
+    """Compare and print."""
+    parser = argparse.ArgumentParser(prog="python -m tacit_lab.bench.gpu")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--count", type=int, default=20)
+    given = parser.parse_args()
+    if given.device.startswith("cuda") and not torch.cuda.is_available():
+        print("no CUDA here: nothing was compared", file=sys.stderr)
+        sys.exit(2)
+    torch.set_num_threads(1)
+    found = compared(given.device, given.count)
+    print(f"{'':20}{'distance':>12}{'cpu ms':>10}{given.device + ' ms':>10}")
+    for one in found:
+        said = "" if one.equal else "  DIFFERS"
+        print(f"{one.name:20}{one.distance:12.1e}{one.cpu_ms:10.2f}{one.device_ms:10.2f}{said}")
+    sys.exit(0 if all(one.equal for one in found) else 1)
+
+
+if __name__ == "__main__":
+    main()

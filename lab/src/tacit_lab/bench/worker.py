@@ -1,0 +1,290 @@
+"""The child processes of the benchmark, `python -m tacit_lab.bench.worker KIND JSON`.
+
+Each prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from tacit_services.transport.flight import WINDOW
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.contract import LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.tasks import task_loop
+from torch import Tensor
+
+from tacit import config, datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.mapa import Edge
+from tacit.config.fingerprint import canonical
+from tacit.models.vectors import mean_gradient
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.randomness import Random
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.slots import Slots
+from tacit.privacy.release import Releaser
+from tacit.protocol import topics, wire, wire_up
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
+from tacit_lab.bench.child import answer, begin, resident
+
+
+class ReadyMade(Edge):
+    """An edge whose update was released once, beforehand: everything but the computation."""
+
+    outbox: Outbox
+    folder: Path | None = None  # of its outbox
+    largest = 0  # bytes of a message that has a file there
+
+    def prepare(self) -> None:
+        """Release one vector, and remember when models come."""
+        total, step = (
+            torch.zeros(self.model.size, dtype=torch.int64),
+            grid_step(1.0, self.releaser.plan.noise_multiplier),
+        )
+        self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0, step))
+        self.models: list[float] = []  # seconds from each update to the next model
+        self._pushed: float | None = None
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        if isinstance(message, Halt):
+            return super().on_message(message)
+        if self._pushed is not None:
+            self.models.append(time.perf_counter() - self._pushed)
+        self._note_largest()
+        self._pushed = time.perf_counter()
+        self.releaser._charge(1.0, 1)  # what was charged ahead: the next commit has one again
+        return [Outgoing("server", Push(self.edge, message.version, self.ready))]
+
+    def _note_largest(self) -> None:
+        files = [] if self.folder is None else (self.folder / "messages").glob("*")
+        self.largest = max([self.largest, *(file.stat().st_size for file in files)])
+
+
+def build(options: dict[str, Any], kind: type[Edge]) -> EdgeRole:
+    """An edge of the run file, on its own rows, with a ledger in memory."""
+    run = config.load(Path(options["run_file"]))
+    root = Path(options["data"]) if options["data"] else None
+    number: int = options["number"]
+    labels = datasets.load_labels(run.source.name, "train", root)
+    rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
+    part = datasets.load(run.source.name, "train", root, rows)
+    releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.source.name), Random())
+    return registry.edge(
+        run.define(), f"edge-{number}", part, run.build_model(), releaser, kind=kind
+    )
+
+
+def push(options: dict[str, Any]) -> dict[str, Any]:
+    """The whole path with ready-made updates, until Halt."""
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    folder = Path(options["folder"]) / f"edge-{options['number']}"
+    folder.mkdir()
+    role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
+    role.releaser.releases_left = None  # as many as are asked for
+    role.prepare()
+    role.outbox, role.folder = Outbox(role.releaser.ledger, "bench", folder=folder), folder
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
+    before = resident(os.getpid(), "VmRSS")
+    _serve(role, options, patience=30.0)
+    grown = resident(os.getpid(), "VmHWM") - before
+    return {"models": role.models, "grown": grown, "update": role.largest}
+
+
+def definition(options: dict[str, Any]) -> str:
+    """The definition that a Hello states."""
+    return canonical(config.load(Path(options["run_file"])).agreed())
+
+
+def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
+    """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
+    schema, size = role.model.schema_hash(), role.model.size
+    terms = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
+    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
+    subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
+    connection = Connection(
+        options["broker"],
+        f"bench-{role.edge}",
+        subscriptions,
+        loop.mailbox.put,
+        on_up=loop.mailbox.connected,
+    )
+    begin(connection)
+    loop.run(connection, threading.Event(), lambda state: None)
+    connection.stop()
+
+
+def stream(options: dict[str, Any]) -> dict[str, Any]:
+    """The rails alone.
+
+    Ready-made envelopes, WINDOW unreceipted at a time; models are received and not used.
+    """
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    role.prepare()
+    schema, count = role.model.schema_hash(), options["count"]
+    hello = role.start()[0].message
+    assert isinstance(hello, Hello)
+    messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
+    envelopes = [
+        wire_up.up("bench", seq, message, schema, definition(options))
+        for seq, message in enumerate(messages, 1)
+    ]
+    window, receipts = threading.Semaphore(1), threading.Semaphore(0)
+    newest = [0]
+
+    def on_message(inbound: Inbound) -> None:
+        inbound.done()
+        if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
+            return
+        whole = (
+            wire.Assembler(1 << 28).add(inbound.payload)
+            if "/model/" in inbound.topic
+            else inbound.payload
+        )
+        assert whole is not None  # one chunk
+        meta = wire.decode(whole).meta
+        newest[0] = max(newest[0], meta.model.version)
+        if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
+            return  # a task that its edge had to wait for: the receipt has come before
+        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
+        assert receipt.status == pb.Receipt.ACCEPTED, receipt
+        window.release()
+        receipts.release()
+
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message
+    )
+    begin(connection)
+    for seq, envelope in enumerate(envelopes, 1):
+        window.acquire()
+        if seq == 2:  # Hello has its receipt: open the window
+            window.release(WINDOW - 1)
+        if (
+            options.get("fresh") and seq > 1
+        ):  # made for the newest model: what a server keeps of staleness stays small
+            envelope = wire_up.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
+        for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
+            connection.publish(topics.up("bench", role.edge, seq, part), payload)
+    for _ in envelopes:
+        receipts.acquire()
+    connection.stop()
+    return {}
+
+
+class Paced(ReadyMade):
+    """One that takes its time, as an edge that computes does: `pause` seconds an update."""
+
+    pause: float
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        if isinstance(message, GlobalModel):
+            threading.Event().wait(self.pause)
+        return super().on_message(message)
+
+
+def paced(options: dict[str, Any]) -> dict[str, Any]:
+    """An edge loop whose step takes `pause` seconds, until its parent ends it."""
+    role = build(options, Paced)
+    assert isinstance(role, Paced)
+    role.prepare()
+    role.pause, role.outbox = options["pause"], Outbox(role.releaser.ledger, "bench")
+    _serve(role, options, patience=1.0)
+    return {}
+
+
+def flood(options: dict[str, Any]) -> dict[str, Any]:
+    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker
+    takes) for `seconds`.
+
+    `nice`: a sender that yields the processors to the others, as one with a machine of its own
+    would.
+    """
+    os.nice(options["nice"])
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    role.prepare()
+    schema, said, sent = role.model.schema_hash(), definition(options), 0
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
+    )
+    hello = role.start()[0].message
+    assert isinstance(hello, Hello)
+    begin(connection)
+    outstanding, client = threading.Semaphore(32), connection._client
+    client.on_publish = lambda *_: outstanding.release()
+    began = time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < options["seconds"]:
+        if options["rate"] and sent > options["rate"] * elapsed:
+            threading.Event().wait(0.002)
+            continue
+        sent += 1
+        message = hello if sent == 1 else Push(role.edge, 0, role.ready)
+        outstanding.acquire()
+        envelope = wire_up.up("bench", sent, message, schema, said)
+        payload = wire.part(envelope, 256 * 1024, 0)
+        client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
+    connection.stop()
+    return {"sent": sent}
+
+
+def compute(options: dict[str, Any]) -> NoReturn:
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed."""
+    role = build(options, Edge)
+    params = role.model.init(1)
+    _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
+
+
+def plain(options: dict[str, Any]) -> NoReturn:
+    """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
+    role = build(options, Edge)
+    params, batch = role.model.init(1), round(role.releaser.plan.batch)
+    rows = role.private_sum
+    assert isinstance(rows, RowsAlone | Slots)
+
+    def step() -> Tensor:
+        index = torch.randint(rows.records, (batch,))
+        return mean_gradient(role.model, params, rows.x[index], rows.y[index])
+
+    _count(options, step)
+
+
+def _count(options: dict[str, Any], step: Callable[[], object]) -> NoReturn:
+    """Take steps, and count them in the file `counter`.
+
+    With `turns` it computes when it has one, as the edges of `tacit run` do.
+    """
+    turns, count = CpuTurns(Path(options["turns"]) if options["turns"] else None), 0
+    with Path(options["counter"]).open("r+b", buffering=0) as counter:
+        while True:
+            with turns.take():
+                step()
+            count += 1
+            os.pwrite(counter.fileno(), count.to_bytes(8, "little"), 0)
+            if count == 5:
+                print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    answer(
+        {
+            "push": push,
+            "stream": stream,
+            "compute": compute,
+            "plain": plain,
+            "paced": paced,
+            "flood": flood,
+        }
+    )

@@ -1,0 +1,1 @@
+"""What the papers of the algorithms show: figures, a demonstration, and the planner of DP-PASGD."""

@@ -1,0 +1,202 @@
+"""The report on the figures: a self-contained HTML page, and the tables of docs/results.md."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit_lab.papers.figures.draw import TITLES
+from tacit_lab.papers.figures.figure_file import Figure
+from tacit_lab.papers.figures.verdicts import (
+    FAILS,
+    HOLDS,
+    PAPER_ONLY,
+    PAPER_UNTRIED,
+    PLAIN_ONLY,
+    PLAIN_UNTRIED,
+    UNCLEAR,
+    Curve,
+    JudgedClaim,
+    ThreeValued,
+)
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto;
+  padding: 0 1em; color: #222; }
+img { max-width: 100%; } table { border-collapse: collapse; margin: 1em 0; }
+td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-align: top; }
+"""
+# Of a verdict's cell; each has its own, which is said in words as well.
+COLOURS = {
+    HOLDS: "#d9f0e6",
+    PAPER_ONLY: "#fdf1d0",
+    PAPER_UNTRIED: "#fffae8",
+    PLAIN_ONLY: "#dbe7f6",
+    PLAIN_UNTRIED: "#eef4fb",
+    UNCLEAR: "#e8e8e8",
+    FAILS: "#f8d9cc",
+}
+
+ANSWERS: dict[ThreeValued, str] = {True: "yes", False: "no", None: "cannot tell"}
+VERDICTS = (
+    "A verdict is about the means over the seeds, which share data, parts and first model: "
+    "a claim holds, or does not, where the 95 % confidence interval of what it compares "
+    "(Student's t of the seeds' differences, less the tolerance that the figure file states) "
+    "leaves no other answer in each of its panels; else we cannot tell. "
+    "It is of rigorous noise: what holds with the paper's alone has no privacy behind it. "
+    "One seed has no interval: its verdict is of that run only."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The origin of a report's numbers."""
+
+    quick: bool
+    testbed: bool
+    made_by: str
+
+    @property
+    def runs(self) -> str:
+        """The kind of runs that the numbers come from."""
+        if self.testbed:
+            return (
+                "Trained, not simulated: processes on one machine over MQTT, "
+                "as tacit run starts them. Two runs of one seed differ by whose update came first."
+            )
+        return (
+            "All runs are simulations (tacit simulate): "
+            "ε is what the same releases would cost with secret noise; "
+            "∞ means that no guarantee stands behind the paper's noise, whatever it claims."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedFigure:
+    """A figure with everything that the report says about it."""
+
+    name: str
+    figure: Figure
+    curves: list[Curve]
+    judged: list[JudgedClaim]
+    picture: bytes
+
+
+def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
+    """The whole report. It needs no other file and no network."""
+    kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' "
+        "figures</title>",
+        f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
+        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}.",
+        "Bands are 95 % confidence intervals of the mean over seeds.",
+        f"{html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        "<table><tr><th>figure<th>the paper's claims</tr>",
+        *(_contents(one) for one in shown),
+        "</table>",
+        *(_section(one) for one in shown),
+        "</html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _contents(one: ReportedFigure) -> str:
+    """A line of the overview: how many of the figure's claims got which verdict."""
+    counts = Counter(judged.verdict for judged in one.judged)
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    title = html.escape(f"{_name(one)}: {one.figure.figure.title}")
+    link = f"<a href='#{html.escape(one.name)}'>{title}</a>"
+    return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
+
+
+def _section(one: ReportedFigure) -> str:
+    head = one.figure.figure
+    title = html.escape(f"{head.paper}, {head.name}: {head.title}")
+    image = base64.b64encode(one.picture).decode("ascii")
+    return "\n".join(
+        [
+            f"<h2 id='{html.escape(one.name)}'>{title}</h2>",
+            f"<img alt='{html.escape(head.title)}' src='data:image/png;base64,{image}'>",
+            f"<p>The paper: {html.escape(head.setting)}<br>",
+            f"Here: {html.escape(head.scaled)}; {_seeds(one)}</p>",
+            "<table><tr><th>the paper claims<th>measured<th>verdict</tr>",
+            *(_row(judged) for judged in one.judged),
+            "</table><table><tr><th>panel<th>noise<th>ε claimed<th>true ε of the runs</tr>",
+            *(f"<tr><td>{'<td>'.join(map(html.escape, row))}</tr>" for row in _epsilons(one)),
+            "</table>",
+        ]
+    )
+
+
+def _row(judged: JudgedClaim) -> str:
+    measured = "<br>".join(map(html.escape, _measured(judged)))
+    colour = COLOURS[judged.verdict]
+    text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
+    return f"<tr><td>{text}<td>{measured}<td style='background: {colour}'>{verdict}</tr>"
+
+
+def _measured(judged: JudgedClaim) -> list[str]:
+    """Return one line for each kind of noise that was tried."""
+    return [
+        f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}"
+        for noise, said in judged.said.items()
+    ]
+
+
+def _seeds(one: ReportedFigure) -> str:
+    count = len(one.figure.figure.seeds)
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
+def _epsilons(one: ReportedFigure) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for number, panel in enumerate(one.figure.panel):
+        mine = [curve for curve in one.curves if curve.panel == number]
+        spent = (f"{curve.name} {_range(curve.epsilons)}" for curve in mine)
+        if mine:
+            rows.append((panel.title, TITLES[panel.noise], panel.claimed, ", ".join(spent)))
+    return rows
+
+
+def _range(epsilons: Sequence[float | None]) -> str:
+    known = [value for value in epsilons if value is not None]
+    if not known:
+        return "∞"
+    shown = f"{known[0]:.3g}" if known[0] == known[-1] else f"{known[0]:.3g} to {known[-1]:.3g}"
+    return shown if len(known) == len(epsilons) else f"{shown}, or ∞"
+
+
+def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:
+    """The text of docs/results.md: the claims, what the figures show, and ε."""
+    options = {"--testbed": how.testbed, "--quick": how.quick}
+    command = " ".join(["tacit figures", *(name for name, given in options.items() if given)])
+    lines = [
+        "# The papers' claims",
+        "",
+        f"Generated from the data of `{command}` ({how.made_by}). {how.runs}",
+    ]
+    lines += ["", VERDICTS, "", "| figure | claim | measured | verdict |", "|---|---|---|---|"]
+    for one in shown:
+        for judged in one.judged:
+            measured = "<br>".join(_measured(judged))
+            lines.append(f"| {_name(one)} | {judged.claim.text} | {measured} | {judged.verdict} |")
+    lines += [
+        "",
+        "| figure | shows | the paper's setting | here | seeds |",
+        "|---|---|---|---|---|",
+    ]
+    for one in shown:
+        head = one.figure.figure
+        setting = f"{head.setting} | {head.scaled} | {len(head.seeds)}"
+        lines.append(f"| {_name(one)} | {head.label} v {head.x} | {setting} |")
+    lines += ["", "| figure | panel | noise | ε claimed | true ε |", "|---|---|---|---|---|"]
+    lines += [f"| {_name(one)} | {' | '.join(row)} |" for one in shown for row in _epsilons(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _name(one: ReportedFigure) -> str:
+    return f"{one.figure.figure.paper} {one.figure.figure.name}"

@@ -1,0 +1,1 @@
+"""Experiments that the documents report: a module for each, run as `python -m`."""

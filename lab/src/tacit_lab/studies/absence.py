@@ -1,0 +1,302 @@
+"""Somebody is away for a minute: what the others do meanwhile. `python -m
+tacit_lab.studies.absence` writes out/absence.json.
+
+(a) `vertical`: four VAFL parties; one is stopped (SIGSTOP) for --seconds. Steps of the other three
+per second during
+    that time, over those in as long a time before and after it; and the training loss at both its
+    ends, from the run's journal folded again, because no evaluation is answered meanwhile.
+    Expected: at least 0.9, and the loss still falls.
+(b) `gossip`: four peers without gradients and noise, their models apart; one is cut off the broker
+for --seconds. The
+    same ratio; whether it averages again afterwards; and how far the sum of all models has moved
+    (expected: 1e-6).
+(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test
+accuracy and ε of each,
+    and the mean of the seeds' differences with its 95 % interval.
+
+Every party and peer takes --slowdown times as long as it computes, so that no processor is the
+limit: on a machine whose processors are, whoever is away leaves the others more of them, and the
+ratio says nothing. About ten minutes at the defaults, on an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import torch
+from tacit_client import ApiError, Client, Unreachable
+from tacit_services.aggregator import entries
+from tacit_services.journal import journal_file
+from tacit_services.testbed.processes import free_port
+
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.server import Server
+from tacit.privacy.noise.labels import corrected_loss
+from tacit_lab.checkout import EXPERIMENTS
+from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.verdicts import half_width
+from tests.helpers import gossip as gossip_run
+from tests.helpers.network import network
+from tests.helpers.processes import Service, deployment
+from tests.helpers.servers import mosquitto, wait_for
+
+PATIENCE = 240.0
+PARTIES, SALT = 4, "tacit"
+VERTICAL = """
+[run]
+updates = 100000000
+snapshot_every = 500
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "vafl"
+learning_rate = 0.02 # so slowly that the loss is still falling minutes later
+[privacy]
+mechanism = "none"
+batch = 32
+[edges]
+count = {parties}
+slowdown = {slowdown}
+[evaluation]
+every = 100000000
+"""
+
+
+def ratio(
+    steps: Callable[[], int], seconds: float, leave: Callable[[], None], back: Callable[[], None]
+) -> dict[str, Any]:
+    """Steps a second in `seconds` before `leave()`, between it and `back()`, and after that; and
+    the second of these over the mean of the two others, which takes out what else the machine does,
+    if that is steady.
+    """
+
+    def rate() -> float:
+        first, began = steps(), time.monotonic()
+        Event().wait(seconds)
+        return (steps() - first) / (time.monotonic() - began)
+
+    before = rate()
+    leave()
+    during = rate()
+    back()
+    after = rate()
+    found = {
+        "before_per_s": round(before, 2),
+        "during_per_s": round(during, 2),
+        "after_per_s": round(after, 2),
+    }
+    return found | {"ratio": round(2 * during / (before + after), 3)}
+
+
+# -- (a) -------------------------------------------------------------------------------------------
+
+
+def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
+    """One of four parties is stopped."""
+    text = VERTICAL.format(parties=PARTIES, slowdown=[slowdown] * PARTIES)
+    with tempfile.TemporaryDirectory() as name, mosquitto(Path(name)) as broker:
+        folder, http = Path(name), f"127.0.0.1:{free_port()}"
+        address, store = f"{broker.host}:{broker.port}", f"sqlite:///{folder / 'store.db'}"
+        with (
+            deployment(folder, text, address, store, "absence") as made,
+            Client(f"http://{http}") as client,
+        ):
+            kept = folder / "run.journal"
+            made.aggregator(TACIT_HTTP=http, TACIT_JOURNAL_FILE=str(kept))
+            parties = [made.edge(number, "party") for number in range(PARTIES)]
+            wait_for(lambda: _applied(client) > 50, PATIENCE)
+            versions: list[int] = []
+
+            def leave() -> None:
+                _signal(parties[0], signal.SIGSTOP)
+                versions.append(client.status().applied)
+
+            def back() -> None:
+                versions.append(client.status().applied)
+                _signal(parties[0], signal.SIGCONT)
+
+            others = [f"edge-{number}" for number in range(1, PARTIES)]
+            found = ratio(lambda: _updates(client, others), seconds, leave, back)
+            met = _updates(client, ["edge-0"])
+            wait_for(lambda: _updates(client, ["edge-0"]) > met + 5, PATIENCE)
+            losses = folded(kept, versions)
+    return found | {"versions": versions, "train_loss": losses, "loss_falls": losses[1] < losses[0]}
+
+
+def _applied(client: Client) -> int:
+    try:
+        return client.status().applied
+    except (Unreachable, ApiError):
+        return 0
+
+
+def _updates(client: Client, names: list[str]) -> int:
+    return sum(
+        edge.to_json()["updates"] for edge in client.edges() if edge.to_json()["id"] in names
+    )
+
+
+def _signal(service: Service, number: int) -> None:
+    assert service.process is not None
+    service.process.send_signal(number)
+
+
+def folded(path: Path, versions: list[int]) -> list[float]:
+    """The mean loss of all training records, from the embeddings that the server has, at each of
+    `versions`.
+    """
+    losses: list[float] = []
+    with journal_file.open_journal(path) as file:
+        reader = journal_file.Reader(file, str(path))
+        run = reader.header.parameters
+        model = run.build_model()
+        people = registry.people(datasets.splits(run.source.name, None), SALT.encode())
+        server, schema = registry.server(run.define(), model, people), model.schema_hash()
+        assert isinstance(server, Server)
+        rows = torch.arange(people.records)
+        for kept in reader:
+            server.on_message(entries.read(kept.payload, schema, model.size))
+            if len(losses) < len(versions) and server.version >= versions[len(losses)]:
+                scores = server.scores(rows)
+                losses.append(
+                    round(
+                        float(
+                            corrected_loss(scores, people.labels[rows], people.label_epsilon).mean()
+                        ),
+                        5,
+                    )
+                )
+    return losses
+
+
+# -- (b) -------------------------------------------------------------------------------------------
+
+
+def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
+    """One of four peers is cut off the broker."""
+    count = gossip_run.COUNT
+    settings = gossip_run.STILL | {"count": f"{count}\nslowdown = {[slowdown] * count}"}
+    others = [number for number in range(count) if number != 2]
+    with (
+        tempfile.TemporaryDirectory() as name,
+        gossip_run.run(Path(name), **settings) as (made, _),
+        network(made.broker) as cable,
+    ):
+        disks = gossip_run.Disks(made)
+        disks.prepare()
+        first, spread = disks.total(), disks.spread()
+        away = {"TACIT_BROKER": cable.address}
+        peers = [gossip_run.peer(made, n, **(away if n == 2 else {})) for n in range(count)]
+        wait_for(lambda: min(disks.answered(n) for n in range(count)) > 5, PATIENCE)
+        steps = lambda: sum(disks.steps(n) for n in others)  # noqa: E731
+        exchanges: list[int] = []
+        dark, back = (
+            lambda: cable.blackout(seconds, cut=True),
+            lambda: exchanges.append(disks.answered(2)),
+        )
+        found = ratio(steps, seconds, dark, back)
+        wait_for(lambda: disks.answered(2) > exchanges[0] + 10, PATIENCE)
+        found["exchanges_afterwards"] = disks.answered(2) - exchanges[0]
+        for service in peers:
+            _signal(service, signal.SIGTERM)
+        codes = [service.wait() for service in peers]
+        moved, apart = float((disks.total() - first).abs().max()), disks.spread() / spread
+    return found | {
+        "exit_codes": codes,
+        "sum_moved": moved,
+        "spread_left": apart,
+        "conserved": moved < 1e-6,
+    }
+
+
+# -- (c) -------------------------------------------------------------------------------------------
+
+
+def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
+    """A(DP)²SGD and SYNC, eight peers each, seed by seed.
+
+    With the noise of experiments/adp2sgd-digits.toml.
+    """
+    text = (EXPERIMENTS / "adp2sgd-digits.toml").read_text(encoding="utf-8")
+    text = text.replace("count = 8", f"count = 8\nslowdown = {[slowdown] * 8}")
+    if updates is not None:
+        text = text.replace("updates = 2400", f"updates = {updates}")
+    found: dict[str, Any] = {"adp2sgd": [], "sync": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(1, seeds + 1):
+            for name, rows in found.items():
+                rows.append(
+                    _trained(
+                        text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'),
+                        Path(folder),
+                        name,
+                        seed,
+                    )
+                )
+                print(f"    seed {seed}, {name}: {rows[-1]['test_accuracy']:.4f}", flush=True)
+    pairs = zip(found["adp2sgd"], found["sync"], strict=True)
+    apart = np.array([one["test_accuracy"] - other["test_accuracy"] for one, other in pairs])
+    return found | {
+        "difference": round(float(apart.mean()), 4),
+        "half_width": round(float(half_width(apart)), 4),
+    }
+
+
+def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
+    file, out = folder / f"{name}.toml", folder / f"{name}-{seed}"
+    file.write_text(text, encoding="utf-8")
+    summary = train(file, out, "--seed", str(seed))
+    kept = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
+    return kept | {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
+
+
+def _noise(summary: dict[str, Any]) -> float:
+    (noise,) = {edge["noise_multiplier"] for edge in summary["privacy"]["edges"].values()}
+    return float(noise)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m tacit_lab.studies.absence")
+    parser.add_argument("what", nargs="*", choices=("vertical", "gossip", "accuracy"), default=[])
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long somebody is away")
+    parser.add_argument(
+        "--slowdown",
+        type=float,
+        default=20.0,
+        help="a step takes so many times as long as computing",
+    )
+    parser.add_argument(
+        "--updates", type=int, default=None, help="of (c) [default: the experiment's]"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="of (c)")
+    parser.add_argument("--out", type=Path, default=Path("out/absence.json"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "vertical": lambda: vertical(given.seconds, given.slowdown),
+        "gossip": lambda: gossip(given.seconds, given.slowdown),
+        "accuracy": lambda: accuracy(given.updates, given.seeds, given.slowdown),
+    }
+    found: dict[str, Any] = {"seconds": given.seconds, "slowdown": given.slowdown}
+    for what in given.what or measures:
+        found[what] = measures[what]()
+        print(what, json.dumps(found[what]), flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Accuracy against ε on MNIST, with the noise at every edge, at a trusted server, and without any.
+`python -m tacit_lab.studies.frontier --data DATA` writes out/frontier.json and docs/frontier.png.
+
+The recipe is experiments/audp-mnist-strokes*.toml's, in the simulator, where edges are as quick as
+each other; the features are computed once. A trusted server that adds one noise to the sum of all
+edges is simulated by edges that each add 1/√K of it. Also what becomes of accuracy at ε = 2 where
+edges are 1, 1, 1, 2 and 4 times as slow, and where one is away for half of the run. Mean of three
+seeds each; half an hour, of which features take four minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from tacit_services.testbed.simulate import Simulation
+
+from tacit import config
+from tacit.config import RunFile
+from tacit.config.fingerprint import differences
+from tacit.datasets.source import Benchmark, Part
+from tacit_lab.checkout import EXPERIMENTS, ROOT
+from tacit_lab.papers.figures.draw import COLOURS, MARKERS
+
+FILES = {0.5: "-eps05", 1.0: "-eps1", 2.0: "", 4.0: "-eps4"}  # of experiments, by ε
+SEEDS = (1, 2, 3)
+AT_EDGE, AT_SERVER, NONE = "at every edge", "at a trusted server", "none"
+UNCLIPPED_RATE = 0.5  # of gradients of their own length, which nothing clips without noise
+PICTURE = ROOT / "docs" / "frontier.png"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One point: which noise at which ε, or at ε = 2 other edges, as `edges` says in words."""
+
+    epsilon: float
+    noise: str
+    edges: str = ""
+
+
+CASES = [
+    *(Case(epsilon, noise) for epsilon in FILES for noise in (AT_EDGE, AT_SERVER)),
+    Case(2.0, NONE),
+    Case(2.0, AT_EDGE, "1:1:1:2:4"),
+    Case(2.0, AT_EDGE, "one away for half of the run"),
+]
+
+
+class Rows:
+    """MNIST's features, computed once, dealt as a run says."""
+
+    def __init__(self, source: Benchmark, root: Path) -> None:
+        self._train, self.test = source.train(root), source.test(root)
+        self._root = root
+
+    def parts(self, run: RunFile) -> list[Part]:
+        """Each edge's."""
+        assert isinstance(run.source, Benchmark)
+        dealt = run.source.parts(self._root)
+        return [Part(self._train.take(index), len(index)) for index in dealt]
+
+
+def run_of(case: Case, seed: int) -> RunFile:
+    """The run of `case`."""
+    path = EXPERIMENTS / f"audp-mnist-strokes{FILES[case.epsilon]}.toml"
+    run = config.load(path)
+    content = differences(run)
+    content["run"]["seed"] = seed
+    content["evaluation"] = {"every": run.run.updates}
+    if case.noise == NONE:
+        content["privacy"] = {"mechanism": "none", "batch": content["privacy"]["batch"]}
+        content["algorithm"] |= {"name": "asgd", "learning_rate": UNCLIPPED_RATE}
+    elif case.noise == AT_SERVER:
+        least = run.plan(0).noise_multiplier / math.sqrt(run.edges.count)
+        content["privacy"] |= {"noise_multiplier": least, "epsilon": 1e3, "mechanism": "gaussian"}
+    content |= _edges(case, run)
+    return RunFile.model_validate(content, context={"folder": path.parent})
+
+
+def _edges(case: Case, run: RunFile) -> dict[str, Any]:
+    if case.edges == "1:1:1:2:4":
+        return {"edges": {"slowdown": [1.0, 1.0, 1.0, 2.0, 4.0]}}
+    if case.edges:  # an edge takes a second for a task
+        seconds = run.run.updates / run.edges.count
+        away = {"edge": 1, "leaves": seconds / 4, "returns": 3 * seconds / 4}
+        return {"network": {"away": [away]}}
+    return {}
+
+
+def accuracy(run: RunFile, rows: Rows) -> float:
+    """In per cent, of the whole test set, when the run has ended."""
+    simulation = Simulation(run.define(), None, rows.parts(run))
+    found = simulation.measured(simulation.definition.metrics(), rows.test)
+    assert found is not None
+    return 100 * found["accuracy"]
+
+
+def measured(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Every case with its accuracies."""
+    for case in CASES:
+        found = [accuracy(run_of(case, seed), rows) for seed in SEEDS]
+        print(f"{case}: {', '.join(f'{one:.2f}' for one in found)}", flush=True)
+        yield asdict(case) | {"accuracy": found}
+
+
+def picture(points: list[dict[str, Any]]) -> bytes:
+    """The frontier as PNG; the same points give the same bytes."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    drawn, axis = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    for number, noise in enumerate((AT_EDGE, AT_SERVER)):
+        line = [one for one in points if one["noise"] == noise and not one["edges"]]
+        x, y = [one["epsilon"] for one in line], [mean(one["accuracy"]) for one in line]
+        axis.plot(x, y, color=COLOURS[number], marker=MARKERS[number], label=f"noise {noise}")
+        for one in line:
+            axis.scatter([one["epsilon"]] * 3, one["accuracy"], s=9, color=COLOURS[number])
+    plain = next(mean(one["accuracy"]) for one in points if one["noise"] == NONE)
+    axis.axhline(plain, color="0.4", linestyle="--", label="no noise")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(list(FILES), [f"{epsilon:g}" for epsilon in FILES])
+    axis.set_xlabel("ε of each edge, δ = 1e-5 (smaller is more private)")
+    axis.set_ylabel("MNIST test accuracy, %")
+    axis.grid(visible=True, alpha=0.3)
+    axis.legend(frameon=False)
+    content = io.BytesIO()
+    drawn.savefig(content, dpi=110, metadata={"Software": None})
+    plt.close(drawn)
+    return content.getvalue()
+
+
+def main() -> None:
+    """Measure every case, write them down and draw them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the published data")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "frontier.json")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    first = run_of(CASES[0], SEEDS[0])
+    assert isinstance(first.source, Benchmark)
+    points = list(measured(Rows(first.source, given.data)))
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(points, indent=1), encoding="utf-8")
+    PICTURE.write_bytes(picture(points))
+
+
+if __name__ == "__main__":
+    main()

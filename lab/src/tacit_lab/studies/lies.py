@@ -1,0 +1,213 @@
+"""What a hostile edge sends instead of an honest update: for `tacit_lab.studies.poison`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.protocol.messages import Update
+
+MEMORY = 0.9  # of an edge's mean, as a liar estimates it
+Lie = Callable[["World", Update, Tensor], Tensor]  # (world, honest update, how far it led) → led
+
+
+@dataclass
+class World:
+    """What a hostile edge knows: everything but the others' randomness."""
+
+    server: ServerRole
+    direction: Tensor  # (d,), of length 1: towards "everything is a 0"
+    random: torch.Generator
+    target: str = "edge-4"  # whom `framing` wants to be taken for a liar
+    own: int = 0  # updates that the liar has sent
+    seen: dict[str, Tensor] = field(default_factory=dict)  # by edge: Σ MEMORY^k·(update k ago)
+    counts: dict[str, tuple[float, float]] = field(default_factory=dict)  # Σ MEMORY^k, squared
+
+    def note(self, edge: str, led: Tensor) -> None:
+        """See an honest update, the liar's own before it lies among them."""
+        once, squares = self.counts.get(edge, (0.0, 0.0))
+        self.seen[edge] = led + MEMORY * self.seen.get(edge, torch.zeros_like(led))
+        self.counts[edge] = (1 + MEMORY * once, 1 + MEMORY * MEMORY * squares)
+
+    def mean(self, edge: str) -> Tensor:
+        """What this edge's honest updates have in common lately."""
+        return self.seen[edge] / self.counts[edge][0]
+
+    def others(self, liar: str) -> list[str]:
+        """Everybody else who was seen."""
+        return [edge for edge in sorted(self.seen) if edge != liar]
+
+    def usual(self, update: Update) -> float:
+        """The length of the median of the others' means, without noise."""
+        variance = self.server.law(update).deviation ** 2
+        found = []
+        for edge in self.others(update.edge):
+            once, squares = self.counts[edge]
+            mean = self.mean(edge)
+            noise = variance * len(mean) * squares / once**2
+            found.append(math.sqrt(max(0.0, float(mean @ mean) - noise)))
+        return median(found) if found else 0.0
+
+    def left(self) -> int:
+        """How many updates the liar has still to send, if all send as many."""
+        versions = self.server.horizon - self.server.version
+        return versions * self.server.uploads // max(1, len(self.server.edges))
+
+    def pull(self, update: Update) -> float:
+        """The longest mean of an honest update, as rows and clip allow."""
+        law = self.server.law(update)
+        return law.pull * law.rows
+
+    def noise(self, update: Update, led: Tensor) -> Tensor:
+        """The noise that an honest update has."""
+        drawn = torch.randn(led.shape, generator=self.random)
+        return drawn * self.server.law(update).deviation
+
+
+def turned(world: World, update: Update, led: Tensor) -> Tensor:
+    """The sign of everything."""
+    return -led
+
+
+def tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+    """Ten times as far."""
+    return 10 * led
+
+
+def turned_tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+    """Ten times as far the other way."""
+    return -10 * led
+
+
+def huge(world: World, update: Update, led: Tensor) -> Tensor:
+    """The largest number that the aggregator reads, everywhere."""
+    return torch.full_like(led, 9.9e5)
+
+
+def nan(world: World, update: Update, led: Tensor) -> Tensor:
+    """No number."""
+    return torch.full_like(led, float("nan"))
+
+
+def constant(world: World, update: Update, led: Tensor) -> Tensor:
+    """One direction, always as far as an honest update."""
+    return world.direction * float(torch.linalg.vector_norm(led))
+
+
+def within(world: World, update: Update, led: Tensor) -> Tensor:
+    """One direction as far as the law lets a mean go, and the noise that it asks for."""
+    return world.direction * world.pull(update) + world.noise(update, led)
+
+
+def quiet(world: World, update: Update, led: Tensor) -> Tensor:
+    """The same a tenth as far: about as long as an honest mean."""
+    return world.direction * world.pull(update) / 10 + world.noise(update, led)
+
+
+def _along(world: World, update: Update, direction: Tensor, length: float) -> Tensor:
+    """A mean of this direction and length, with the noise that the law asks for."""
+    size = float(torch.linalg.vector_norm(direction))
+    made = direction * (length / size) if size else direction
+    return made + world.noise(update, direction)
+
+
+def turned_quietly(world: World, update: Update, led: Tensor) -> Tensor:
+    """Its own mean with the sign turned, as long as the others' means are."""
+    return _along(world, update, -world.mean(update.edge), world.usual(update))
+
+
+def inner_product(world: World, update: Update, led: Tensor) -> Tensor:
+    """Against the mean of all others, as long as their means are."""
+    others = world.others(update.edge)
+    if not others:
+        return led
+    whole = torch.stack([world.mean(edge) for edge in others]).mean(0)
+    return _along(world, update, -whole, world.usual(update))
+
+
+def alie(world: World, update: Update, led: Tensor) -> Tensor:
+    """The others' mean less one and a half of their spread, in every coordinate."""
+    others = world.others(update.edge)
+    if len(others) < 2:
+        return led
+    means = torch.stack([world.mean(edge) for edge in others])
+    return means.mean(0) - 1.5 * means.std(0) + world.noise(update, led)
+
+
+def framing(world: World, update: Update, led: Tensor) -> Tensor:
+    """With all others against one of them, twice as long as their means are."""
+    friends = [edge for edge in world.others(update.edge) if edge != world.target]
+    if not friends or world.target not in world.seen:
+        return led
+    whole = torch.stack([world.mean(edge) for edge in friends]).mean(0)
+    against = world.mean(world.target)
+    parts = [part / torch.linalg.vector_norm(part) for part in (whole, against)]
+    return _along(world, update, parts[0] - parts[1], 2 * world.usual(update))
+
+
+def sprint(world: World, update: Update, led: Tensor) -> Tensor:
+    """Honest for five sixths of the run, then one direction as far as the law allows."""
+    late = 6 * world.server.version > 5 * world.server.horizon
+    return within(world, update, led) if late else led
+
+
+def wave(length: int, part: float, *, timed: bool = True) -> Lie:
+    """One direction for `length` updates, then back, with `part` of what the law allows.
+
+    timed: it ends on a crest, by a liar who knows when the run ends; else it begins with one.
+    """
+
+    def lie(world: World, update: Update, led: Tensor) -> Tensor:
+        number = world.left() if timed else world.own - 1
+        sign = 1 if number // length % 2 == 0 else -1
+        return world.direction * (sign * part * world.pull(update)) + world.noise(update, led)
+
+    return lie
+
+
+WAVES: dict[str, Lie | None] = {
+    f"wave of {length}, {part:g}{'' if timed else ', untimed'}": wave(length, part, timed=timed)
+    for length, part, timed in (
+        (1, 1.0, True),
+        (4, 1.0, True),
+        (6, 1.0, True),
+        (12, 1.0, True),
+        (12, 0.6, True),
+        (25, 0.6, True),
+        (40, 0.4, True),
+        (12, 0.2, True),
+        (6, 1.0, False),
+        (12, 1.0, False),
+        (25, 0.6, False),
+    )
+}
+UNEQUALLY: dict[str, Lie | None] = {
+    "sign flip": turned,
+    "sign flip, quiet": turned_quietly,
+    "wrong labels": None,
+    "pull within the law": within,
+    "a tenth of it": quiet,
+    "inner product": inner_product,
+    "ALIE": alie,
+    "framing": framing,
+    "late sprint": sprint,
+}
+LIES: dict[str, Lie | None] = {
+    "sign flip": turned,
+    "x10": tenfold,
+    "flip x10": turned_tenfold,
+    "all 9.9e5": huge,
+    "NaN": nan,
+    "constant": constant,
+    "constant, fast": constant,
+    "wrong labels": None,
+    "pull within the law": within,
+    "a tenth of it": quiet,
+}
+EVERY = LIES | UNEQUALLY | WAVES

@@ -1,0 +1,263 @@
+"""VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties
+differ in speed.
+
+python -m tacit_lab.studies.vertical privacy experiments/vafl-mnist-cached.toml
+python -m tacit_lab.studies.vertical delays experiments/vafl-mnist.toml --target 0.9 [--poisson]
+python -m tacit_lab.studies.vertical centralised experiments/vafl-mnist.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tacit import config, datasets
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.centralised import centralised
+from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.vertical_settings import vertical
+from tacit.config import RunFile
+from tacit.models import evaluate
+from tacit.privacy.accounting import gdp
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
+from tacit.protocol.messages import EVERYONE, Deadline, Update
+from tacit.protocol.vertical import Embed
+from tacit_lab.papers.figures.verdicts import half_width
+
+MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
+
+
+@dataclass
+class World:
+    """The roles of one run.
+
+    A party's every message takes a random time whose mean is `means[m]` seconds.
+    """
+
+    server: Server
+    parties: list[Party]
+    means: list[float]
+    poisson: bool = False  # as in the paper's appendix G, in units of 1/2M s; else exponential
+    clock: float = 0.0
+    events: list[tuple[float, float, int, Any]] = field(default_factory=list)
+
+    def run(self, seed: int) -> Iterator[float]:
+        """Deliver every message at its time; yields the clock after each."""
+        drawn, by = np.random.default_rng(seed), {party.edge: party for party in self.parties}
+        for party in self.parties:
+            self._say(party, party.start(), drawn)
+        while not self.server.halted:
+            if not self.events:
+                timer = self.server.timer()
+                assert timer is not None
+                self.server.on_message(Deadline(timer.number))
+                continue
+            self.clock, _, _, message = heapq.heappop(self.events)
+            for out in self.server.on_message(message):
+                for edge in by if out.to == EVERYONE else [out.to]:
+                    self._say(by[edge], by[edge].on_message(out.message), drawn)  # type: ignore[arg-type]
+            yield self.clock
+
+    def _say(self, party: Party, outgoing: list[Any], drawn: np.random.Generator) -> None:
+        mean, unit = self.means[party.number], 0.5 / len(self.parties)
+        for out in outgoing:
+            late = (
+                float(drawn.poisson(mean / unit)) * unit
+                if self.poisson
+                else float(drawn.exponential(mean))
+            )
+            heapq.heappush(
+                self.events,
+                (self.clock + late, drawn.random(), len(self.events), received(out.message)),
+            )
+
+
+def received(message: Any) -> Any:
+    """What the server role gets for it."""
+    if not isinstance(message, Embed):
+        return message
+    vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
+    return Update(
+        message.edge,
+        message.iteration,
+        vector,
+        1.0,
+        message.spent,
+        message.charged,
+        part=message.part,
+    )
+
+
+def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
+    """The roles of `run`, with the ledgers in memory."""
+    splits, salt, count = datasets.splits(run.source.name, root), b"bench", run.edges.count
+    server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
+    assert isinstance(server, Server)
+    ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
+    parties = [
+        registry.party(
+            vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random()
+        )
+        for number, ledger in enumerate(ledgers)
+    ]
+    return World(server, parties, means or [1.0] * count)
+
+
+def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
+    """The run file with some values replaced."""
+    content = config.load(path).model_dump()
+    for name, values in sections.items():
+        content[name] |= values
+    return RunFile.model_validate(content)
+
+
+def accuracy(server: Server) -> float:
+    """Of the last evaluation."""
+    assert server.evaluation.taken is not None
+    _, params, seen = server.evaluation.taken
+    return evaluate(server.head, params, seen)[0]
+
+
+def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
+    """Accuracy against μ of one party, and of a person at all parties, each for one fixed noise."""
+    rows = []
+    for mu in (*MUS, None):
+        noise = (
+            {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
+        )
+        made = world(changed(path, privacy=noise), root)
+        for _ in made.run(1):
+            pass
+        spent = [gdp.mu(party.releaser.ledger.history()) for party in made.parties]
+        found = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(made.server)}
+        rows.append({"mu_release": mu or 0.0, **found})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def delays(
+    path: Path, root: Path | None, target: float, seeds: int, *, poisson: bool
+) -> dict[str, Any]:
+    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous,
+    synchronous.
+
+    Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as
+    in appendix G. Of each mode every seed's seconds, and synchronous over it: mean and 95 %
+    interval. All are evaluated after the same number of uploads, as their `evaluation.every` says
+    of the asynchronous one.
+    """
+    run = config.load(path)
+    count, every = run.edges.count, run.evaluation.every
+    means = [(m + 1) / count for m in range(count)]
+    modes: dict[str, dict[str, Any]] = {
+        "sync": {"synchronous": True},
+        f"t={count // 2}": {"t": count // 2},
+        "async": {"t": 1},
+    }
+    found: dict[str, Any] = {}
+    for name, section in modes.items():
+        seconds, uploads = [], count if "synchronous" in section else section["t"]
+        evaluation = {"every": max(1, every // uploads)}
+        for seed in range(1, seeds + 1):
+            made = world(
+                changed(path, algorithm=section, run={"seed": seed}, evaluation=evaluation),
+                root,
+                means,
+            )
+            made.poisson = poisson
+            seconds.append(_until(made, target, seed))
+        found[name] = {"seconds": [round(one, 1) for one in seconds]}
+        ratio = np.array(found["sync"]["seconds"]) / np.array(seconds)
+        found[name]["sync_over_it"] = [
+            round(float(x), 2) for x in (ratio.mean(), half_width(ratio))
+        ]
+        print(name, json.dumps(found[name]), flush=True)
+    return found
+
+
+def _until(made: World, target: float, seed: int) -> float:
+    """The clock when an evaluation first shows `target`; inf: never."""
+    seen = 0
+    for clock in made.run(seed):
+        if made.server.evaluation.taken and made.server.evaluation.taken[0] > seen:
+            seen = made.server.evaluation.taken[0]
+            if accuracy(made.server) >= target:
+                return clock
+    return float("inf")
+
+
+def central(path: Path, root: Path | None) -> dict[str, float]:
+    """Accuracy of the model trained with all features in one place, on all rows that are not
+    trained on.
+
+    As many steps as each party takes in the run, and a tenth more: a party's count is not known
+    beforehand.
+    """
+    run = config.load(path)
+    made = world(run, root)
+    server, running = made.server, made.run(1)
+    while any(party.place is None for party in made.parties):
+        next(running)
+    rows, records = torch.arange(len(server.people.labels)), server.people.records
+    views, models = (
+        [party._features(rows) for party in made.parties],
+        [party.embedding for party in made.parties],
+    )
+    found, penalty = {}, made.parties[0].regularization
+    for share in (1.0, 1.1):
+        steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
+        params, thetas = centralised(
+            server.protocol,
+            steps,
+            models,
+            server.head,
+            [view[:records] for view in views],
+            server.people.labels[:records],
+            penalty,
+        )
+        embedded = [
+            e.embed(theta, view[records:])
+            for e, theta, view in zip(models, thetas, views, strict=True)
+        ]
+        right = (
+            server.head.logits(params, torch.stack(embedded, 1)).argmax(1)
+            == server.people.labels[records:]
+        )
+        found[f"{steps} steps"] = float(right.float().mean())
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def main() -> None:
+    """See the module's first lines."""
+    parser = argparse.ArgumentParser(prog="python -m tacit_lab.studies.vertical")
+    parser.add_argument("what", choices=("privacy", "delays", "centralised"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--data", type=Path, default=None)
+    parser.add_argument("--target", type=float, default=0.9)
+    parser.add_argument("--seeds", type=int, default=5, help="of delays")
+    parser.add_argument(
+        "--poisson", action="store_true", help="delays as in the paper's appendix G"
+    )
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.what == "privacy":
+        privacy(given.file, given.data)
+    elif given.what == "centralised":
+        central(given.file, given.data)
+    else:
+        delays(given.file, given.data, given.target, given.seeds, poisson=given.poisson)
+
+
+if __name__ == "__main__":
+    main()

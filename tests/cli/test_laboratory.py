@@ -1,0 +1,73 @@
+"""The laboratory's commands: one line that says what to install where it is missing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tacit_services import laboratory
+
+from tests.conftest import ROOT
+
+PRODUCT = ("src", "services", "clients", "examples", "docker", "tests")
+# The gate compares figure points too; it is not the product's.
+GATE = ("tests/golden/",)
+MISSING = """
+import sys
+from tacit_services import laboratory
+laboratory.PACKAGE = "nowhere-to-be-found"
+from tacit_services.cli import main
+main.main(sys.argv[1:])
+"""
+
+
+def without(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`tacit ARGUMENTS` where the laboratory is not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", MISSING, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [name.replace(".", " ") for name in laboratory.NAMES])
+def test_without_it_its_commands_say_in_one_line_what_to_install(words: str) -> None:
+    done = without(*words.split(), "--quick", "one", "two")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "tacit: this command is the laboratory's: pip install tacit-lab\n"
+
+
+def test_without_it_everything_else_is_there() -> None:
+    shown = without("--help").stdout
+    assert "figures" in shown
+    assert "pip install tacit-lab" in shown
+    assert without("plan", "privacy", "--help").returncode == 0
+
+
+def test_with_it_it_has_the_commands_that_tacit_knows_of() -> None:
+    assert set(laboratory.commands() or laboratory.NAMES) == set(laboratory.NAMES)
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level names that a file imports, anywhere in it."""
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
+def test_the_product_and_its_tests_import_nothing_of_it() -> None:
+    files = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 500
+    assert [
+        name
+        for path in files
+        if not (name := str(path.relative_to(ROOT))).startswith(GATE)
+        if imported(path) & {"tacit_lab", "lab"}
+    ] == []
