@@ -243,7 +243,7 @@ def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: f
     # Edges that have all of the machine calibrate a shorter delay.
     docker("update", "--cpus", str(os.cpu_count()), *stack.containers("edge"))
     stack.compose("restart", "edge")
-    end = stack.wait(lambda status: status.state == "finished", 600.0, "the end of the run")
+    end = stack.wait(lambda status: status.state == "finished", 1200.0, "the end of the run")
     stack.wait(
         lambda status: (status.test_accuracy or 0.0) >= accuracy, 60.0, f"an accuracy of {accuracy}"
     )
