@@ -188,7 +188,7 @@ def _edge(run: RunFile, number: int, seed: int) -> EdgeRole:
     releaser = Releaser(
         run.plan(number, len(rows)), Ledger(":memory:", data.name), Random(1000 * seed + number)
     )
-    ways = Ways(alone=None, slots=_Unpadded, outer=_Unpadded)
+    ways = Ways(slots=_Unpadded, outer=_Unpadded)
     name, model = f"edge-{number}", run.build_model()
     return registry.edge(run.define(), name, part, model, releaser, ways=ways)
 
