@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.datasets.edge_rows import EdgeRows
+from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
 from tacit.privacy.noise.randomness import Random
@@ -155,19 +155,11 @@ class OuterSlots(Slots):
 class UnitSlots(Slots):
     """Slots of units that may have several rows each; a unit is clipped as a whole."""
 
-    def __init__(
-        self,
-        data: EdgeRows,
-        model: Model,
-        plan: Plan,
-        random: Random,
-        device: str = "cpu",
-        reason: str = "",
-    ) -> None:
-        """data: rows with units. reason: as for `Slots`."""
-        assert data.units is not None
-        self.units = data.units
-        super().__init__(data, model, plan, random, device, reason)
+    @property
+    def units(self) -> Units:
+        """The units whose rows these are."""
+        assert self.data.units is not None
+        return self.data.units
 
     @property
     def rows_of_one(self) -> int:
