@@ -304,6 +304,9 @@ class TestTokens:
 
     def test_a_damaged_file_is_named(self, authority: CertificateAuthority) -> None:
         (authority.folder / "tokens").write_text("junk\n")
+        with pytest.raises(ConfigError, match="tokens: has no format"):
+            TokenRegister(authority.folder).all()
+        (authority.folder / "tokens").write_text("tacit tokens 1\njunk\n")
         with pytest.raises(ConfigError, match="not a token: 'junk'"):
             TokenRegister(authority.folder).all()
 

@@ -20,8 +20,9 @@ from tacit_client import ApiError, Client, Unreachable
 from tacit_services.aggregator.api import operator
 from tacit_services.transport import rest_client
 
+from tacit import config
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
-from tests.helpers.rig import STATUS, Hostile, run_file, run_text
+from tests.helpers.rig import STATUS, Hostile, run_text
 from tests.helpers.servers import (
     HOST,
     Mosquitto,
@@ -135,7 +136,7 @@ def test_a_halt_that_was_answered_is_known_after_a_kill(run: Deployment) -> None
 def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> None:
     operated = Operated(run)
     # Given three edges, of which one sends a direction as long as honest noise, until it is out,
-    known = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_model())
+    known = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_stated(run.file))
     edges = [Hostile(known, f"edge-{number}") for number in range(3)]  # type: ignore[arg-type]
     assert [edge.hello() for edge in edges] == [STATUS.ACCEPTED] * 3
     said = [edges[0].said(edges[0].update(1 / 32, base=0))]
@@ -150,9 +151,11 @@ def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> N
         edge.connection.stop()
 
 
-def _model() -> dict[str, Any]:
-    model = run_file().build_model()
-    return {"model": model, "schema": model.schema_hash()}
+def _stated(file: Path) -> dict[str, Any]:
+    """What an edge says of a run, by its file."""
+    run = config.load(file)
+    model = run.build_model()
+    return {"run": run, "model": model, "schema": model.schema_hash()}
 
 
 def test_while_the_store_takes_nothing_the_answer_is_that_it_is_not_stored(
