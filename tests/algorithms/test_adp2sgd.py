@@ -31,14 +31,8 @@ from tests.helpers.paper_gossip import BATCH, MODEL, SIZE, Net, make, names
 from tests.helpers.private_sums import rows_of
 
 PAIR = build("complete", names(2))
-
-
-EXACT = {
-    "mechanism": "gaussian",
-    "rate": 1.0,
-    "z": 1e-9,
-    "clip": 1e3,
-}  # every row, clipped by nothing, hardly noised
+# Every row, clipped by nothing, hardly noised.
+EXACT = {"mechanism": "gaussian", "rate": 1.0, "z": 1e-9, "clip": 1e3}
 
 
 def peer(**changes: object) -> Peer:

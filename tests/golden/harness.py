@@ -12,9 +12,6 @@ from pathlib import Path
 import torch
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
-from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.pipeline import Pipeline
-from tacit_services.aggregator.run import Run
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import party_loop
 from tacit_services.peer.loop import peer_loop
@@ -45,6 +42,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol.messages import Deadline
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tacit.simulation.client_server import Simulator, Task
+from tests.helpers.assembled import Assembled
 from tests.helpers.servers import PATIENCE
 
 SALT = b"tacit"
@@ -170,7 +168,7 @@ def make_server(run: RunFile, model: Model) -> ServerRole:
     )
 
 
-class MqttRun:
+class MqttRun(Assembled):
     """A server driver in the calling thread and one thread per edge (or party), over a real
     broker.
     """
@@ -194,21 +192,6 @@ class MqttRun:
         )  # else the first may have it all done
         self.link = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.assembly = self.assembled()
-
-    @property
-    def live(self) -> Run:
-        """The run as its aggregator has it."""
-        return self.assembly.run
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The way of its messages."""
-        return self.assembly.pipeline
-
-    @property
-    def driver(self) -> ServerDriver:
-        """What drives it."""
-        return self.assembly.driver
 
     def assembled(self) -> Assembly:
         """This run with an empty role, as after a restart."""

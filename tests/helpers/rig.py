@@ -17,9 +17,7 @@ from typing import Any
 import torch
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.pipeline import Pipeline
-from tacit_services.aggregator.run import Run
 from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
@@ -38,6 +36,7 @@ from tacit.config import RunFile
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256, ungated
+from tests.helpers.assembled import Assembled
 from tests.helpers.processes import PATIENCE, Caller
 from tests.helpers.run_files import MAPA, PLACES, Layer, definition_text, roomy, toml
 from tests.helpers.servers import wait_for
@@ -64,7 +63,7 @@ def run_file(updates: int = 1000, snapshot_every: int = 10**6, max_staleness: in
     return config.parse(run_text(updates, snapshot_every, max_staleness), "test")
 
 
-class Rig:
+class Rig(Assembled):
     """A driver over a real broker, in this thread (`accept`) or in its own (`serve`), with edge
     loops in threads.
     """
@@ -98,21 +97,6 @@ class Rig:
         # In the driver's thread.
         self.idle: Callable[[], None] = lambda: None
         self.ended: Callable[[], None] = lambda: None
-
-    @property
-    def live(self) -> Run:
-        """The run as its aggregator has it."""
-        return self.assembly.run
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The way of its messages."""
-        return self.assembly.pipeline
-
-    @property
-    def driver(self) -> ServerDriver:
-        """What drives it."""
-        return self.assembly.driver
 
     def assembled(self, store: Store) -> Assembly:
         """This run on `store`, not taken over yet."""

@@ -6,6 +6,7 @@ and fails it where the environment has CI set.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -236,10 +237,11 @@ def secure_mosquitto(
     )
 
 
+@functools.cache
 def _version() -> tuple[int, ...]:
-    """Of the mosquitto on PATH, as (2, 0, 21)."""
-    said = subprocess.run([need("mosquitto"), "-h"], capture_output=True, text=True, check=False)
-    return tuple(int(part) for part in said.stdout.split()[2].split("."))
+    """Return the version of the mosquitto on PATH, as (2, 0, 21)."""
+    usage = subprocess.run([need("mosquitto"), "-h"], capture_output=True, text=True, check=False)
+    return tuple(int(part) for part in usage.stdout.split()[2].split("."))
 
 
 @contextmanager

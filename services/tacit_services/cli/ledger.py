@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger.chain import Chain
     from tacit_services.identity.own_ledgers import Account
 
-_SQLITE = b"SQLite format 3\0"
-
 app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 
 Place = Annotated[
@@ -45,8 +43,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what the data of an edge has paid, by its own ledger; of own data, of every edge."""
+    from tacit.privacy.ledger.file import is_database
+
     path = _file(Path(place))
-    if not _begins_as_ledger(path) and (account := _account(place, path)) is not None:
+    # Data may be called as a file is, so a name that is no database is looked up.
+    if not is_database(path) and (account := _account(place, path)) is not None:
         _show_account(account, delta, as_json)
         return
     chains = _verified(path)
@@ -148,14 +149,6 @@ def join(
 
 def _file(place: Path) -> Path:
     return place / "ledger.db" if place.is_dir() else place
-
-
-def _begins_as_ledger(path: Path) -> bool:
-    """Whether this is a file of SQLite: else it may be that data is called as a file is."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _account(name: str, path: Path) -> Account | None:

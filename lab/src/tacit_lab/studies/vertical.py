@@ -30,9 +30,9 @@ from tacit.models import evaluate
 from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
-from tacit.protocol.messages import EVERYONE, Deadline, Update
-from tacit.protocol.vertical import Embed
+from tacit.protocol.messages import EVERYONE, Deadline
 from tacit_lab.papers.figures.verdicts import half_width
+from tests.helpers.vafl_rig import received
 
 MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
 
@@ -80,22 +80,6 @@ class World:
                 self.events,
                 (self.clock + late, drawn.random(), len(self.events), received(out.message)),
             )
-
-
-def received(message: Any) -> Any:
-    """What the server role gets for it."""
-    if not isinstance(message, Embed):
-        return message
-    vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
-    return Update(
-        message.edge,
-        message.iteration,
-        vector,
-        1.0,
-        message.spent,
-        message.charged,
-        part=message.part,
-    )
 
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:

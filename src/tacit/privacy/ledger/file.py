@@ -15,6 +15,7 @@ from tacit.errors import other_format
 from tacit.privacy.ledger.chain import Chain, LedgerRow
 
 _FORMAT = 3  # PRAGMA user_version; 2 had no messages and a write-ahead log beside it
+_SQLITE = b"SQLite format 3\0"
 _HEADER, _VERSION = 100, slice(60, 64)  # bytes of a SQLite file, and where its user_version is
 _TABLES = """
 CREATE TABLE IF NOT EXISTS chain (
@@ -43,17 +44,26 @@ WHERE dataset = ? ORDER BY number
 DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)
 
 
+def is_database(path: Path) -> bool:
+    """Return whether there is a file at `path` that begins as one of SQLite."""
+    return path.is_file() and _header(path).startswith(_SQLITE)
+
+
 def check_format(path: Path) -> None:
     """Raise ValueError where the file at `path` is a ledger of another format; nothing is changed.
 
     A file that is no database passes: SQLite says so when it is opened. An older file may have its
     format in its write-ahead log alone.
     """
-    with path.open("rb") as file:
-        header = file.read(_HEADER)
+    header = _header(path)
     found = int.from_bytes(header[_VERSION])
-    if header.startswith(b"SQLite format 3") and found != _FORMAT:
+    if header.startswith(_SQLITE) and found != _FORMAT:
         raise ValueError(other_format(found or None, _FORMAT))
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEADER)
 
 
 def gather_into_one_file(db: sqlite3.Connection) -> None:
