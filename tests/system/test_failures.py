@@ -139,7 +139,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     # then it leaves with one line and exit code 5,
     assert edge.returncode == 5, said
     (line,) = [line for line in said.splitlines() if line.startswith("tacit: ")]
-    assert line.startswith(("tacit: outbox ", "tacit: ledger "))
+    assert line.startswith(("tacit: outbox ", "tacit: ledger ", "tacit: disk: "))
     # and everything that was seen of it had been charged, and was durable before it was sent.
     with deployment(tmp_path, "", address, "memory://", "small") as files:
         updates = [seq for _, seq, part in watcher.copies if part == 0 and seq > 1]
