@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
 import subprocess
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,9 +53,10 @@ def changed_lines(tree: Path) -> set[str]:
     lines = set()
     for name in SNAPSHOTS:
         file = f"tests/snapshots/{name}.json"
-        was, now = ((place / file).read_text().splitlines() for place in (ROOT, tree))
-        lines |= {line for line in difflib.unified_diff(was, now, n=0) if line[1:2] == " "}
-    return {line[0] + line[1:].strip().rstrip(",") for line in lines if line[0] in "+-"}
+        texts = ((place / file).read_text(encoding="utf-8") for place in (ROOT, tree))
+        was, now = (Counter(line.strip(" ,") for line in text.splitlines()) for text in texts)
+        lines |= {f"-{line}" for line in was - now} | {f"+{line}" for line in now - was}
+    return lines
 
 
 @pytest.mark.exhaustive
