@@ -23,7 +23,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests tools lab golden
+LINTED := src services clients tests tools lab
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -103,8 +103,9 @@ chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody,
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"
 
-golden: setup ## a refactoring changed nothing: the kept files, and the bits of golden/REFERENCE (QUICK=1: a part, for CI)
-	$(BIN)/python -m golden $(if $(QUICK),--quick)
+golden: setup ## a refactoring changed nothing: snapshots, and the bits of tests/golden/REFERENCE (QUICK=1: a part, for CI)
+	$(if $(QUICK),,$(PYTEST) -q tests/snapshots)
+	$(BIN)/python -m tests.golden.same_bits $(if $(QUICK),--quick)
 
 nightly: golden examples chaos ## what takes longer than CI has time for: all of `make golden`, every example, `make chaos`
 
@@ -114,8 +115,11 @@ example-packages: setup ## the packages that examples/ need themselves, without 
 examples: example-packages ## all of examples/, each by its command
 	$(PYTEST) -m slow tests/examples
 
-golden-renew: setup ## take the commit as it is for the reference: REASON="…", and BITS="…" if model bits changed
-	$(BIN)/python -m golden.renew
+golden-renew: ## take the commit as it is for the reference of model bits: REASON="why they may differ"
+	@test -n "$$REASON" || { echo 'golden-renew: REASON: missing; REASON="why model bits may differ"'; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "golden-renew: commit your changes first"; exit 1; }
+	echo "$$(git rev-parse HEAD) $$REASON" >>tests/golden/REFERENCE
+	git commit --quiet --message "Renew the reference of model bits" --message "$$REASON" tests/golden/REFERENCE
 
 audit: setup ## attack every mechanism through the wire, and broken ones that must be caught
 	$(BIN)/tacit audit

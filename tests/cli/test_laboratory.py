@@ -13,7 +13,7 @@ from tacit_services import laboratory
 from tests.conftest import ROOT
 
 PRODUCT = ("src", "services", "clients", "examples", "docker", "tests")
-# The gate compares figure points too; it is not the product's.
+# A figure's point has defaults, too, which tests/golden/test_defaults.py guards.
 GATE = ("tests/golden/",)
 MISSING = """
 import sys

@@ -34,6 +34,7 @@ from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
 from tacit.config.fingerprint import canonical
+from tacit.datasets.source import Part
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -54,13 +55,18 @@ def sha256(role: ServerRole) -> str:
 
 
 def make_edge(
-    run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None
+    run: RunFile,
+    model: Model,
+    number: int,
+    seed: int | None,
+    epsilon: float | None = None,
+    part: Part | None = None,
 ) -> EdgeRole:
     """Edge `number` with its rows and, unless `seed` is None, predictable noise;
 
-    `epsilon` instead of its own.
+    `epsilon` and `part` instead of its own.
     """
-    part = run.source.edge(number, None, Path())
+    part = part or run.source.edge(number, None, Path())
     random = Random(None if seed is None else seed + number)
     plan = run.plan(number, part.most)
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
@@ -149,22 +155,28 @@ def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerR
     return simulator.server
 
 
-def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | None = None) -> Party:
+def make_party(
+    run: RunFile,
+    number: int,
+    seed: int | None,
+    ledger: Ledger | None = None,
+    root: Path | None = None,
+) -> Party:
     """Party `number` with its columns and, unless `seed` is None, predictable noise."""
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.source.name)
-    splits = datasets.splits(run.source.name, None)
+    splits = datasets.splits(run.source.name, root)
     return registry.party(
         vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random
     )
 
 
-def make_server(run: RunFile, model: Model) -> ServerRole:
+def make_server(run: RunFile, model: Model, root: Path | None = None) -> ServerRole:
     """The server role, with the labels where it is a vertical one's."""
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
     return registry.server(
-        run.define(), model, registry.people(datasets.splits(run.source.name, None), SALT)
+        run.define(), model, registry.people(datasets.splits(run.source.name, root), SALT)
     )
 
 

@@ -19,7 +19,6 @@ FOLDERS = (
     "docker",
     "docs",
     "experiments",
-    "golden",
     "lab",
     "protos",
     "services",

@@ -1,1 +1,0 @@
-"""What runs in a tree's own process. It imports the tree through `golden.layout` only."""
