@@ -38,8 +38,8 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 def opening(run: Definition[Any], broker: str, store: str, http: str) -> str:
     """Return a line that says what runs, and on what."""
     return (
-        f"{run.name} on {run.source.name} ({run.model}), {run.workers} edges, "
-        f"{run.horizon} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
+        f"{run.algorithm.name} on {run.source.name} ({run.model.name}), {run.edges.count} edges, "
+        f"{run.run.updates} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
 

@@ -62,7 +62,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
     reading = time.perf_counter() - began
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, seen)]
-    facts += [("model", f"{definition.model}, {model.size:,} parameters")]
+    facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home)
     facts += _budget(plan, ledgers, home)
@@ -89,8 +89,8 @@ def _seen(run: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_See
     """Every row of every edge is read, as the run will read it."""
     found = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        for number in range(run.workers):
-            with slow.step(f"reading the rows of edge {number + 1} of {run.workers}"):
+        for number in range(run.edges.count):
+            with slow.step(f"reading the rows of edge {number + 1} of {run.edges.count}"):
                 found.append(_rows(run.source, number, root, Path(folder)))
     return found
 
@@ -143,12 +143,12 @@ def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
     """Warn what a person risks who is at every edge; no edge's budget bounds that."""
     if run.promise.composition != "together" or not plan.private:
         return
-    count = run.workers * (plan.pushes_left(()) or 0)
+    count = run.edges.count * (plan.pushes_left(()) or 0)
     spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
     yield (
         f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
-        f"{run.workers} risks {rounding.epsilon(epsilon_pld((spent,), plan.delta))}, which no edge "
-        "can enforce; a smaller privacy.epsilon helps"
+        f"{run.edges.count} risks {rounding.epsilon(epsilon_pld((spent,), plan.delta))}, "
+        "which no edge can enforce; a smaller privacy.epsilon helps"
     )
 
 
@@ -175,8 +175,8 @@ def _cost(
     run: Definition[Any], model: Model, plan: Plan, reading: float
 ) -> Iterator[tuple[str, str]]:
     seconds = _seconds_of_a_task(run, model, plan)
-    cores = min(os.cpu_count() or 1, run.workers)
-    updates = run.horizon * run.traits.uploads
+    cores = min(os.cpu_count() or 1, run.edges.count)
+    updates = run.run.updates * run.traits.uploads
     yield (
         "time",
         f"about {math.ceil(seconds * updates / cores)} s of computing on {cores} processors "
@@ -184,7 +184,7 @@ def _cost(
         "reading rows; starting the processes and sending messages come on top",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    yield "memory", f"about {peak:.0f} MiB for each of {run.workers} edges"
+    yield "memory", f"about {peak:.0f} MiB for each of {run.edges.count} edges"
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:
@@ -196,6 +196,6 @@ def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) ->
     found = []
     for _ in range(_TASKS):
         began = time.perf_counter()
-        role.on_message(GlobalModel(0, model.init(1), definition.clip))
+        role.on_message(GlobalModel(0, model.init(1), definition.privacy.constant_clip))
         found.append(time.perf_counter() - began)
     return min(found)

@@ -114,7 +114,7 @@ def _check(
     if policy is not None:
         owners = load_policy(policy)  # every edge judges the run file by it, again
         for plan in run.plans.different() if run.algorithm.worker != "party" else ():
-            owners.check(plan, run.name, run.model)
+            owners.check(plan, run.algorithm.name, run.model.name)
     run.build_model()
     run.source.check(data)
     there = journal is not None and journal.exists() and not resume
@@ -189,7 +189,7 @@ def _of_the_run(
             "TACIT_EDGES": edges,
             "TACIT_SEED": seed,
             "TACIT_POLICY": policy,
-            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run.run_name),
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run.run.name),
         }
     )
 
@@ -207,9 +207,10 @@ def _ledgers(run: Definition[Any], known: list[Known], resume: bool) -> Iterator
 def _print_preamble(
     run: Definition[Any], edges: int | None, notes: list[str], ledgers: list[str], console: Console
 ) -> None:
-    if edges is not None and edges != run.workers:
+    if edges is not None and edges != run.edges.count:
         console.print(
-            f"{run.name} is centralised: one edge holds all the data (--edges {edges} ignored)"
+            f"{run.algorithm.name} is centralised: one edge holds all the data "
+            f"(--edges {edges} ignored)"
         )
     for note in notes:
         console.print(f"note: {note}")
@@ -241,7 +242,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
 
 def workers(run: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
     """The run's edges, peers or parties, not started; their identities lie in `state`."""
-    return [_edge(run.algorithm.worker, number, shared, state) for number in range(run.workers)]
+    return [_edge(run.algorithm.worker, number, shared, state) for number in range(run.edges.count)]
 
 
 def _show_summary(
@@ -257,10 +258,10 @@ def _show_summary(
         raise ServiceError(
             f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log"
         ) from error
-    if summary["applied"] < run.horizon:
+    if summary["applied"] < run.run.updates:
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{run.horizon} updates"
+            f"{run.run.updates} updates"
         )
     if as_json:
         Console().print_json(data=summary, ensure_ascii=True)
@@ -294,7 +295,7 @@ def _watch(
     token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE") if named else None
     with (
         Client(f"http://{http}", token, timeout=5.0) as client,
-        live.RunProgress(console, run.horizon) as progress,
+        live.RunProgress(console, run.run.updates) as progress,
     ):
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):

@@ -44,13 +44,13 @@ def held(run: Definition[Any], home: Path) -> AbstractContextManager[list[Known]
 
     Raises PrivacyError where another run has it.
     """
-    every = (run.source.owned(number) for number in range(run.workers))
+    every = (run.source.owned(number) for number in range(run.edges.count))
     return own_ledgers.held([one for one in every if one is not None], home)
 
 
 def register(run: Definition[Any], home: Path) -> None:
     """Let the ledgers of all edges be there before one of them is charged. Raises as `left`."""
-    for number in range(run.workers):
+    for number in range(run.edges.count):
         if owned := run.source.owned(number):
             own_ledgers.place(owned, number, home)
 
@@ -61,7 +61,7 @@ def left(run: Definition[Any], home: Path) -> list[Left]:
     Writes nothing. Raises PrivacyError, ConfigError, DataError.
     """
     return [
-        one for number in range(run.workers) if (one := _of_edge(run, number, home)) is not None
+        one for number in range(run.edges.count) if (one := _of_edge(run, number, home)) is not None
     ]
 
 
@@ -100,7 +100,7 @@ def refuse_private_test(run: Definition[Any], home: Path, *, seen: bool) -> list
     """
     if (test := run.source.test_file()) is None:
         return []
-    every = [] if seen else [run.source.owned(number) for number in range(run.workers)]
+    every = [] if seen else [run.source.owned(number) for number in range(run.edges.count)]
     notes = []
     for one in overlaps(test, [owned for owned in every if owned is not None], home):
         if one.private:
@@ -195,5 +195,7 @@ def said(
         )
     paid = [one.releases for one in ledgers if one.releases is not None]
     versions = sum(paid) // run.traits.steps // run.traits.uploads
-    if len(paid) == len(ledgers) and versions < run.horizon:
-        yield f"they pay for {versions} of {run.horizon} {run.traits.counted}; the run ends there"
+    if len(paid) == len(ledgers) and versions < run.run.updates:
+        yield (
+            f"they pay for {versions} of {run.run.updates} {run.traits.counted}; the run ends there"
+        )

@@ -107,7 +107,8 @@ def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed).define()
     if run.algorithm.worker != "party":
         raise ConfigError(
-            f"{folder}: {run.name} is not vertical; its model.safetensors predicts by itself"
+            f"{folder}: {run.algorithm.name} is not vertical; "
+            "its model.safetensors predicts by itself"
         )
     if summary.run_file_sha256 != run.fingerprint:
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")

@@ -59,7 +59,7 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
     rows = training_rows(source, root)
     groups = rows.groups if source.dealing.method == "natural" else None
     parts = source.dealing.parts(rows.y if groups is None else groups)
-    return [Part(rows.take(index), len(index)) for index in parts[: definition.workers]]
+    return [Part(rows.take(index), len(index)) for index in parts[: definition.edges.count]]
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
@@ -69,7 +69,7 @@ def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> 
     run has the same bits with kernels and without. The rows are public, and no clock is watched.
     """
     plan = definition.plans.plan(number, part.most)
-    releaser = Releaser(plan, SimulatedLedger(), _random(definition.seed, number))
+    releaser = Releaser(plan, SimulatedLedger(), _random(definition.run.seed, number))
     releaser.releases_left = plan.pushes_left(())
     given = definition, f"edge-{number}", part.rows, model, releaser
     return registry.edge(*given, rows_alone=False)
@@ -108,7 +108,7 @@ def parties(
     )
     if epsilon is not None:
         drawn = randomised_response(
-            train.y, train.classes, epsilon, _random(definition.seed, definition.workers)
+            train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
         everybody = registry.people(splits, salt, drawn, epsilon)
     found = [
@@ -119,9 +119,9 @@ def parties(
             splits,
             salt,
             SimulatedLedger(),
-            _random(definition.seed, number),
+            _random(definition.run.seed, number),
         )
-        for number in range(definition.workers)
+        for number in range(definition.edges.count)
     ]
     return registry.server(definition, model, everybody), found
 
@@ -162,7 +162,7 @@ class Simulation:
             self.role,
             self.counts,
             dict.fromkeys(self.simulator.edges, "online"),
-            run_id=self.definition.run_name,
+            run_id=self.definition.run.name,
             fingerprint=self.definition.fingerprint,
             quarantined=self.role.accused,
         )
@@ -286,7 +286,7 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")
     try:
-        with SimulationProgress(console, definition.horizon) as bar:
+        with SimulationProgress(console, definition.run.updates) as bar:
             simulation = simulate(definition, data, out, bar.show)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
@@ -294,13 +294,13 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     if simulation.state != "finished":
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{definition.horizon}"
+            f"{definition.run.updates}"
         )
     if as_json:
         Console().print_json(data=summary, ensure_ascii=True)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.seed}: ε "
+        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.run.seed}: ε "
         f"is simulated"
     )

@@ -23,8 +23,8 @@ def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
     parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """
     if unread := run.algorithm.unread():
-        yield f"{run.name} does not use {', '.join(unread)}"
-    if run.promise.private and run.layers.control_flow == "trusted":
+        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
+    if run.promise.private and run.model.control_flow == "trusted":
         yield (
             "model.control_flow=trusted: the module may take other steps for other rows, so the "
             "times of pushes may tell of a row, which ε does not cover"
@@ -43,25 +43,25 @@ def _privacy(run: Definition[Any], parameters: int) -> Iterator[str]:
     if isinstance(run.algorithm, Vafl):
         yield from _embeddings(plan, run.algorithm.width)
         return
-    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.workers)
-    versions = min(run.horizon, paid or run.horizon)
+    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.edges.count)
+    versions = min(run.run.updates, paid or run.run.updates)
     yield from _steps(run, versions * run.traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.
     noise_is_given = run.plans.pushes is None
-    if noise_is_given and run.batch / rows > 0.5:
+    if noise_is_given and run.privacy.batch / rows > 0.5:
         yield (
-            f"privacy.batch={run.batch:g} is over half of the {rows} rows of an edge: ε goes "
-            "quickly"
+            f"privacy.batch={run.privacy.batch:g} is over half of the {rows} rows of an edge: "
+            "ε goes quickly"
         )
-    if paid is not None and paid < run.horizon:
+    if paid is not None and paid < run.run.updates:
         counted = run.traits.counted
-        yield f"the budgets pay for {paid} of {run.horizon} {counted}; the run ends there"
+        yield f"the budgets pay for {paid} of {run.run.updates} {counted}; the run ends there"
 
 
 def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
     """Warn where `steps` noisy gradient steps, one after another, teach the model too little."""
     z = run.plans.plan(0).noise_multiplier
-    signal = run.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
+    signal = run.privacy.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
             "the noise drowns what is learnt: batch·√updates / (z·√parameters) is "

@@ -144,6 +144,6 @@ class Checks:
             LedgerContinuity(dataset),
             DefinitionCheck(run.agreed),
             BaseVersions() if run.traits.in_turn else NoBaseCheck(),
-            EndClaims(run.horizon) if run.algorithm.worker == "peer" else NoEndCheck(run.horizon),
+            (EndClaims if run.algorithm.worker == "peer" else NoEndCheck)(run.run.updates),
             ControlMessages(clock),
         )

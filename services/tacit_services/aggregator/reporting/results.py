@@ -65,7 +65,7 @@ def _write(
     temporary.replace(out / "model.safetensors")
     _dump(out / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}
-    _dump(out / "definition.json", where | {"run": run.written})
+    _dump(out / "definition.json", where | {"run": run.differences})
     picture.plot(out / "plot.png", status, finite(run_status.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 
