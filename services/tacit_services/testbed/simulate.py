@@ -138,22 +138,22 @@ class Simulation:
     """A simulated run, which is read as an aggregator's is."""
 
     def __init__(
-        self, run: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
+        self, definition: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
     ) -> None:
         """public: each edge's rows, where they are not those of the run's published data set."""
-        if run.privacy.noise_at == "server":
+        if definition.privacy.noise_at == "server":
             raise ConfigError(
                 "privacy.noise_at=server: tacit simulate adds noise at the edges only"
             )
-        if run.network.staleness is not None and run.algorithm.worker == "party":
+        if definition.network.staleness is not None and definition.algorithm.worker == "party":
             raise ConfigError(
                 "network.staleness: a vertical run has no models of an age; "
                 "give [network] delays instead"
             )
-        self.definition, self.model = run, run.build_model()
-        roles, simulator = _WORLDS[run.algorithm.worker]
-        self.role, workers = roles(run, self.model, root, public)
-        self.simulator = simulator(run, self.role, workers)
+        self.definition, self.model = definition, definition.build_model()
+        roles, simulator = _WORLDS[definition.algorithm.worker]
+        self.role, workers = roles(definition, self.model, root, public)
+        self.simulator = simulator(definition, self.role, workers)
         self.counts: Counter[str] = Counter()
 
     def reading(self) -> RunReading:
@@ -192,18 +192,18 @@ class Simulation:
 
 
 def simulate(
-    run: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
+    definition: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
 ) -> Simulation:
-    """Simulate `run` and write its results to `out`.
+    """Simulate a run and write its results to `out`.
 
     `shown` is called after every message. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
-    simulation = Simulation(run, root)
-    test = published_only(run.source).test(root)
-    run_status = RunStatus(run, simulation, out / "metrics.jsonl", virtual=simulation.clock)
+    simulation = Simulation(definition, root)
+    test = published_only(definition.source).test(root)
+    run_status = RunStatus(definition, simulation, out / "metrics.jsonl", virtual=simulation.clock)
     run_status.resumed()
-    points = Points(run, simulation.model, test, run_status.point)
+    points = Points(definition, simulation.model, test, run_status.point)
 
     def observe(role: ServerRole) -> None:
         run_status.tick(role.version)
@@ -218,7 +218,7 @@ def simulate(
     run_status.end()
     if (due := simulation.role.evaluation_input(points.test)) is not None:
         points.measure(*due)
-    results.write(out, run, run_status, simulation.model, test)
+    results.write(out, definition, run_status, simulation.model, test)
     return simulation
 
 
