@@ -74,7 +74,7 @@ class Run:
             "cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now
         )
         self.live, self.pipeline, self.driver = assemble(definition, role, self.model, surroundings)
-        for name in definition.names[:edges]:
+        for name in definition.worker_names[:edges]:
             self.live.presence[name] = "online"
             hello = Hello(name, 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ())
             role.edges[name] = EdgeRecord(hello, 1, (Spend(0.1, 1.0, 1),))

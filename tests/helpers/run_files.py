@@ -70,4 +70,4 @@ def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:
     """The definition of `run` with names for so many edges, whatever its data is dealt to."""
     definition = run.define()
     plans = replace(definition.plans, workers=places)
-    return replace(definition, plans=plans, names=worker_names(places))
+    return replace(definition, plans=plans, worker_names=worker_names(places))

@@ -8,6 +8,7 @@ import importlib
 import pytest
 
 MODULES = (
+    "tacit.config.definition",
     "tacit.datasets.benchmarks.load",
     "tacit.models.building",
     "tacit.privacy.accounting.epsilon",

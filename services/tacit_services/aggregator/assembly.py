@@ -81,7 +81,7 @@ def assemble(
     run = Run(
         journal,
         link,
-        names=frozenset(definition.names),
+        names=frozenset(definition.worker_names),
         presence=presence,
         guard=guard,
         limiter=RateLimiter(guarded.rate, guarded.burst, update_bytes, clock),
@@ -115,5 +115,5 @@ def _journal(
         model.size,
         surroundings.store,
         fingerprint=definition.fingerprint,
-        snapshot_every=definition.snapshot_every,
+        snapshot_every=definition.run.snapshot_every,
     )

@@ -159,7 +159,7 @@ class HostedRun:
     def _train(self, stop: threading.Event) -> None:
         run, link, driver = self._run, self._link, self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
-        desertion = Desertion(run.reading, self._loaded.definition.workers)
+        desertion = Desertion(run.reading, self._loaded.definition.edges.count)
 
         def idle() -> None:
             if link.came_up():  # a new epoch makes the edges send again what has no receipt

@@ -140,14 +140,16 @@ def scheduler_of(
     """The scheduler of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
         return TaskScheduler()
-    weights = [definition.weight(name) for name in definition.names[: definition.workers]]
+    weights = [
+        definition.weight(name) for name in definition.worker_names[: definition.edges.count]
+    ]
     return FairScheduler(
         role,
         presence,
         shut_out,
-        participation.Start(definition.needed, definition.wait),
+        participation.Start(definition.edges.needed_to_start, definition.edges.wait),
         weight=definition.weight,
-        slack=participation.slack(definition.horizon * definition.traits.uploads, weights),
-        shared=definition.shared,
+        slack=participation.slack(definition.run.updates * definition.traits.uploads, weights),
+        shared=definition.enforces_share,
         clock=clock,
     )

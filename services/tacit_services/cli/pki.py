@@ -160,8 +160,9 @@ def _run_rules() -> tuple[tuple[str, ...], dict[str, str]]:
     definition = settings.load_run().define()
     peers = definition.algorithm.worker == "peer"
     forms = {RULES: plugin, ACL: acl}
-    return definition.names, {
-        file: form(settings.run_id, definition.names, peers=peers) for file, form in forms.items()
+    return definition.worker_names, {
+        file: form(settings.run_id, definition.worker_names, peers=peers)
+        for file, form in forms.items()
     }
 
 

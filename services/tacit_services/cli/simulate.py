@@ -30,6 +30,6 @@ def simulate(
     from tacit import config
     from tacit_services.testbed import simulate as simulation
 
-    run = config.load(file, edges=edges, seed=seed).define()
+    definition = config.load(file, edges=edges, seed=seed).define()
     folder = out or Path("out") / f"{file.stem}-simulated"
-    simulation.run(run, out=folder, data=data_folder(data), as_json=as_json)
+    simulation.run(definition, out=folder, data=data_folder(data), as_json=as_json)

@@ -35,25 +35,26 @@ _TELLS_APART = 0.6  # the least AUC of which that is said
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
-def opening(run: Definition[Any], broker: str, store: str, http: str) -> str:
+def opening(definition: Definition[Any], broker: str, store: str, http: str) -> str:
     """Return a line that says what runs, and on what."""
     return (
-        f"{run.name} on {run.source.name} ({run.model}), {run.workers} edges, "
-        f"{run.horizon} {run.traits.counted}; broker {broker}, store {store}, REST http://{http}"
+        f"{definition.algorithm.name} on {definition.source.name} ({definition.model.name}), "
+        f"{definition.edges.count} edges, {definition.run.updates} {definition.traits.counted}; "
+        f"broker {broker}, store {store}, REST http://{http}"
     )
 
 
-def ledgers(run: Definition[Any], kept: bool) -> str:
+def ledgers(definition: Definition[Any], kept: bool) -> str:
     """Return what the reported ε covers and, where the run file states z, how much it pays for."""
     history = (
         "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     )
-    z, plan = run.terms.noise_multiplier, run.plans.default
-    if z is None or not plan.private or run.algorithm.worker == "party":
+    z, plan = definition.terms.noise_multiplier, definition.plans.default
+    if z is None or not plan.private or definition.algorithm.worker == "party":
         return f"ledgers: {history}"
     return (
         f"ledgers: {history}; with z = {z:g}, ε = {plan.epsilon:g} pays for "
-        f"{run.plans.plan(0).pushes_left(()) or 0} releases an edge"
+        f"{definition.plans.plan(0).pushes_left(()) or 0} releases an edge"
     )
 
 

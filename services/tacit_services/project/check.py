@@ -62,7 +62,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
     reading = time.perf_counter() - began
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, seen)]
-    facts += [("model", f"{definition.model}, {model.size:,} parameters")]
+    facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home)
     facts += _budget(plan, ledgers, home)
@@ -85,21 +85,23 @@ class _Seen:
     classes: frozenset[int]
 
 
-def _seen(run: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_Seen]:
+def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_Seen]:
     """Every row of every edge is read, as the run will read it."""
     found = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        for number in range(run.workers):
-            with slow.step(f"reading the rows of edge {number + 1} of {run.workers}"):
-                found.append(_rows(run.source, number, root, Path(folder)))
+        for number in range(definition.edges.count):
+            with slow.step(f"reading the rows of edge {number + 1} of {definition.edges.count}"):
+                found.append(_rows(definition.source, number, root, Path(folder)))
     return found
 
 
-def _data(run: Definition[Any], root: Path | None, seen: list[_Seen]) -> Iterator[tuple[str, str]]:
-    source, counts = run.source, [one.count for one in seen]
+def _data(
+    definition: Definition[Any], root: Path | None, seen: list[_Seen]
+) -> Iterator[tuple[str, str]]:
+    source, counts = definition.source, [one.count for one in seen]
     unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
     found = f"{min(counts)} to {max(counts)} {unit} an edge"
-    yield "data", f"{source.name}: {found}, {run.plans.rows} taken"
+    yield "data", f"{source.name}: {found}, {definition.plans.rows} taken"
     test = source.test(root)
     yield (
         "test set",
@@ -128,27 +130,27 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
-def _unequal(run: Definition[Any], seen: list[_Seen]) -> Iterator[str]:
+def _unequal(definition: Definition[Any], seen: list[_Seen]) -> Iterator[str]:
     """Warn where the guard compares edges whose rows are seen to differ much."""
     counts = [one.count for one in seen]
     unequal = max(counts) > 2 * min(counts) or len({one.classes for one in seen}) > 1
-    if run.guard.agreement and unequal:
+    if definition.guard.agreement and unequal:
         yield (
             "guard.agreement compares edges, whose rows differ here in number or classes: a liar "
             "may then cost more than its rows (docs/attacks.md, edges in league); guard.sums holds"
         )
 
 
-def _shared(run: Definition[Any], plan: Plan) -> Iterator[str]:
+def _shared(definition: Definition[Any], plan: Plan) -> Iterator[str]:
     """Warn what a person risks who is at every edge; no edge's budget bounds that."""
-    if run.promise.composition != "together" or not plan.private:
+    if definition.promise.composition != "together" or not plan.private:
         return
-    count = run.workers * (plan.pushes_left(()) or 0)
+    count = definition.edges.count * (plan.pushes_left(()) or 0)
     spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
     yield (
         f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
-        f"{run.workers} risks {rounding.epsilon(epsilon_pld((spent,), plan.delta))}, which no edge "
-        "can enforce; a smaller privacy.epsilon helps"
+        f"{definition.edges.count} risks {rounding.epsilon(epsilon_pld((spent,), plan.delta))}, "
+        "which no edge can enforce; a smaller privacy.epsilon helps"
     )
 
 
@@ -172,11 +174,11 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
 
 
 def _cost(
-    run: Definition[Any], model: Model, plan: Plan, reading: float
+    definition: Definition[Any], model: Model, plan: Plan, reading: float
 ) -> Iterator[tuple[str, str]]:
-    seconds = _seconds_of_a_task(run, model, plan)
-    cores = min(os.cpu_count() or 1, run.workers)
-    updates = run.horizon * run.traits.uploads
+    seconds = _seconds_of_a_task(definition, model, plan)
+    cores = min(os.cpu_count() or 1, definition.edges.count)
+    updates = definition.run.updates * definition.traits.uploads
     yield (
         "time",
         f"about {math.ceil(seconds * updates / cores)} s of computing on {cores} processors "
@@ -184,7 +186,7 @@ def _cost(
         "reading rows; starting the processes and sending messages come on top",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    yield "memory", f"about {peak:.0f} MiB for each of {run.workers} edges"
+    yield "memory", f"about {peak:.0f} MiB for each of {definition.edges.count} edges"
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:
@@ -196,6 +198,6 @@ def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) ->
     found = []
     for _ in range(_TASKS):
         began = time.perf_counter()
-        role.on_message(GlobalModel(0, model.init(1), definition.clip))
+        role.on_message(GlobalModel(0, model.init(1), definition.privacy.constant_clip))
         found.append(time.perf_counter() - began)
     return min(found)

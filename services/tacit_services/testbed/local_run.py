@@ -108,15 +108,19 @@ def run(
 
 
 def _check(
-    run: Definition[Any], data: Path | None, policy: Path | None, journal: Path | None, resume: bool
+    definition: Definition[Any],
+    data: Path | None,
+    policy: Path | None,
+    journal: Path | None,
+    resume: bool,
 ) -> None:
     """Raise ConfigError, DataError or PrivacyError for what is better said before the start."""
     if policy is not None:
         owners = load_policy(policy)  # every edge judges the run file by it, again
-        for plan in run.plans.different() if run.algorithm.worker != "party" else ():
-            owners.check(plan, run.name, run.model)
-    run.build_model()
-    run.source.check(data)
+        for plan in definition.plans.different() if definition.algorithm.worker != "party" else ():
+            owners.check(plan, definition.algorithm.name, definition.model.name)
+    definition.build_model()
+    definition.source.check(data)
     there = journal is not None and journal.exists() and not resume
     if journal is not None and (there or not journal.absolute().parent.is_dir()):
         why = (
@@ -127,25 +131,25 @@ def _check(
         raise ConfigError(f"--journal {journal}: {why}")
 
 
-def _refused(run: Definition[Any], resume: bool) -> list[str]:
+def _refused(definition: Definition[Any], resume: bool) -> list[str]:
     """Refuse what the ledgers and the test set speak against; returns what to tell of that set.
 
     No data is known to a ledger by that. Raises TacitError.
     """
-    if _has_ledgers(run):
-        return own_budget.refused(run, data_home(), resume=resume)
-    return own_budget.refuse_private_test(run, data_home(), seen=False)
+    if _has_ledgers(definition):
+        return own_budget.refused(definition, data_home(), resume=resume)
+    return own_budget.refuse_private_test(definition, data_home(), seen=False)
 
 
-def _has_ledgers(run: Definition[Any]) -> bool:
+def _has_ledgers(definition: Definition[Any]) -> bool:
     """Whether it trains on own data, which has its ledgers in the user's data folder."""
-    return bool(run.source.owned(0)) and not os.environ.get("TACIT_LEDGER")
+    return bool(definition.source.owned(0)) and not os.environ.get("TACIT_LEDGER")
 
 
-def _budget(run: Definition[Any]) -> AbstractContextManager[list[Known]]:
+def _budget(definition: Definition[Any]) -> AbstractContextManager[list[Known]]:
     """The budget of own data, held against another run of it; of any other, nothing."""
-    if _has_ledgers(run):
-        return own_budget.held(run, data_home())
+    if _has_ledgers(definition):
+        return own_budget.held(definition, data_home())
     return contextlib.nullcontext([])
 
 
@@ -174,7 +178,7 @@ def _start(ours: list[Child], children: list[Child]) -> None:
 
 
 def _of_the_run(
-    run: Definition[Any],
+    definition: Definition[Any],
     file: Path,
     edges: int | None,
     seed: int | None,
@@ -189,27 +193,34 @@ def _of_the_run(
             "TACIT_EDGES": edges,
             "TACIT_SEED": seed,
             "TACIT_POLICY": policy,
-            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run.run_name),
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", definition.run.name),
         }
     )
 
 
-def _ledgers(run: Definition[Any], known: list[Known], resume: bool) -> Iterator[str]:
+def _ledgers(definition: Definition[Any], known: list[Known], resume: bool) -> Iterator[str]:
     """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     if known:
         home = data_home()
-        yield from own_budget.said(run, own_budget.left(run, home), home, known, resume)
-        own_budget.register(run, home)
+        yield from own_budget.said(
+            definition, own_budget.left(definition, home), home, known, resume
+        )
+        own_budget.register(definition, home)
     else:
-        yield live.ledgers(run, bool(os.environ.get("TACIT_LEDGER")))
+        yield live.ledgers(definition, bool(os.environ.get("TACIT_LEDGER")))
 
 
 def _print_preamble(
-    run: Definition[Any], edges: int | None, notes: list[str], ledgers: list[str], console: Console
+    definition: Definition[Any],
+    edges: int | None,
+    notes: list[str],
+    ledgers: list[str],
+    console: Console,
 ) -> None:
-    if edges is not None and edges != run.workers:
+    if edges is not None and edges != definition.edges.count:
         console.print(
-            f"{run.name} is centralised: one edge holds all the data (--edges {edges} ignored)"
+            f"{definition.algorithm.name} is centralised: one edge holds all the data "
+            f"(--edges {edges} ignored)"
         )
     for note in notes:
         console.print(f"note: {note}")
@@ -239,13 +250,16 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
     )
 
 
-def workers(run: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
+def workers(definition: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
     """The run's edges, peers or parties, not started; their identities lie in `state`."""
-    return [_edge(run.algorithm.worker, number, shared, state) for number in range(run.workers)]
+    return [
+        _edge(definition.algorithm.worker, number, shared, state)
+        for number in range(definition.edges.count)
+    ]
 
 
 def _show_summary(
-    run: Definition[Any], out: Path, console: Console, as_json: bool, seconds: float
+    definition: Definition[Any], out: Path, console: Console, as_json: bool, seconds: float
 ) -> None:
     """Show the summary.
 
@@ -257,10 +271,10 @@ def _show_summary(
         raise ServiceError(
             f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log"
         ) from error
-    if summary["applied"] < run.horizon:
+    if summary["applied"] < definition.run.updates:
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{run.horizon} updates"
+            f"{definition.run.updates} updates"
         )
     if as_json:
         Console().print_json(data=summary, ensure_ascii=True)
@@ -278,7 +292,7 @@ def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Chi
 
 
 def _watch(
-    run: Definition[Any],
+    definition: Definition[Any],
     out: Path,
     aggregator: Child,
     children: list[Child],
@@ -294,7 +308,7 @@ def _watch(
     token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE") if named else None
     with (
         Client(f"http://{http}", token, timeout=5.0) as client,
-        live.RunProgress(console, run.horizon) as progress,
+        live.RunProgress(console, definition.run.updates) as progress,
     ):
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):

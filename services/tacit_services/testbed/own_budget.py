@@ -39,37 +39,39 @@ class Left:
     seen: bool
 
 
-def held(run: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
+def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
     """The data of all edges, kept for this run, and how it was known before.
 
     Raises PrivacyError where another run has it.
     """
-    every = (run.source.owned(number) for number in range(run.workers))
+    every = (definition.source.owned(number) for number in range(definition.edges.count))
     return own_ledgers.held([one for one in every if one is not None], home)
 
 
-def register(run: Definition[Any], home: Path) -> None:
+def register(definition: Definition[Any], home: Path) -> None:
     """Let the ledgers of all edges be there before one of them is charged. Raises as `left`."""
-    for number in range(run.workers):
-        if owned := run.source.owned(number):
+    for number in range(definition.edges.count):
+        if owned := definition.source.owned(number):
             own_ledgers.place(owned, number, home)
 
 
-def left(run: Definition[Any], home: Path) -> list[Left]:
+def left(definition: Definition[Any], home: Path) -> list[Left]:
     """Return what is left to every edge of a run on own data; none of published data.
 
     Writes nothing. Raises PrivacyError, ConfigError, DataError.
     """
     return [
-        one for number in range(run.workers) if (one := _of_edge(run, number, home)) is not None
+        one
+        for number in range(definition.edges.count)
+        if (one := _of_edge(definition, number, home)) is not None
     ]
 
 
-def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
-    owned = run.source.owned(number)
+def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | None:
+    owned = definition.source.owned(number)
     if owned is None:
         return None
-    plan, standing = run.plans.plan(number), own_ledgers.standing(owned, number, home)
+    plan, standing = definition.plans.plan(number), own_ledgers.standing(owned, number, home)
     spent = epsilon_pld(standing.history, plan.delta)
     left = plan.pushes_left(standing.history)
     known, unseen, tells = standing.known, standing.unseen, standing.tells
@@ -78,7 +80,7 @@ def _of_edge(run: Definition[Any], number: int, home: Path) -> Left | None:
     return Left(edge, spent, plan.epsilon, left, known, unseen, tells, apart, seen)
 
 
-def refused(run: Definition[Any], home: Path, *, resume: bool) -> list[str]:
+def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[str]:
     """Refuse a run that cannot start, before the ledgers know its rows: that is for good.
 
     Returns what `refuse_private_test` says. Raises PrivacyError where no edge can pay for anything
@@ -86,21 +88,22 @@ def refused(run: Definition[Any], home: Path, *, resume: bool) -> list[str]:
     `refuse_private_test`.
     """
     own_ledgers.prepare(home)
-    ledgers = left(run, home)
-    if not resume and (why := trained_out(run, ledgers, home)):
+    ledgers = left(definition, home)
+    if not resume and (why := trained_out(definition, ledgers, home)):
         raise PrivacyError(why)
-    return refuse_private_test(run, home, seen=all(one.seen for one in ledgers))
+    return refuse_private_test(definition, home, seen=all(one.seen for one in ledgers))
 
 
-def refuse_private_test(run: Definition[Any], home: Path, *, seen: bool) -> list[str]:
+def refuse_private_test(definition: Definition[Any], home: Path, *, seen: bool) -> list[str]:
     """Return what to say of a test set that has people of the training data, or rows like theirs.
 
     seen: whether the ledgers know the training rows already, which are then not read again. Raises
     ConfigError where it has private rows, DataError for a file that cannot be read.
     """
-    if (test := run.source.test_file()) is None:
+    if (test := definition.source.test_file()) is None:
         return []
-    every = [] if seen else [run.source.owned(number) for number in range(run.workers)]
+    numbers = range(0 if seen else definition.edges.count)
+    every = [definition.source.owned(number) for number in numbers]
     notes = []
     for one in overlaps(test, [owned for owned in every if owned is not None], home):
         if one.private:
@@ -150,10 +153,10 @@ def _few(edges: list[str]) -> str:
     return edges[0] if len(edges) == 1 else f"{edges[0]} to {edges[-1]}"
 
 
-def trained_out(run: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
+def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
     """Why no run can start, and what would: None where an edge can pay for something."""
     if not ledgers or any(
-        one.releases is None or one.releases >= run.traits.steps for one in ledgers
+        one.releases is None or one.releases >= definition.traits.steps for one in ledgers
     ):
         return None
     first = ledgers[0]
@@ -175,7 +178,7 @@ def _known(known: Known) -> str:
 
 
 def said(
-    run: Definition[Any], ledgers: list[Left], home: Path, known: list[Known], resume: bool
+    definition: Definition[Any], ledgers: list[Left], home: Path, known: list[Known], resume: bool
 ) -> Iterator[str]:
     """Return what a user should know of `ledgers` before the run. known: how each was, by `held`.
 
@@ -185,7 +188,7 @@ def said(
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
     before = [replace(one, known=how) for one, how in zip(ledgers, known, strict=True)]
     yield from of_ledgers(before, home)
-    if not resume and (why := trained_out(run, before, home)):
+    if not resume and (why := trained_out(definition, before, home)):
         raise PrivacyError(why)
     if any(one.spent for one in ledgers):
         most = max(ledgers, key=lambda one: one.spent)
@@ -194,6 +197,7 @@ def said(
             f"{most.edge}; {most.releases} releases are left to it"
         )
     paid = [one.releases for one in ledgers if one.releases is not None]
-    versions = sum(paid) // run.traits.steps // run.traits.uploads
-    if len(paid) == len(ledgers) and versions < run.horizon:
-        yield f"they pay for {versions} of {run.horizon} {run.traits.counted}; the run ends there"
+    traits, updates = definition.traits, definition.run.updates
+    versions = sum(paid) // traits.steps // traits.uploads
+    if len(paid) == len(ledgers) and versions < updates:
+        yield f"they pay for {versions} of {updates} {traits.counted}; the run ends there"

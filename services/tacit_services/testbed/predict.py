@@ -104,14 +104,15 @@ def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
         raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({error})") from error
     if "TACIT_RUN_FILE" not in shared:
         raise ConfigError(f"{marker}: does not name the run's file")
-    run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed).define()
-    if run.algorithm.worker != "party":
+    definition = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed).define()
+    if definition.algorithm.worker != "party":
         raise ConfigError(
-            f"{folder}: {run.name} is not vertical; its model.safetensors predicts by itself"
+            f"{folder}: {definition.algorithm.name} is not vertical; "
+            "its model.safetensors predicts by itself"
         )
-    if summary.run_file_sha256 != run.fingerprint:
+    if summary.run_file_sha256 != definition.fingerprint:
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
-    return run, shared
+    return definition, shared
 
 
 def _start(ours: list[Child], children: list[Child]) -> None:

@@ -59,7 +59,7 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
     rows = training_rows(source, root)
     groups = rows.groups if source.dealing.method == "natural" else None
     parts = source.dealing.parts(rows.y if groups is None else groups)
-    return [Part(rows.take(index), len(index)) for index in parts[: definition.workers]]
+    return [Part(rows.take(index), len(index)) for index in parts[: definition.edges.count]]
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
@@ -69,7 +69,7 @@ def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> 
     run has the same bits with kernels and without. The rows are public, and no clock is watched.
     """
     plan = definition.plans.plan(number, part.most)
-    releaser = Releaser(plan, SimulatedLedger(), _random(definition.seed, number))
+    releaser = Releaser(plan, SimulatedLedger(), _random(definition.run.seed, number))
     releaser.releases_left = plan.pushes_left(())
     given = definition, f"edge-{number}", part.rows, model, releaser
     return registry.edge(*given, rows_alone=False)
@@ -108,7 +108,7 @@ def parties(
     )
     if epsilon is not None:
         drawn = randomised_response(
-            train.y, train.classes, epsilon, _random(definition.seed, definition.workers)
+            train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
         everybody = registry.people(splits, salt, drawn, epsilon)
     found = [
@@ -119,9 +119,9 @@ def parties(
             splits,
             salt,
             SimulatedLedger(),
-            _random(definition.seed, number),
+            _random(definition.run.seed, number),
         )
-        for number in range(definition.workers)
+        for number in range(definition.edges.count)
     ]
     return registry.server(definition, model, everybody), found
 
@@ -138,22 +138,22 @@ class Simulation:
     """A simulated run, which is read as an aggregator's is."""
 
     def __init__(
-        self, run: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
+        self, definition: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
     ) -> None:
         """public: each edge's rows, where they are not those of the run's published data set."""
-        if run.privacy.noise_at == "server":
+        if definition.privacy.noise_at == "server":
             raise ConfigError(
                 "privacy.noise_at=server: tacit simulate adds noise at the edges only"
             )
-        if run.network.staleness is not None and run.algorithm.worker == "party":
+        if definition.network.staleness is not None and definition.algorithm.worker == "party":
             raise ConfigError(
                 "network.staleness: a vertical run has no models of an age; "
                 "give [network] delays instead"
             )
-        self.definition, self.model = run, run.build_model()
-        roles, simulator = _WORLDS[run.algorithm.worker]
-        self.role, workers = roles(run, self.model, root, public)
-        self.simulator = simulator(run, self.role, workers)
+        self.definition, self.model = definition, definition.build_model()
+        roles, simulator = _WORLDS[definition.algorithm.worker]
+        self.role, workers = roles(definition, self.model, root, public)
+        self.simulator = simulator(definition, self.role, workers)
         self.counts: Counter[str] = Counter()
 
     def reading(self) -> RunReading:
@@ -162,7 +162,7 @@ class Simulation:
             self.role,
             self.counts,
             dict.fromkeys(self.simulator.edges, "online"),
-            run_id=self.definition.run_name,
+            run_id=self.definition.run.name,
             fingerprint=self.definition.fingerprint,
             quarantined=self.role.accused,
         )
@@ -192,18 +192,18 @@ class Simulation:
 
 
 def simulate(
-    run: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
+    definition: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
 ) -> Simulation:
-    """Simulate `run` and write its results to `out`.
+    """Simulate a run and write its results to `out`.
 
     `shown` is called after every message. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
-    simulation = Simulation(run, root)
-    test = published_only(run.source).test(root)
-    run_status = RunStatus(run, simulation, out / "metrics.jsonl", virtual=simulation.clock)
+    simulation = Simulation(definition, root)
+    test = published_only(definition.source).test(root)
+    run_status = RunStatus(definition, simulation, out / "metrics.jsonl", virtual=simulation.clock)
     run_status.resumed()
-    points = Points(run, simulation.model, test, run_status.point)
+    points = Points(definition, simulation.model, test, run_status.point)
 
     def observe(role: ServerRole) -> None:
         run_status.tick(role.version)
@@ -218,7 +218,7 @@ def simulate(
     run_status.end()
     if (due := simulation.role.evaluation_input(points.test)) is not None:
         points.measure(*due)
-    results.write(out, run, run_status, simulation.model, test)
+    results.write(out, definition, run_status, simulation.model, test)
     return simulation
 
 
@@ -286,7 +286,7 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")
     try:
-        with SimulationProgress(console, definition.horizon) as bar:
+        with SimulationProgress(console, definition.run.updates) as bar:
             simulation = simulate(definition, data, out, bar.show)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
@@ -294,13 +294,13 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     if simulation.state != "finished":
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{definition.horizon}"
+            f"{definition.run.updates}"
         )
     if as_json:
         Console().print_json(data=summary, ensure_ascii=True)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.seed}: ε "
+        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.run.seed}: ε "
         f"is simulated"
     )

@@ -70,7 +70,7 @@ class RowOwner:
         Raises PrivacyError where the owner's policy forbids it, ConfigError for what is no policy.
         """
         plan = definition.plans.plan(number, most)
-        load_policy(self.policy).check(plan, definition.name, definition.model)
+        load_policy(self.policy).check(plan, definition.algorithm.name, definition.model.name)
         return plan
 
 
@@ -82,7 +82,7 @@ def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
     definition = settings.load_run().define()
     if definition.algorithm.worker != worker:
         raise ConfigError(
-            f"algorithm.name={definition.name}: its workers are started by "
+            f"algorithm.name={definition.algorithm.name}: its workers are started by "
             f"tacit {definition.algorithm.worker}, not by tacit {worker}"
         )
     model = definition.build_model()

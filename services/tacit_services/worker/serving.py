@@ -35,7 +35,7 @@ def loop_settings(
         settings.chunk,
         settings.patience,
         canonical(definition.agreed),
-        definition.slowdown_of(number),
+        definition.edges.slowdown_of(number),
     )
 
 

@@ -101,7 +101,7 @@ def server(
     people: the labelled records that the server of a vertical run needs. Raises ConfigError where a
     vertical run has none.
     """
-    return ROLES[definition.name].server(definition, model, people)
+    return ROLES[definition.algorithm.name].server(definition, model, people)
 
 
 def edge(
@@ -125,7 +125,7 @@ def edge(
     as `private_sum`.
     """
     owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways)
-    return ROLES[definition.name].edge(definition, owner)
+    return ROLES[definition.algorithm.name].edge(definition, owner)
 
 
 # -- vertical runs ---------------------------------------------------------------------------------
@@ -181,7 +181,8 @@ def _labelled_server(
     """Return the server of a vertical run. Raises ConfigError without its labelled records."""
     if people is None:
         raise ConfigError(
-            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
+            f"algorithm.name={definition.algorithm.name!r}: "
+            "its server needs the labels of its people"
         )
     settings = vertical_settings.vertical(definition)
     return vafl.Server(definition, model, settings.protocol, people, cache(settings.named))
@@ -190,8 +191,8 @@ def _labelled_server(
 def _no_edge(definition: Definition[Any], own: Owner) -> EdgeRole:
     """Raise ConfigError: a vertical run has parties instead."""
     raise ConfigError(
-        f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
-        "tacit party"
+        f"algorithm.name={definition.algorithm.name!r}: a vertical run has parties, not edges; "
+        "start tacit party"
     )
 
 
@@ -219,13 +220,13 @@ def _local_steps_edge(
         own.model,
         own.releaser,
         own.private_sum(),
-        horizon=definition.horizon,
+        horizon=definition.run.updates,
     )
 
 
 def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
-    a, seed = definition.algorithm, definition.seed
-    settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
+    a, seed = definition.algorithm, definition.run.seed
+    settings, graph = _gossip_settings(definition), a.graph(definition.edges.count, seed)
     chooser = Chooser(f"{seed}/{own.name}")
     return (own.kind or adp2sgd.Peer)(
         own.name,
@@ -240,8 +241,8 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
 
 
 def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
-    a, seed = definition.algorithm, definition.seed
-    settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
+    a, seed = definition.algorithm, definition.run.seed
+    settings, graph = _gossip_settings(definition), a.graph(definition.edges.count, seed)
     return (own.kind or SyncPeer)(
         own.name, own.model, own.releaser, own.private_sum(worker.WAYS), settings, graph, seed=seed
     )
@@ -251,8 +252,8 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     a = definition.algorithm
     return GossipSettings(
         a.learning_rate,
-        definition.clip,
-        definition.horizon,
+        definition.privacy.constant_clip,
+        definition.run.updates,
         a.max_staleness,
         a.report_every,
         a.factor,

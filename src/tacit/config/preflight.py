@@ -17,58 +17,57 @@ _SHORT_PATH = 1.0  # warn below this length of all steps together
 _UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
-def warnings(run: Definition[Any], parameters: int) -> Iterator[str]:
+def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
     """Yield a sentence for each thing that its author may not have meant or that hinders learning.
 
     parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """
-    if unread := run.algorithm.unread():
-        yield f"{run.name} does not use {', '.join(unread)}"
-    if run.promise.private and run.layers.control_flow == "trusted":
+    if unread := definition.algorithm.unread():
+        yield f"{definition.algorithm.name} does not use {', '.join(unread)}"
+    if definition.promise.private and definition.model.control_flow == "trusted":
         yield (
             "model.control_flow=trusted: the module may take other steps for other rows, so the "
             "times of pushes may tell of a row, which ε does not cover"
         )
-    if run.promise.private:
-        yield from _privacy(run, parameters)
+    if definition.promise.private:
+        yield from _privacy(definition, parameters)
 
 
-def _privacy(run: Definition[Any], parameters: int) -> Iterator[str]:
-    plan, rows = run.plans.default, run.plans.rows
+def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
+    plan, rows = definition.plans.default, definition.plans.rows
+    traits, updates, batch = definition.traits, definition.run.updates, definition.privacy.batch
     if plan.delta * rows > 1:
         yield (
             f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
             "give one away whole"
         )
-    if isinstance(run.algorithm, Vafl):
-        yield from _embeddings(plan, run.algorithm.width)
+    if isinstance(definition.algorithm, Vafl):
+        yield from _embeddings(plan, definition.algorithm.width)
         return
-    paid = run.traits.capacity(run.plans.pushes, plan.noise_at, run.workers)
-    versions = min(run.horizon, paid or run.horizon)
-    yield from _steps(run, versions * run.traits.steps, parameters)
+    paid = traits.capacity(definition.plans.pushes, plan.noise_at, definition.edges.count)
+    versions = min(updates, paid or updates)
+    yield from _steps(definition, versions * traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.
-    noise_is_given = run.plans.pushes is None
-    if noise_is_given and run.batch / rows > 0.5:
+    noise_is_given = definition.plans.pushes is None
+    if noise_is_given and batch / rows > 0.5:
         yield (
-            f"privacy.batch={run.batch:g} is over half of the {rows} rows of an edge: ε goes "
-            "quickly"
+            f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
         )
-    if paid is not None and paid < run.horizon:
-        counted = run.traits.counted
-        yield f"the budgets pay for {paid} of {run.horizon} {counted}; the run ends there"
+    if paid is not None and paid < updates:
+        yield f"the budgets pay for {paid} of {updates} {traits.counted}; the run ends there"
 
 
-def _steps(run: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
+def _steps(definition: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
     """Warn where `steps` noisy gradient steps, one after another, teach the model too little."""
-    z = run.plans.plan(0).noise_multiplier
-    signal = run.batch * math.sqrt(steps * run.traits.uploads) / z / parameters**0.5
+    z, batch = definition.plans.plan(0).noise_multiplier, definition.privacy.batch
+    signal = batch * math.sqrt(steps * definition.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
             "the noise drowns what is learnt: batch·√updates / (z·√parameters) is "
             f"{beside(signal, _DROWNED, 2)}, below {_DROWNED:g}; a smaller model, a larger batch, "
             "more rows or a larger ε help"
         )
-    rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
+    rate, clip = getattr(definition.algorithm, "learning_rate", None), definition.privacy.clip
     if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:
         yield (
             f"the model will hardly move: learning_rate·clip·updates is "

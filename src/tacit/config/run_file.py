@@ -18,7 +18,7 @@ from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
-from tacit.config.definition import UNCLIPPED, Definition, worker_names
+from tacit.config.definition import Definition, worker_names
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
@@ -148,44 +148,22 @@ class RunFile(Section):
 
     def define(self) -> Definition[Any]:
         """Return the run as everything else uses it; called once, when a process starts."""
-        a, p, source = self.algorithm, self.privacy, self.source
-        edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
-        written, plans = names.differences(self), self.plans()
-        stated = self._stated(written)
+        a, p, source, workers = self.algorithm, self.privacy, self.source, self.edges.count
+        differences, plans, traits = names.differences(self), self.plans(), a.traits(workers)
+        stated = self._stated(differences)
         z = p.noise_multiplier if plans.default.clip_is_bounded else None
-        traits = a.traits(workers)
-        promise = self.data.promised(a.promise(plans, clip), source)
+        promise = self.data.promised(a.promise(plans, p.constant_clip), source)
         return Definition(
-            algorithm=a,
-            run_name=self.run.name,
-            name=a.name,
-            model=self.model.name,
-            layers=self.model,
-            source=source,
+            **dict(self),  # its sections, under their names
             folder=self._folder,
-            written=written,
-            horizon=self.run.updates,
-            seed=self.run.seed,
-            workers=workers,
-            names=worker_names(plans.workers if a.worker == "edge" else workers),
+            differences=differences,
+            source=source,
+            worker_names=worker_names(plans.workers if a.worker == "edge" else workers),
             traits=traits,
-            batch=p.batch,
-            clip=clip,
-            privacy=p,
-            guard=self.guard,
-            snapshot_every=self.run.snapshot_every,
             plans=plans,
             terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
             promise=promise.timed() if self.model.control_flow == "trusted" else promise,
-            every=self.evaluation.every,
-            samples=self.evaluation.samples,
-            shown=self.evaluation.metrics,
-            needed=workers if edges.min is None else edges.min,
-            wait=edges.wait,
-            share=edges.share,
-            shared=traits.in_turn and edges.share != "any",
-            slowdown=edges.slowdown,
-            network=self.network,
+            enforces_share=traits.in_turn and self.edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
         )

@@ -86,6 +86,14 @@ class Privacy(Section):
         """Whether a guarantee stands behind the mechanism."""
         return self.mechanism in PRIVATE
 
+    @property
+    def constant_clip(self) -> float:
+        """C, where the algorithm has no schedule for it: 1 where none is given.
+
+        Without noise nothing is clipped.
+        """
+        return self.clip or 1.0
+
     def plans(self, rows: int, own: tuple[float, ...], workers: int) -> Plans:
         """Return the plans of `workers` workers with `rows` rows each, a public number.
 
@@ -153,6 +161,15 @@ class Edges(Section):
         description="an edge's part of the updates is proportional to this, while other edges wait "
         "for work; any: no edge waits for another",
     )
+
+    @property
+    def needed_to_start(self) -> int:
+        """The number of edges with which the run begins."""
+        return self.count if self.min is None else self.min
+
+    def slowdown_of(self, number: int) -> float:
+        """Return how many times slower than others edge `number` computes."""
+        return self.slowdown[number] if number < len(self.slowdown) else 1.0
 
 
 class Delay(Section):

@@ -124,7 +124,7 @@ class Simulator:
         self, definition: Definition[Any], server: ServerRole, edges: Sequence[EdgeRole | Party]
     ) -> None:
         self.definition, self.server = definition, server
-        self._oldest, self._seed = definition.network.staleness, definition.seed
+        self._oldest, self._seed = definition.network.staleness, definition.run.seed
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now = 0.0  # virtual seconds
         self.refused = 0  # updates that would not have entered the journal

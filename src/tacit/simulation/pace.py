@@ -53,7 +53,7 @@ class EdgeTimes:
     """The times of edge number `number`: of its work, its messages and its absences."""
 
     def __init__(self, definition: Definition[Any], number: int) -> None:
-        network, seed, count = definition.network, definition.seed, definition.workers
+        network, seed, count = definition.network, definition.run.seed, definition.edges.count
         self._random = seeded_stream(seed, 1, number)
         self._compute = Durations(network.compute, self._random)
         self._uplink, self._downlink = (
@@ -65,7 +65,7 @@ class EdgeTimes:
         self._presence = _Presence(
             schedule, network.online_s, network.offline_s, seeded_stream(seed, 2, number)
         )
-        slowdown = definition.slowdown_of(number)
+        slowdown = definition.edges.slowdown_of(number)
         straggles = number >= count - network.stragglers
         self._scale = slowdown * network.straggler_factor if straggles else slowdown
         self._phase = number / count if network.start == "cyclic" else 0.0

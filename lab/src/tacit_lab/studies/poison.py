@@ -127,7 +127,7 @@ class HostileSimulator(Simulator):
         return replace(update, vector=base + led)
 
     def _sends_models(self) -> bool:
-        return self.definition.name in ("fedasync", "fedavg", "dp-pasgd")
+        return self.definition.algorithm.name in ("fedasync", "fedavg", "dp-pasgd")
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,13 @@ class Checks:
     control_messages: ControlMessages
 
     @classmethod
-    def of(cls, run: Definition[Any], dataset: str, clock: Callable[[], float]) -> Self:
-        """Return the checks of `run`. dataset: whose ledgers its edges keep."""
+    def of(cls, definition: Definition[Any], dataset: str, clock: Callable[[], float]) -> Self:
+        """Return the checks of a run. dataset: whose ledgers its edges keep."""
+        end_claims = EndClaims if definition.algorithm.worker == "peer" else NoEndCheck
         return cls(
             LedgerContinuity(dataset),
-            DefinitionCheck(run.agreed),
-            BaseVersions() if run.traits.in_turn else NoBaseCheck(),
-            EndClaims(run.horizon) if run.algorithm.worker == "peer" else NoEndCheck(run.horizon),
+            DefinitionCheck(definition.agreed),
+            BaseVersions() if definition.traits.in_turn else NoBaseCheck(),
+            end_claims(definition.run.updates),
             ControlMessages(clock),
         )

@@ -35,14 +35,17 @@ class Points:
     def __init__(
         self, definition: Definition[Any], model: Model, test: Dataset, record: Record
     ) -> None:
-        self._every, self._model, self.test, self._record = definition.every, model, test, record
+        self._every = definition.evaluation.every
+        self._model = model
+        self.test = test
+        self._record = record
         self._metrics = definition.metrics()
         self.sample = test
-        if definition.samples < len(test):
+        if definition.evaluation.samples < len(test):
             chosen = torch.randperm(
-                len(test), generator=torch.Generator().manual_seed(definition.seed)
+                len(test), generator=torch.Generator().manual_seed(definition.run.seed)
             )
-            self.sample = test.take(chosen[: definition.samples])
+            self.sample = test.take(chosen[: definition.evaluation.samples])
         self._due = 0
 
     def due(self, version: int) -> bool:

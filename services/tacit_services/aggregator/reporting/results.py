@@ -33,7 +33,11 @@ DEFINITION_FORMAT = 1  # of definition.json
 
 
 def write(
-    out: Path, run: Definition[Any], run_status: RunStatus, model: Model, test: Dataset | None
+    out: Path,
+    definition: Definition[Any],
+    run_status: RunStatus,
+    model: Model,
+    test: Dataset | None,
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
@@ -43,7 +47,7 @@ def write(
     there tries again.
     """
     try:
-        _write(out, run, run_status, model, test)
+        _write(out, definition, run_status, model, test)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
@@ -51,7 +55,11 @@ def write(
 
 
 def _write(
-    out: Path, run: Definition[Any], run_status: RunStatus, model: Model, test: Dataset | None
+    out: Path,
+    definition: Definition[Any],
+    run_status: RunStatus,
+    model: Model,
+    test: Dataset | None,
 ) -> None:
     reading = run_status.reading()
     status = finite(run_status.summary(reading))
@@ -64,8 +72,8 @@ def _write(
         written.writelines(file.pieces)
     temporary.replace(out / "model.safetensors")
     _dump(out / "ledger.json", status["privacy"])
-    where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}
-    _dump(out / "definition.json", where | {"run": run.written})
+    where = {"format": DEFINITION_FORMAT, "folder": str(definition.folder.absolute())}
+    _dump(out / "definition.json", where | {"run": definition.differences})
     picture.plot(out / "plot.png", status, finite(run_status.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 

@@ -143,7 +143,7 @@ class RunStatus:
         Of privacy it has the run's total, with `bound` where ε is an upper bound.
         """
         reading = reading or self.reading()
-        seconds, run = self.duration, self.definition
+        seconds, definition = self.duration, self.definition
         last = self.series[-1] if self.series else {}
         needed = 0 if reading.halted else reading.needed
         total = self.total(reading)
@@ -152,11 +152,11 @@ class RunStatus:
             "state": reading.state,
             "reason": reading.reason,
             "run": reading.run_id,
-            "algorithm": run.name,
-            "dataset": run.source.name,
-            "model": run.model,
+            "algorithm": definition.algorithm.name,
+            "dataset": definition.source.name,
+            "model": definition.model.name,
             "parameters": reading.parameters,
-            "seed": run.seed,
+            "seed": definition.run.seed,
             "tacit_version": _VERSION,
             "run_file_sha256": reading.fingerprint,
             "edges": len(reading.records),

@@ -39,10 +39,12 @@ class RoundServer(ServerRole):
         deadline_s: float,
     ) -> None:
         super().__init__(definition, model)
-        self.expected, self.clients, self.deadline_s = definition.needed, clients, deadline_s
-        self.wait_s = min(deadline_s, definition.wait)  # for the first round
+        self.expected = definition.edges.needed_to_start
+        self.clients = clients
+        self.deadline_s = deadline_s
+        self.wait_s = min(deadline_s, definition.edges.wait)  # for the first round
         self.need = max(1, math.ceil(quorum * clients))
-        self.seed = definition.seed
+        self.seed = definition.run.seed
         self.asked: list[str] = []
         self.answers: dict[str, Tensor] = {}
         self.absent: set[str] = set()

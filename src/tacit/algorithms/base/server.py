@@ -39,14 +39,14 @@ class Fold:
 
     def __init__(self, definition: Definition[Any], model: Model) -> None:
         self.batch, self.horizon, self.terms = (
-            definition.batch,
-            definition.horizon,
+            definition.privacy.batch,
+            definition.run.updates,
             definition.terms,
         )
         self.uploads = definition.traits.uploads  # updates that make one version
         self.dataset = definition.source.name  # the data set that the edges' ledgers are of
-        self.clip = definition.clip
-        self.params = model.init(definition.seed)
+        self.clip = definition.privacy.constant_clip
+        self.params = model.init(definition.run.seed)
         self.version = 0
         self.edges = records.Records()
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)

@@ -41,7 +41,11 @@ class Server(RoundServer):
     def __init__(self, definition: Definition[DpPasgd], model: Model) -> None:
         a = definition.algorithm
         super().__init__(
-            definition, model, clients=definition.workers, quorum=a.quorum, deadline_s=a.deadline_s
+            definition,
+            model,
+            clients=definition.edges.count,
+            quorum=a.quorum,
+            deadline_s=a.deadline_s,
         )
         self.algorithm = a
 

@@ -33,7 +33,7 @@ class ReportFold(ServerRole):
 
     def __init__(self, definition: Definition[Gossip], model: Model) -> None:
         super().__init__(definition, model)
-        self.algorithm, self.max_staleness = definition.algorithm, definition.horizon
+        self.algorithm, self.max_staleness = definition.algorithm, definition.run.updates
         self.models: dict[str, Tensor] = {}
         self.final: list[str] = []  # peers that have reported their last model
         self.reports = 0

@@ -70,7 +70,7 @@ class Server(ServerRole):
         It comes from the run definition; no party is asked for it.
         """
         super().__init__(definition, head)  # line 1
-        self.names = definition.names
+        self.names = definition.worker_names
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
         # k of each entry's upload
@@ -80,7 +80,8 @@ class Server(ServerRole):
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.requests = Requests()
         public = torch.arange(people.records, len(people.names))
-        self.evaluation = Evaluation(public, definition.every, definition.samples, protocol.seed)
+        section = definition.evaluation
+        self.evaluation = Evaluation(public, section.every, section.samples, protocol.seed)
 
     # -- the role interface ------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Vertical:
         if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
             times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
             z = math.sqrt(p.pushes * times) / gdp.mu_within(epsilon, p.delta)
-        return EmbeddingPlan(mode, self.definition.clip, z, epsilon, p.delta, a.step_clip, z)
+        return EmbeddingPlan(mode, p.constant_clip, z, epsilon, p.delta, a.step_clip, z)
 
     def named(self, party: str) -> EmbeddingPlan:
         """The privacy plan of the party called `party`."""
@@ -86,7 +86,8 @@ class Vertical:
 
 def vertical(definition: Definition[Any]) -> Vertical:
     """Return the settings of a vertical run. Raises ConfigError for a run that is not vertical."""
-    a, parties = definition.algorithm, definition.workers
+    a, batch, seed = definition.algorithm, definition.privacy.batch, definition.run.seed
+    parties = definition.edges.count
     if not isinstance(a, Vafl):
         raise ConfigError(
             f"algorithm.name={a.name!r} is not vertical; a party can only take part in vafl"
@@ -103,13 +104,11 @@ def vertical(definition: Definition[Any]) -> Vertical:
         a.ratio,
         a.rarest or 1 / parties,
         a.scale,
-        definition.horizon,
+        definition.run.updates,
         t,
         a.factor,
     )
-    protocol = Protocol(
-        parties, round(definition.batch), steps, t, a.synchronous, a.max_delay, definition.seed
-    )
+    protocol = Protocol(parties, round(batch), steps, t, a.synchronous, a.max_delay, seed)
     return Vertical(definition, protocol)
 
 

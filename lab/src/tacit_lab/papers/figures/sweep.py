@@ -109,7 +109,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     if simulated.role.version == 0:  # an untrained model's accuracy is no result
         why = f"{simulated.role.halt_reason}; {simulated.role.stale} answers came too late"
         raise ConfigError(
-            f"algorithm.name={definition.name!r} on {definition.source.name}: "
+            f"algorithm.name={definition.algorithm.name!r} on {definition.source.name}: "
             f"not one update ({why})"
         )
     histories = [record.spent for record in simulated.role.edges.values()]

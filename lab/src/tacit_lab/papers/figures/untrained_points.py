@@ -74,7 +74,7 @@ def _planned(run: RunFile, design: Design) -> Result:
         delta=p.delta,
         devices=run.edges.count,
         batch=(p.batch,),
-        lipschitz=run.define().clip,
+        lipschitz=run.privacy.constant_clip,
         dim=run.build_model().size,
         smoothness=design.smoothness,
         strong_convexity=design.strong_convexity,
@@ -102,7 +102,7 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
     ]
-    asked = GlobalModel(0, model.init(run.run.seed), definition.clip)
+    asked = GlobalModel(0, model.init(run.run.seed), definition.privacy.constant_clip)
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])
