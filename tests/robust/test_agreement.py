@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit.robust import agreement
-from tacit.robust.agreement import opponents
+from tacit.robust.agreement import AWAY, WORSENED, opponents, worsened
 from tacit.robust.law import Law, Walk
 
 SIZE, COUNT, T = 500, 100, math.log(1e6)
@@ -60,6 +60,51 @@ def test_two_of_seven_are_found() -> None:
 )
 def test_nobody_is_accused_for_unequal_data(means: list[Tensor]) -> None:
     assert opponents(walks(means), T) == []
+
+
+def test_who_turns_the_mean_of_others_that_share_little_is_found() -> None:
+    # Given four edges, each with data of its own, and one that sends their mean, turned,
+    honest = [axis(0) + axis(number, 3.0) for number in range(1, 5)]
+    whole = torch.stack(honest).sum(0)
+    turned = -whole * (float(torch.linalg.vector_norm(honest[0])) / float(whole.norm()))
+    edges = walks([turned, *honest])
+    # then the others are not of one mind, so it could be one of them,
+    assert opponents(edges, T) == []
+    # but what all have sent led away from where it pulls.
+    (found,) = worsened(edges, T).items()
+    assert found[0] == "edge-0"
+    assert found[1] < AWAY
+
+
+@pytest.mark.parametrize("rest", [0, 100, 1000], ids=["gaining", "at rest", "long at rest"])
+def test_no_data_however_unequal_is_worsened_by_all(rest: int) -> None:
+    # Given five edges with nothing in common, which gained first; then the model came to rest,
+    # where the sum of their means is 0, so each one's is against all others' together.
+    means = [axis(number, 4.0) for number in range(5)]
+    whole = torch.stack(means).sum(0)
+    edges = walks([(COUNT * mean + rest * (mean - whole / 5)) / COUNT for mean in means])
+    assert worsened(edges, T) == {}
+
+
+@pytest.mark.parametrize(("others", "found"), [(3, set()), (4, {"edge-0"})])
+def test_fewer_than_five_edges_are_too_few_to_say_so(others: int, found: set[str]) -> None:
+    honest = [axis(0) + axis(number, 2.0) for number in range(1, others + 1)]
+    assert worsened(walks([-axis(0, 2.0), *honest]), T).keys() == found
+
+
+def test_one_edge_that_pulls_against_another_does_not_have_it_worsened() -> None:
+    # Given three edges that share little, one that pulls against them further, as where the model
+    # is at rest, and a liar that goes with the three and against it, further still;
+    friends, odd = [axis(0) + axis(number, 3.0) for number in range(1, 4)], -axis(0, 6.0)
+    whole = torch.stack(friends).sum(0)
+    led = whole / torch.linalg.vector_norm(whole) - odd / torch.linalg.vector_norm(odd)
+    liar = led * (2 * torch.linalg.vector_norm(friends[0]) / torch.linalg.vector_norm(led))
+    edges = walks([odd, liar, *friends])
+    # then all together lead away from it, but not without the liar.
+    products, variances = agreement._products(list(edges.values()))
+    assert agreement._deviations(products, variances, [0])[2] < WORSENED
+    assert agreement._cosines(products, [0])[0] < AWAY
+    assert worsened(edges, T) == {}
 
 
 def test_one_liar_does_not_bring_an_edge_with_other_data_under_suspicion() -> None:

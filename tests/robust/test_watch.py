@@ -145,6 +145,25 @@ def test_an_edge_that_a_liar_frames_is_neither_shut_out_nor_silenced(odd_pulls: 
     assert made.opposed == set()
 
 
+def test_who_turns_the_mean_of_edges_with_data_of_their_own_counts_for_little() -> None:
+    # Given four edges that share little, and one that sends their mean with its sign turned,
+    wide, generator = Law(100.0, 2.0, 1.0), torch.Generator().manual_seed(5)
+    made = Watch(SIZE, 5, 1e-6, agreement=True)
+    own = [AXIS.roll(number) * 2 + AXIS for number in range(1, 5)]
+    whole = torch.stack(own).sum(0)
+    turned = -whole * (float(torch.linalg.vector_norm(own[0])) / float(whole.norm()))
+    weights = {}
+    for _ in range(60):
+        for name, mean in zip(NAMES[:5], [turned, *own], strict=True):
+            verdict = made.judge(name, mean + torch.randn(SIZE, generator=generator), wide)
+            assert verdict.accused == {}
+            weights[name] = verdict.weight
+    # then it alone counts for little, and is not shut out.
+    assert made.opposed == {"edge-0"}
+    assert 0 < weights.pop("edge-0") <= watch.OPPOSED_WEIGHT
+    assert set(weights.values()) == {1.0}
+
+
 # Of each of a few edges: two means of its updates, (along two axes, how much of the law), in turns.
 MEANS = st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.sampled_from([0.0, 0.05, 0.3, 1.0]))
 TURNED, PLAIN = [(-1, 0, 0.5), (-1, 0, 0.5)], [(1, 0, 0.5), (1, 0, 0.5)]

@@ -23,6 +23,10 @@ OPPOSED, TOGETHER = -0.55, 0.5
 # are for sums of a later block, which lack what honest data gained at the beginning.
 WORSE, BEHIND = -1.0, -2.5
 WORSE_LATER, BEHIND_LATER = -5.0, -5.0
+# For edges that all updates together work against: the fewest edges of a run, a limit in standard
+# deviations, and mean cosines with the closest half of the others: at most AWAY to become one of
+# them, at most STILL_AWAY to stay one.
+SEVERAL, WORSENED, AWAY, STILL_AWAY = 5, -5.0, -0.2, -0.05
 STARTS = 16  # starting points of the search for the set that disagrees
 
 
@@ -57,6 +61,47 @@ def opponents(
     noise = max(cut, contrast) >= -z
     unequal = opposed > OPPOSED or together < TOGETHER or gained > worse or less > behind
     return [] if noise or unequal else [names[one] for one in chosen]
+
+
+def worsened(walks: Mapping[str, Walk], t: float) -> dict[str, float]:
+    """Return the edges that pull where all updates together lead away from, and how far they do.
+
+    The number is the mean cosine of the edge's updates with the closest half of the others'. It is
+    for edges that are not of one mind (TOGETHER); where all others are, `opponents` decides.
+
+    The sum of all updates, the edge's own among them, runs against the edge's (WORSENED), and its
+    sign is the same without any one of the others. An honest edge's own pull is in that sum, and
+    the model knew nothing at first, so its data gained: where the model comes to rest, the sum
+    stays on its side, however different its data is. One liar that pulls against an honest edge
+    does not change that: at rest the honest updates together lead the other way, and they are the
+    sum without the liar's. An edge that sends the others' mean with its sign turned never gains.
+    Noise is ruled out as by `opponents`, unequal data by margins that were measured. Of fewer than
+    SEVERAL edges the closest half would be one edge or a liar, so there is none.
+    """
+    names = sorted(name for name, walk in walks.items() if walk.count)
+    if len(names) < SEVERAL:
+        return {}
+    products, variances = _products([walks[name] for name in names])
+    z = math.sqrt(2 * (t + math.log(len(names))))
+    found = {}
+    gained, without = _gains(products, variances)
+    for one in ((gained <= WORSENED) & (without < 0)).nonzero().flatten().tolist():
+        cut, _, _, less = _deviations(products, variances, [one])
+        closest, together = _cosines(products, [one])
+        if cut < -z and less <= BEHIND_LATER and together < TOGETHER:
+            found[names[one]] = closest
+    return found
+
+
+def _gains(products: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each edge's product with the sum of all, in deviations of noise; (K,) twice.
+
+    The second is the largest of those without any one of the others.
+    """
+    sums = products.sum(1, keepdim=True) - _off_diagonal(products)
+    noise = variances.sum(1, keepdim=True) - _off_diagonal(variances)
+    gained = sums / noise.clamp(min=1e-12).sqrt()
+    return gained.diagonal(), gained.max(1).values
 
 
 def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:

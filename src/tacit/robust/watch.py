@@ -14,8 +14,16 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
-from tacit.robust.law import Law, Sums
+from tacit.robust.agreement import (
+    AWAY,
+    BEHIND_LATER,
+    FEWEST,
+    STILL_AWAY,
+    WORSE_LATER,
+    opponents,
+    worsened,
+)
+from tacit.robust.law import Law, Sums, Walk
 
 # Sums of an edge's latest updates, by `keep`: as good as plain means of 3, 7 and 15.
 RECENT = (1 / 2, 3 / 4, 7 / 8)
@@ -135,9 +143,19 @@ class Watch:
         against = {*opponents(whole, t)} if apart else set()
         if apart and not against:
             against = {*opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER)}
+        if 2 * len(against | (hurt := self._worsened(whole, t))) < len(group):
+            apart, against = apart | hurt, against | hurt
         against |= self.opposed & apart
         self.apart = (self.apart - group.keys()) | apart
         self.opposed = (self.opposed - group.keys()) | against
+
+    def _worsened(self, whole: dict[str, Walk], t: float) -> set[str]:
+        """Return the edges that all updates together work against, of nearly nobody's mind."""
+        return {
+            name
+            for name, cosine in worsened(whole, t).items()
+            if cosine <= (STILL_AWAY if name in self.opposed else AWAY)
+        }
 
     def _weight(self, edge: str) -> float:
         """Return the part of this edge's update that counts, in (0, 1].
