@@ -4,11 +4,11 @@ import errno
 import os
 
 import pytest
-
-from tacit.errors import PrivacyError
 from tacit_services import launch
 from tacit_services.edge import main as edge
 from tacit_services.settings import EdgeSettings
+
+from tacit.errors import PrivacyError
 
 
 @pytest.mark.parametrize(
