@@ -113,7 +113,7 @@ example-packages: setup ## the packages that examples/ need themselves, without 
 	$(BIN)/pip install -q $(foreach file,$(wildcard examples/*/requirements.txt),-r $(file))
 
 examples: example-packages ## all of examples/, each by its command
-	$(PYTEST) -m slow tests/examples
+	$(PYTEST) -m slow tests/system/examples
 
 golden-renew: ## take the commit as it is for the reference of model bits: REASON="why they may differ"
 	@test -n "$$REASON" || { echo 'golden-renew: REASON: missing; REASON="why model bits may differ"'; exit 1; }

@@ -1,6 +1,6 @@
 """Own modules that raise, remember or branch because of one row, and models that make them do so.
 
-Rows have WIDTH numbers; the target's are `TARGET`. `tests/audit/test_own_modules.py` runs them in
+Rows have WIDTH numbers; the target's are `TARGET`. `tests/system/edge/test_own_modules.py` runs them in
 real edges, for which this file is the run's own code.
 """
 

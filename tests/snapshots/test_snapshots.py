@@ -70,6 +70,6 @@ def test_the_epsilon_of_plans_is_as_its_snapshot() -> None:
 
 
 def test_every_file_here_is_of_a_test() -> None:
-    """epsilon.json has how an ε is shown: tests/test_rounding.py, tests/aggregator/test_page.py."""
+    """epsilon.json has how an ε is shown: tests/unit/test_rounding.py, tests/system/aggregator/test_page.py."""
     names = {path.stem for path in PLANS.parent.glob("*.json")}
     assert names == {*SNAPSHOTS, PLANS.stem, "epsilon"}

@@ -22,7 +22,7 @@ from tests.golden.harness import sha256
 from tests.helpers.processes import PATIENCE, Watcher, deployment, environment, refold
 from tests.helpers.rig import ROOMY, STATUS, Hostile, Rig, run_file, run_text
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, redis_server, wait_for
-from tests.journal.test_store_servers import file_size_limit
+from tests.system.journal.test_store_servers import file_size_limit
 
 
 @pytest.fixture

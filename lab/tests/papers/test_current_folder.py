@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed.test_current_folder import Place
+from tests.system.testbed.test_current_folder import Place
 
 SWEEP = """
 import tempfile

@@ -12,8 +12,8 @@ import torch
 from tacit_lab.papers.demo import inversion
 from tacit_services.testbed import processes
 
-from tests.cli.test_main import Captured, one_line, tacit
 from tests.helpers.servers import need
+from tests.system.cli.test_main import Captured, one_line, tacit
 
 PUSHES = ("--pushes", "1", "--pushes", "40")
 COSINE_BY_CHANCE = 0.2  # 784 pixels of 10 × 784 noise: standard deviation 0.036, five of them

@@ -13,7 +13,7 @@ import pytest
 
 from tacit import config
 from tacit.rounding import up
-from tests.cli.test_main import Captured, one_line, tacit
+from tests.system.cli.test_main import Captured, one_line, tacit
 
 WORKED = {
     "epsilon": "10",

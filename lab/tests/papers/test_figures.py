@@ -21,8 +21,8 @@ from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import gdp
-from tests.cli.test_main import Captured, one_line, tacit
 from tests.conftest import ROOT
+from tests.system.cli.test_main import Captured, one_line, tacit
 
 CACHED = """
 run = {updates = 6}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.source.test_extras import CLIENTS, SERVERS, loaded
+from tests.unit.source.test_extras import CLIENTS, SERVERS, loaded
 
 
 def test_figures_load_nothing_of_a_network() -> None:

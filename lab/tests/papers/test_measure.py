@@ -12,8 +12,8 @@ from tacit_lab.papers.round_cost import BrokerTap, RoundCost, as_toml, solve
 
 from tacit import config
 from tacit.errors import ServiceError
-from tests.cli.test_main import Captured, one_line, tacit
 from tests.conftest import ROOT
+from tests.system.cli.test_main import Captured, one_line, tacit
 
 FILE = """
 [run]

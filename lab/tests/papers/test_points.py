@@ -24,7 +24,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tests.conftest import ROOT
 from tests.helpers.servers import PATIENCE
-from tests.journal.test_store_servers import file_size_limit
+from tests.system.journal.test_store_servers import file_size_limit
 
 RESULT: Result = {
     "series": [{"version": 1, "accuracy": 0.5, "clip": None, "metrics": {"accuracy": 0.5}}],

@@ -1,0 +1,142 @@
+"""Pictures of the page: at the start of a run, in its middle and at its end, with 200 edges, on a
+phone, dark, and printed. Those of docs/ are made by `TACIT_PICTURES=docs/pictures`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser
+
+from tests.helpers.browser import PHONE, Shown, chromium
+from tests.helpers.rest import Rig, served
+from tests.system.aggregator.test_page import serious
+
+pytestmark = pytest.mark.slow
+DARK: dict[str, Any] = {"color_scheme": "dark"}
+SPENT = 276  # releases of a rig's edge that ε = 8 pays for
+PAPER: dict[str, Any] = {"viewport": {"width": 794, "height": 1123}}  # A4 at 96 dots an inch
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
+    """A run of MAPA with all its edges, and nothing else."""
+    more = f"[run]\nupdates = {updates}\n[privacy]\nepsilon = 8.0\n"
+    rig = Rig(folder, more=more)
+    for number in range(edges):
+        rig.hello(f"edge-{number}")
+    return rig
+
+
+def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
+    """The run after so many updates, evaluated now and then."""
+    edges = len(rig.role.edges)
+    for version in range(updates + 1):
+        if version % every == 0 or version == updates:
+            right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
+            rig.run_status.point(version, right, 2.3 - 2 * right, 1000, {"accuracy": right})
+        if version < updates:
+            base = version - version % 3  # as other edges pushed meanwhile
+            rig.update(f"edge-{version % edges}", pushes=1 + version // edges, base=base)
+            rig.run_status.tick(rig.role.version)
+    rig.run_status._started -= updates / 5  # seconds that a run takes, and a rig does not
+    return rig
+
+
+def start(folder: Path) -> Rig:
+    """Three of five edges are here."""
+    rig = trained(begun(folder), 0)
+    for edge in ("edge-3", "edge-4"):
+        del rig.role.edges[edge], rig.live.presence[edge]
+    rig.needed = 5
+    return rig
+
+
+def middle(folder: Path) -> Rig:
+    """A run in its middle, one of whose edges is away."""
+    rig = trained(begun(folder), 210)
+    rig.live.presence["edge-3"] = "offline"
+    return rig
+
+
+def end(folder: Path) -> Rig:
+    """A run that has reached its end, and whose edges have left."""
+    rig = trained(begun(folder), 400)
+    rig.run_status.end()
+    for edge in rig.live.presence:
+        rig.live.presence[edge] = "left"
+    return rig
+
+
+def many(folder: Path) -> Rig:
+    """200 edges, a few of which do not take part just now."""
+    rig = trained(begun(folder, edges=200, updates=2000), 896, every=64)
+    for number in range(3, 200, 20):
+        rig.live.presence[f"edge-{number}"] = "offline"
+    record = rig.role.edges["edge-1"]
+    object.__setattr__(record.hello, "refusal", "clip 4 is above the policy's 2")
+    rig.live.presence["edge-1"] = "refusing"
+    rig.update("edge-2", pushes=SPENT)
+    rig.role.edges["edge-2"] = replace(rig.role.edges["edge-2"], retired="its budget is spent")
+    return rig
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "more"),
+    [
+        ("page-start", start, {}),
+        ("page", middle, {}),
+        ("page-dark", middle, DARK),
+        ("page-phone", middle, {"viewport": PHONE}),
+        ("page-end", end, {}),
+        ("page-200", many, {}),
+        ("page-200-dark", many, DARK),
+    ],
+)
+def test_a_picture_of_the_whole_page(
+    browser: Browser, tmp_path: Path, name: str, run: Any, more: dict[str, Any]
+) -> None:
+    rig = run(tmp_path)
+    with served(rig) as url:
+        shown = Shown(browser, url, **more).at_version(rig.role.version)
+        assert shown.page.locator("#chart canvas").count() == 1
+        picture(shown, tmp_path, name)
+        if name == "page":
+            picture(shown, tmp_path, "first", whole=False)
+        assert serious(shown) == []
+        assert shown.complaints == []
+
+
+def test_the_sheet_for_a_privacy_officer_fits_on_one_page(browser: Browser, tmp_path: Path) -> None:
+    rig = middle(tmp_path)
+    with served(rig) as url:
+        shown = Shown(browser, url, **PAPER).at_version(rig.role.version)
+        for paper in ("A4", "Letter"):
+            printed = shown.page.pdf(format=paper)
+            assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+        shown.page.emulate_media(media="print")
+        assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
+        picture(shown, tmp_path, "sheet")
+
+
+def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
+    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
+    folder.
+    """
+    path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
+    shown.page.screenshot(path=path, full_page=whole)
+    with Image.open(path) as taken:
+        taken.quantize(256).save(path, optimize=True)  # a quarter of the bytes, the same to the eye
+    assert path.stat().st_size > 5_000

@@ -1,0 +1,262 @@
+"""The wheel as somebody installs it:
+
+outside the tree, with one extra, from the locks that the images are made of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tacit_services import laboratory
+
+from tacit import config, exported
+from tests.conftest import ROOT
+from tests.system.testbed.test_local_run import run_file
+from tests.unit.exported.test_exported import new_rows, results, written
+
+pytestmark = pytest.mark.slow
+PATIENCE = 300.0  # seconds
+PACKAGES = ("tacit", "tacit_services", "tacit_client")
+FIGURE = "dp-pasgd-6"
+
+
+@dataclass(frozen=True, slots=True)
+class Venv:
+    """A virtual environment, and commands in it that see nothing of ours."""
+
+    folder: Path
+
+    def pip(self, *arguments: str) -> str:
+        """Output of pip on it. AssertionError with what it says when it fails."""
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(self.folder / "bin" / "python"),
+            *arguments,
+        ]
+        settings = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
+        done = subprocess.run(
+            pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run(
+        self, program: str, *arguments: str, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A program of it, outside the tree, without our environment."""
+        mine = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "COLUMNS": "200",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [str(self.folder / "bin" / program), *arguments]
+        return subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env=mine,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def refused(self, *arguments: str) -> str:
+        """What `tacit ARGUMENTS` says when it leaves with 2, in one line and nothing else."""
+        done = self.run("tacit", *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr.strip()
+
+
+def advice(extra: str) -> str:
+    return f"tacit: this command needs tacit[{extra}]: pip install 'tacit[{extra}]'"
+
+
+def built(tree: Path, folder: Path) -> Path:
+    """The wheel of a project, in `folder`."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
+    subprocess.run([*command, folder, tree], check=True, timeout=PATIENCE, stdout=sys.stderr)
+    [made] = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tacit's wheel."""
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def venv(folder: Path, wheel: Path) -> Venv:
+    """One with the wheel and nothing else."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE
+    )
+    made = Venv(folder)
+    made.pip("install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    return made
+
+
+@pytest.fixture(scope="module")
+def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    """tacit[edge] alone, as the edge's image has it."""
+    made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(made.folder / "bin/python")]
+    subprocess.run([ROOT / "docker/install-torch", *pip], check=True, timeout=PATIENCE)
+    locked(made, "edge")
+    return made
+
+
+@pytest.fixture(scope="module")
+def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Venv:
+    """tacit[run]: the edge's again, by hard links, and what is missing."""
+    folder = tmp_path_factory.mktemp("run") / "venv"
+    shutil.copytree(edge.folder, folder, copy_function=os.link, symlinks=True)
+    made = Venv(folder)
+    made.pip(
+        "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
+    )  # its script, too
+    locked(made, "run")
+    return made
+
+
+def locked(made: Venv, group: str) -> None:
+    """What an image has of the lock."""
+    lock, end = (ROOT / "requirements.lock").read_text(encoding="utf-8"), f"# end of {group}\n"
+    (made.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
+    quietly = ("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r")
+    made.pip(*quietly, str(made.folder / "lock"))
+
+
+def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.2.0.dist-info"}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    services = ROOT / "services"
+    pages = services / "tacit_services/aggregator/page"
+    served = {
+        str(path.relative_to(services))
+        for folder in ("static", "swagger")
+        for path in (pages / folder).iterdir()
+    }
+    assert served <= set(names)
+
+
+def test_with_nothing_installed_the_command_says_what_to_install(
+    wheel: Path, tmp_path: Path
+) -> None:
+    bare = venv(tmp_path / "venv", wheel)
+
+    assert bare.refused("edge", "--help") == advice("edge")
+    assert bare.refused("figures") == f"tacit: {laboratory.ADVICE}"
+    assert bare.refused("plan") == advice("run")
+    assert bare.refused() == advice("run")
+
+
+@pytest.mark.exhaustive
+def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
+    for command in ("edge", "peer", "party"):
+        shown = edge.run("tacit", command, "--help")
+        assert (shown.returncode, shown.stderr) == (0, ""), shown
+
+    assert edge.run("tacit", "--version").stdout == "tacit 0.2.0\n"
+    assert "TACIT_RUN_FILE" in edge.refused("edge")  # it has been imported, and wants its settings
+    loaded = edge.run(
+        "python", "-c", "import tacit_client, tacit_services.peer.main, tacit_services.party.main"
+    )
+    assert (loaded.returncode, loaded.stderr) == (0, "")
+    assert "No broken requirements" in edge.pip("check")
+
+
+@pytest.mark.exhaustive
+def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_path: Path) -> None:
+    run = config.load(written(tmp_path / "run"))
+    results(tmp_path / "out", run)
+    exported.export(tmp_path / "out", edge.folder / "model")
+    shutil.rmtree(tmp_path / "run")
+    new_rows(edge.folder / "new.csv")
+    said = edge.run("tacit", "predict", "model", "--trust-code", "--table", "new.csv")
+    assert (said.returncode, said.stderr) == (0, ""), said
+    assert said.stdout.startswith("row,prediction,p(home),p(ward)\n1,")
+    code = (
+        "import sys, pathlib; from tacit import exported; "
+        "found = exported.predict(exported.read(pathlib.Path('model'), trust_code=True), 'table', "
+        "pathlib.Path('new.csv')); print(*(one.value for one in found)); "
+        "assert not {'typer', 'httpx', 'paho', 'rich'} & set(sys.modules)"
+    )
+    library = edge.run("python", "-c", code)
+    assert (library.returncode, library.stderr) == (0, ""), library
+    assert library.stdout.split() == [line.split(",")[1] for line in said.stdout.splitlines()[1:]]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ("run", ["run", "run.toml"]),
+        ("figures", ["simulate", "run.toml"]),
+        (
+            "figures",
+            [
+                "plan",
+                "privacy",
+                "--epsilon",
+                "2",
+                "--pushes",
+                "9",
+                "--records",
+                "99",
+                "--plot",
+                "a.png",
+            ],
+        ),
+        ("aggregator", ["aggregator"]),
+        ("aggregator", ["pki", "serve"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value[:2]),
+)
+def test_a_command_of_another_extra_names_it(edge: Venv, extra: str, command: list[str]) -> None:
+    assert edge.refused(*command) == advice(extra)
+
+
+@pytest.mark.exhaustive
+def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
+    file = run_file(tmp_path, updates=60)
+
+    done = everything.run("tacit", "run", str(file), "--out", "out", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["applied"] == 60
+    assert (tmp_path / "out" / "plot.png").stat().st_size > 0
+    assert "No broken requirements" in everything.pip("check")
+
+
+@pytest.mark.exhaustive
+def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
+    assert everything.refused("figures") == f"tacit: {laboratory.ADVICE}"
+    (tmp_path / "dist").mkdir()
+    lab = built(ROOT / "lab", tmp_path / "dist")
+    everything.pip("install", "--quiet", "--no-deps", "--no-index", str(lab))
+    folder = str(ROOT / "lab" / "figures")
+
+    done = everything.run(
+        "tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "index.html").stat().st_size > 10_000
+    assert list((tmp_path / "out" / "points").iterdir()) == []  # nothing was measured anew

@@ -1,0 +1,64 @@
+"""What is said of a run before it costs any ε."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit import config
+from tacit.config.preflight import warnings
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+
+
+def said(text: str) -> str:
+    """All of it, of a run file."""
+    run = config.parse(text, "test")
+    return "; ".join(warnings(run.define(), run.build_model().size))
+
+
+@pytest.mark.parametrize(
+    ("file", "changed", "expected"),
+    [
+        ("fedavg-cifar10-cnn", "buffer = 7\nmixing = 0.9", "fedavg does not use buffer, mixing"),
+        ("fedbuff-cifar10-cnn", "clients = 2", "fedbuff does not use clients"),
+    ],
+)
+def test_keys_that_an_algorithm_does_not_read_are_named(
+    file: str, changed: str, expected: str
+) -> None:
+    source = (EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8")
+    assert not said(source)
+    assert said(source.replace("[algorithm]", f"[algorithm]\n{changed}")) == expected
+
+
+def test_a_delta_that_allows_to_give_a_record_away_is_named() -> None:
+    source = (EXPERIMENTS / "mapa-digits.toml").read_text(encoding="utf-8")
+    assert "above 1/" not in said(source)
+    assert "δ = 0.01 is above 1/" in said(source.replace("[privacy]", "[privacy]\ndelta = 0.01"))
+
+
+def test_the_largest_epsilon_that_pays_for_less_than_the_run_is_named() -> None:
+    source = (EXPERIMENTS / "mapa-digits.toml").read_text(encoding="utf-8")
+    pays = "the budgets pay for"
+    assert pays not in said(source)
+    assert pays in said(source.replace("updates = ", "updates = 1"))
+
+
+@pytest.mark.parametrize(("epsilon", "hidden"), [(2.0, True), (8.0, True), (10_000.0, False)])
+def test_embeddings_that_noise_hides_are_named(epsilon: float, hidden: bool) -> None:
+    text = f"""
+[run]
+updates = 100
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "vafl"
+[privacy]
+mechanism = "gaussian"
+epsilon = {epsilon}
+"""
+    assert ("noise hides what a record's embedding says" in said(text)) is hidden

@@ -1,0 +1,194 @@
+"""Words of an edge, a server or a forger, on a terminal and in a log:
+
+shown as they are, never obeyed.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+from tacit_services.display import live as display
+from tacit_services.display import tables
+from tacit_services.worker.session import Session
+from tacit_services.worker.tasks import nothing_kept
+
+from tacit import config
+from tacit.protocol._pb import wire_pb2 as pb
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+WORDS = "[/red] [bold]x[/bold] :smile:"
+
+
+def shown(picture: RenderableType, console: Console | None = None) -> str:
+    console = console or Console(width=300, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(picture)
+    return capture.get()
+
+
+def edge() -> Any:
+    return SimpleNamespace(
+        id="edge-1",
+        state="online",
+        pushes=1,
+        sampling_rate=0.5,
+        noise_multiplier=1.0,
+        epsilon_pld=1.0,
+        epsilon_rdp=1.0,
+        delta=1e-5,
+        budget=2.0,
+        refusals=3,
+        refusal=WORDS,
+    )
+
+
+def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
+    console = Console(
+        width=300, file=io.StringIO()
+    )  # markup is on: the table itself must not need it off
+    assert f"3 ({WORDS})" in shown(tables.ledger(console, [edge()]), console)
+
+
+@pytest.mark.parametrize("console", [tables.console(), tables.console(stderr=True)])
+def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None:
+    assert WORDS in shown(f"halt taken ({WORDS})", console)
+
+
+def test_the_closing_table_shows_names_as_they_are() -> None:
+    row = {
+        "pushes": 1,
+        "sampling_rate": 0.5,
+        "noise_multiplier": 1.0,
+        "epsilon_pld": 1.0,
+        "epsilon_rdp": 1.0,
+        "budget": 2,
+    }
+    privacy = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "unit": "record",
+        "trusted": WORDS,
+        "edges": {WORDS: row},
+    }
+    summary = {
+        "algorithm": "mapa",
+        "dataset": WORDS,
+        "test_accuracy": None,
+        "applied": 1,
+        "updates_per_s": 1.0,
+        "duplicates": 0,
+        "stale": 0,
+        "rejected": 0,
+        "stages": 1,
+        "schedule": {"clip": 1.0},
+        "model_sha256": "x",
+        "duration_s": 1.0,
+        "privacy": privacy,
+        "staleness": {"mean": 0.0, "p95": 0, "max": 0},
+    }
+    text = shown(display.closing(summary, Path("[/red]"), 1.0))
+    assert text.count(WORDS) == 3
+    assert "results in [/red]/" in text
+
+
+def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
+    outbox: Any = SimpleNamespace(
+        oldest=lambda: (7, b""), done=lambda seq: None, next_seq=lambda: 8
+    )
+    ledger = SimpleNamespace(charged=lambda: SimpleNamespace(count=0))
+    role: Any = SimpleNamespace(edge="edge-1", releaser=SimpleNamespace(ledger=ledger))
+    settings: Any = SimpleNamespace(patience=1.0, size=1)  # what else there is is not asked for
+    connection: Any = None  # nor is this
+    session = Session(role, outbox, settings, connection, lambda state: None, nothing_kept)
+    caplog.set_level(logging.WARNING)
+    session._receipt(7, pb.Receipt(status=pb.Receipt.REJECTED, reason="\x1b[2J\nfake" + "x" * 300))
+    (record,) = caplog.records
+    assert record.getMessage() == "message 7 was refused: ?[2J?fake" + "x" * 191
+
+
+def terminal() -> Console:
+    return Console(
+        width=80, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False
+    )
+
+
+def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
+    found = edge()
+    found.id, found.state, found.pushes, found.refusals = "edge-12", "retired", 12345, 0
+    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = (
+        1.936543,
+        2.0,
+        0.0341333,
+        1.123456,
+    )
+    text = shown(tables.ledger(terminal(), [found]), terminal())
+    (row,) = [line for line in text.splitlines() if "edge-12" in line]
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for cell in ("retired", "12345", "0.03413", "1.123", "1.937", "0.06345"):  # no more is left
+        assert f" {cell} " in row
+    assert "…" not in text
+    assert text.rstrip().endswith("δ = 1e-05")
+    live = shown(tables.ledger(terminal(), [found], live=True), terminal())
+    assert " ".join(live.split()).endswith(
+        "δ = 1e-05; while training is on, ε is that of up to an eighth more releases"
+    )
+    assert all(len(line) <= 80 for line in live.splitlines())
+    found.refusals, other = 2, edge()
+    other.delta = 1e-6
+    wide = shown(tables.ledger(tables.console(), [found, other]), tables.console())
+    assert all(f" {word} " in wide for word in ("ε (RDP)", "1e-05", "1e-06", "refused"))
+
+
+def test_the_facts_of_a_run_stand_under_its_bar() -> None:
+    console, run = (
+        terminal(),
+        config.load(Path(__file__).parents[3] / "experiments" / "mapa-digits.toml"),
+    )
+    schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
+    status: Any = SimpleNamespace(
+        edges_needed=0,
+        applied=40,
+        updates_per_s=10.0,
+        state="training",
+        over=False,
+        test_accuracy=0.915,
+        stages=2,
+        schedule=schedule,
+        staleness=SimpleNamespace(mean=3.5),
+        privacy=SimpleNamespace(epsilon=1.25),
+        slowest=SimpleNamespace(id="edge-3", releases=7),
+    )
+    with display.RunProgress(console, run.run.updates) as progress:
+        progress.show(status)
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().rpartition("40/")
+    bar, *facts = [line.strip() for line in "".join(last[1:]).splitlines()]
+    assert bar.startswith(f"40/{run.run.updates}")
+    assert "ε ≤ 1.25 · slowest edge-3 (7 releases)" in " ".join(facts)
+
+
+@pytest.mark.parametrize(
+    ("auc", "said"),
+    [
+        (0.71, "tells the classes apart (AUC 0.710)"),
+        (0.52, "no better than always"),
+        (None, "no better"),
+    ],
+)
+def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
+    auc: float | None, said: str
+) -> None:
+    summary = {
+        "constant": {"accuracy": 0.78, "loss": None, "error": 0.01},
+        "test_accuracy": 0.781,
+        "test_loss": 0.5,
+        "metrics": {"auc": auc},
+    }
+    [line] = display._no_better(summary)
+    assert said in line.plain

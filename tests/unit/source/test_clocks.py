@@ -1,0 +1,66 @@
+"""A clock that is set, forwards or back, changes no decision: none reads it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+WALL = {
+    "time",
+    "time_ns",
+    "localtime",
+    "gmtime",
+    "ctime",
+    "strftime",
+}  # of `time`; monotonic and perf_counter are not
+ALLOWED = {
+    ("services/tacit_services/logs.py", "time.gmtime"),  # when a log line was written
+    (
+        "src/tacit/datasets/own/unit_ids.py",
+        "import datetime",
+    ),  # its type alone: a unit may be a day
+    (
+        "services/tacit_services/peer/main.py",
+        "time.time_ns",
+    ),  # which of two states of a peer, one of them lost, is the newer
+}
+
+
+def readings(path: Path) -> set[tuple[str, str]]:
+    """Every mention of a clock that can be set:
+
+    `time.time`, `from time import time`, anything of `datetime`.
+    """
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "time" and node.attr in WALL:
+                found.add((str(path.relative_to(ROOT)), f"time.{node.attr}"))
+        elif isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):
+            found.add((str(path.relative_to(ROOT)), f"from {node.module}"))
+        elif isinstance(node, ast.Import) and any(name.name == "datetime" for name in node.names):
+            found.add((str(path.relative_to(ROOT)), "import datetime"))
+    return found
+
+
+def test_nothing_but_the_log_and_a_new_peer_reads_a_clock_that_can_be_set() -> None:
+    parts = ("src", "services", "lab/src/tacit_lab/papers")
+    sources = [path for part in parts for path in (ROOT / part).rglob("*.py")]
+    sources = [
+        path for path in sources if path.parent.name != "enrollment"
+    ]  # a certificate is valid from one date to another
+    assert len(sources) > 60
+    assert set[tuple[str, str]]().union(*map(readings, sources)) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "line", ["import time; time.time()", "from time import time", "import datetime"]
+)
+def test_the_search_finds_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setattr("tests.unit.source.test_clocks.ROOT", tmp_path)
+    (tmp_path / "x.py").write_text(line)
+    assert readings(tmp_path / "x.py")

@@ -1,0 +1,70 @@
+"""Numbers in words: what is spent is never less, what is left never more, a broken bound never kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.rounding import beside, down, epsilon, up
+
+EPSILONS = json.loads((Path(__file__).parent.parent / "snapshots" / "epsilon.json").read_text())
+NUMBERS = st.floats(min_value=1e-12, max_value=1e12)
+
+
+@given(NUMBERS, st.integers(min_value=1, max_value=8))
+def test_up_is_no_less_and_down_no_more(value: float, digits: int) -> None:
+    above, below = float(up(value, digits)), float(down(value, digits))
+    assert above >= value * (1 - 2e-9)
+    assert below <= value * (1 + 2e-9)
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)  # both in the digits asked for
+    assert above - value <= unit * (1 + 1e-6)
+    assert value - below <= unit * (1 + 1e-6)
+
+
+@given(NUMBERS)
+def test_an_epsilon_is_no_less_and_has_four_digits(value: float) -> None:
+    shown = epsilon(value)
+    assert float(shown) >= value * (1 - 2e-9)
+    assert float(shown) <= max(value * 1.001, value + 1e-6) * (1 + 1e-6)
+    assert len(shown.partition(".")[2]) <= 6
+
+
+@pytest.mark.parametrize(("value", "expected"), EPSILONS)
+def test_an_epsilon_is_written_as_on_the_page(value: float, expected: str) -> None:
+    assert epsilon(value) == expected
+
+
+@given(NUMBERS, st.floats(min_value=0.999, max_value=1.001))
+def test_two_that_are_beside_each_other_read_in_their_order(value: float, factor: float) -> None:
+    bound = value * factor
+    one, other = float(beside(value, bound)), float(beside(bound, value))
+    assert (one > other, one < other) == (value > bound, value < bound)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (up(3.99961), "4"),
+        (up(6.24201), "6.243"),
+        (up(4.000000000001), "4"),  # two ways to add the same up
+        (up(0.0), "0"),
+        (up(math.inf), "inf"),
+        (down(0.03999), "0.03999"),
+        (down(1.99999), "1.999"),
+        (down(0.0), "0"),
+        (epsilon(math.inf), "∞"),
+        (beside(0.996, 1, 2), "0.996"),
+        (beside(0.5, 1, 2), "0.5"),
+        (beside(1.00004, 1), "1.00004"),
+        (beside(1234.5678, 1234.5671, 4), "1234.568"),
+        (beside(math.nan, 1), "nan"),
+        (beside(1.0, 1.0), "1"),
+    ],
+)
+def test_as_it_is_read(shown: str, expected: str) -> None:
+    assert shown == expected
