@@ -149,7 +149,7 @@ fuzz: setup ## ten minutes of damaged messages at everything that decodes; write
 
 endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes out/endurance.json, out/recovery.json
 	$(BIN)/python -m tacit_lab.bench.endurance
-	$(BIN)/python -m tacit_lab.bench.recovery
+	$(BIN)/python -m tacit_lab.bench.recovery_time
 
 figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)

@@ -17,7 +17,7 @@ from typing import Any
 
 import tacit_services
 import torch
-from tacit_services.testbed.simulate import rows_by_edge, simulate
+from tacit_services.testbed.simulated_run import rows_by_edge, simulate
 
 import tacit
 import tests
@@ -26,7 +26,7 @@ from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
 from tacit.errors import DataError, TacitError
 from tacit.simulation.client_server import Simulator
-from tacit.simulation.gossip import PeerSimulator
+from tacit.simulation.peers import PeerSimulator
 from tests.golden.harness import make_edge, make_party, make_server
 
 SEED = 11

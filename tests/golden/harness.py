@@ -13,10 +13,10 @@ import torch
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.journal.store import Store
-from tacit_services.party.loop import party_loop
-from tacit_services.peer.loop import peer_loop
+from tacit_services.party.party_loop import party_loop
 from tacit_services.peer.main import restore
-from tacit_services.peer.state import PeerState
+from tacit_services.peer.peer_loop import peer_loop
+from tacit_services.peer.peer_state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import Limits
 
 from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import Limits
 from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Peer

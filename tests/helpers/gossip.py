@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tacit_services.peer.state import PeerState
+from tacit_services.peer.peer_state import PeerState
 from torch import Tensor
 
 from tacit import config

@@ -19,8 +19,8 @@ from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.journal.store import Store
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns

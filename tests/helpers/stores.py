@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.journal.store import Appended, NewEntry, Store
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.redis_store import RedisStore
-from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.store.sqlite import SqliteStore
 
 ROOMY = Limits(entries=1000, bytes=1 << 30)

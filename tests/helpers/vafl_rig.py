@@ -16,12 +16,12 @@ from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.label_server import Server
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import Server
 from tacit.config import RunFile
 from tacit.datasets.alignment import names
-from tacit.models.zoo.embeddings import embedding, head
+from tacit.models.zoo.embedding_networks import embedding, head
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from tacit_services.aggregator import entries
-from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical import record_labels
 from tacit_services.identity.folder import Identity
 from tacit_services.journal.weights import weights
 from tacit_services.party.main import build_role
@@ -15,8 +15,8 @@ from tacit_services.settings import EdgeSettings
 
 from tacit import config
 from tacit.algorithms import registry
+from tacit.algorithms.vafl.label_server import Server
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.privacy.ledger import Ledger
@@ -83,7 +83,7 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 def fresh_server(run: Deployment, file: RunFile) -> Server:
     labels = run.folder / "labels.safetensors"
     definition = file.define()
-    people = labelled_records.load(vertical(definition), None, "tacit", labels)
+    people = record_labels.load(vertical(definition), None, "tacit", labels)
     server = registry.server(definition, file.build_model(), people)
     assert isinstance(server, Server)
     return server

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer.main
 from pydantic import BaseModel
-from tacit_services.aggregator.api import metrics
+from tacit_services.aggregator.api import prometheus_metrics
 from tacit_services.cli.main import app, main
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.rest import RegistrationAuthority, create_app
@@ -95,7 +95,7 @@ def rest() -> dict[str, Any]:
 def metric_names() -> dict[str, Any]:
     """Return every sample of /metrics, with its type and labels."""
     with tempfile.TemporaryDirectory() as folder:
-        families = list(metrics.registry(served_run(Path(folder)).run_status).collect())
+        families = list(prometheus_metrics.registry(served_run(Path(folder)).run_status).collect())
     return {
         sample.name: {"type": family.type, "labels": sorted(sample.labels)}
         for family in families

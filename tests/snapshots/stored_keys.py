@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.journal import snapshot_file
-from tacit_services.testbed.simulate import simulate
+from tacit_services.testbed.simulated_run import simulate
 
 from tacit import config
 from tests.conftest import ROOT

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tacit_services.aggregator import entries
-from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical import record_labels
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
@@ -180,7 +180,7 @@ def test_parties(tmp_path: Path) -> None:
         released = {path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")}
         pending = [max(run.pending(number).items()) for number in EDGES]
         file = config.load(run.file)
-        everybody = labelled_records.load(
+        everybody = record_labels.load(
             vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
         )
         role, cursor = snapshot(run, everybody)

@@ -18,7 +18,7 @@ from tacit_services.worker.heartbeat import judged
 
 from tacit import config, exported, regular_file
 from tacit.datasets.own.arrays import ArraysReader
-from tacit.datasets.own.files import digest, located
+from tacit.datasets.own.file_reading import digest, located
 from tacit.datasets.own.images import opened_picture
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.values import Bounds, Values

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 from tacit_services import logs
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 
 from tacit.shown import as_json, cell, lines, printable, seen
 from tacit.user_code import readable
@@ -131,8 +131,8 @@ def test_a_traceback_in_a_log_moves_no_cursor() -> None:
 
 
 def test_tables_and_lines_of_commands_show_names_safely(capsys: pytest.CaptureFixture[str]) -> None:
-    console = tables.console()
-    console.print(tables.pairs(console, [("run", HOSTILE)]))
+    console = text_tables.console()
+    console.print(text_tables.pairs(console, [("run", HOSTILE)]))
     console.print(f"note: {HOSTILE}")
     console.print(Text("end"))
     said = capsys.readouterr().out

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_lab.papers.demo import inversion
+from tacit_lab.papers.demo import inversion_demo
 from tacit_services.testbed import processes
 
 from tests.helpers.servers import need
@@ -115,24 +115,24 @@ def test_the_picture_shows_every_condition_under_200_kb(demo: Path) -> None:
 
 def test_without_mosquitto_the_fallback_broker_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_which", lambda name: None)
-    monkeypatch.setattr(inversion, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
-    done = inversion.run(inversion.load(None), (1,), 1, 0, lambda line: None)
+    monkeypatch.setattr(inversion_demo, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
+    done = inversion_demo.run(inversion_demo.load(None), (1,), 1, 0, lambda line: None)
     assert done.broker.startswith("amqtt")
     (outcome,) = done.outcomes
     assert outcome.cosine > 0.9999
     assert torch.allclose(outcome.images[0], done.originals[0].double(), atol=1e-4)
 
 
-REAL_CONDITIONS = inversion.conditions
+REAL_CONDITIONS = inversion_demo.conditions
 
 
 def test_victims_are_different_digits_and_the_seed_chooses_them() -> None:
-    table = inversion.load(None)
+    table = inversion_demo.load(None)
     assert table.x.shape[1:] == (1, 28, 28)
-    chosen = inversion.pick(table, 6, 0)
+    chosen = inversion_demo.pick(table, 6, 0)
     assert len({int(rows.y[0]) for rows in chosen}) == 6
     assert all(bool((rows.y == rows.y[0]).all()) and len(rows) == 12 for rows in chosen)
-    again, other = inversion.pick(table, 6, 0), inversion.pick(table, 6, 1)
+    again, other = inversion_demo.pick(table, 6, 0), inversion_demo.pick(table, 6, 1)
     assert all(torch.equal(a.x, b.x) for a, b in zip(chosen, again, strict=True))
     assert not all(torch.equal(a.x, b.x) for a, b in zip(chosen, other, strict=True))
 
@@ -157,7 +157,7 @@ def test_bad_input_is_one_line(
 def test_a_place_that_cannot_be_written_is_said_before_any_work(
     taken: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(inversion, "load", lambda data: pytest.fail("worked"))
+    monkeypatch.setattr(inversion_demo, "load", lambda data: pytest.fail("worked"))
     if taken is not None:
         (tmp_path / taken).mkdir()
     out = Path("/proc") if taken is None else tmp_path  # even root writes nothing into /proc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_lab.papers.figures import stored_results, testbed
+from tacit_lab.papers.figures import stored_results, testbed_figures
 
 from lab.tests.papers.figure_files import HEAD, written
 from tacit.errors import ConfigError, ServiceError
@@ -35,9 +35,9 @@ name = "MAPA"
 
 @pytest.mark.exhaustive
 def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
-    (cell,) = testbed.cells(written(tmp_path, FIGURE), quick=False)
+    (cell,) = testbed_figures.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []
-    found = testbed.sweep(
+    found = testbed_figures.sweep(
         {"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done)
     )
     result = found[stored_results.result_name(cell.run)]
@@ -45,7 +45,7 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     assert 0.1 < result["series"][-1]["accuracy"] <= 1
     assert 0 < result["epsilon"] <= 8
     assert (
-        testbed.sweep(
+        testbed_figures.sweep(
             {"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done)
         )
         == found
@@ -56,9 +56,9 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     text = FIGURE.replace('"digits"', '"mnist"')
-    (cell,) = testbed.cells(written(tmp_path, text), quick=False)
+    (cell,) = testbed_figures.cells(written(tmp_path, text), quick=False)
     with pytest.raises(ServiceError, match=r"tacit run ended with exit code 3 and said: .*mnist"):
-        testbed.sweep({"f": [cell.run]}, tmp_path / "kept", tmp_path, lambda *_: None)
+        testbed_figures.sweep({"f": [cell.run]}, tmp_path / "kept", tmp_path, lambda *_: None)
     assert list((tmp_path / "kept").iterdir()) == []
 
 
@@ -72,4 +72,4 @@ def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
 )
 def test_what_only_a_simulation_shows_is_refused(tmp_path: Path, before: str, after: str) -> None:
     with pytest.raises(ConfigError, match=r"--testbed: P Fig. 1"):
-        testbed.cells(written(tmp_path, FIGURE.replace(before, after)), quick=False)
+        testbed_figures.cells(written(tmp_path, FIGURE.replace(before, after)), quick=False)

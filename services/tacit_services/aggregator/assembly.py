@@ -22,7 +22,7 @@ from tacit.protocol import wire
 from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.ingest import trusted
+from tacit_services.aggregator.ingest import trusted_noise
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.reassembly import Reassembly
@@ -74,7 +74,7 @@ def assemble(
     link, clock, guarded = surroundings.link, surroundings.clock, definition.guard
     journal = _journal(definition, role, model, surroundings)
     at_server = definition.privacy.noise_at == "server"
-    noise = trusted.opened(journal, definition, surroundings.ledger) if at_server else None
+    noise = trusted_noise.opened(journal, definition, surroundings.ledger) if at_server else None
     guard = Guard(guarded, role, definition.plans.named, clock)
     presence: dict[str, str] = {}
     update_bytes = 4 * max(model.size, role.largest)

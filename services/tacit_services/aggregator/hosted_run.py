@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacit.algorithms import registry
-from tacit.algorithms.vafl import server as vafl
+from tacit.algorithms.vafl import label_server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.config import RunFile
@@ -37,7 +37,7 @@ from tacit_services.aggregator.reading import state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import RunStatus
-from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical import record_labels
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.journal.journal_file import Writer
@@ -228,7 +228,7 @@ def _labelled_records(
         return None
     settings.warn_of_salt(log)
     vertical = vertical_settings.vertical(definition)
-    return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
+    return record_labels.load(vertical, settings.data, settings.salt, settings.labels)
 
 
 def _prepare(out: Path) -> None:

@@ -27,7 +27,7 @@ from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts, RetryLater
 from tacit_services.aggregator.ingest.staging import Staging
-from tacit_services.aggregator.ingest.trusted import TrustedNoise
+from tacit_services.aggregator.ingest.trusted_noise import TrustedNoise
 from tacit_services.aggregator.run import Run
 from tacit_services.aggregator.run_journal import BUSY
 from tacit_services.journal.store import MAX_SEQ, Appended, Stage, Verdict

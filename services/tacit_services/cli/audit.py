@@ -55,14 +55,14 @@ def audit(
 
     from tacit.audit.whole import AUDITED
     from tacit.audit.whole import audit as attack
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
     from tacit_services.display.progress import LongWork
 
     unknown = sorted(set(mechanism or ()) - set(AUDITED))
     if unknown:
         raise ConfigError(f"--mechanism {unknown[0]!r}: expected one of {', '.join(AUDITED)}")
     torch.set_num_threads(1)  # vectors of a few hundred numbers
-    console = tables.console()
+    console = text_tables.console()
     findings = []
     with LongWork("attacking") as work:
         for finding in attack(host(thorough=thorough), mechanism or AUDITED, seed=seed):
@@ -89,9 +89,9 @@ def table(console: Console, findings: Iterable[Finding]) -> Table:
     """The findings as a table, one row for each."""
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
-    shown = Table(box=tables.outline(console), header_style="bold")
+    shown = Table(box=text_tables.outline(console), header_style="bold")
     for name in ("test", "target", "quantity", "claim", "measured", "verdict"):
         shown.add_column(
             name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True

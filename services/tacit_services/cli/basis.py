@@ -50,7 +50,7 @@ def basis(
     need("edge")
     from tacit.errors import ConfigError
     from tacit_services.display.progress import LongWork
-    from tacit_services.project.basis import Wanted, make
+    from tacit_services.project.basis_request import Wanted, make
     from tacit_services.settings import data_home
 
     steps = tuple(step.strip() for step in features.split(",") if step.strip())

@@ -15,7 +15,7 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.project.check import Report
+    from tacit_services.project.preview import Report
 
 
 @owners_screen()
@@ -28,7 +28,7 @@ def check(
     need("run")
     from tacit import config
     from tacit_services.display.progress import SlowSteps
-    from tacit_services.project.check import check as checked
+    from tacit_services.project.preview import check as checked
     from tacit_services.settings import data_home
 
     slow = SlowSteps()

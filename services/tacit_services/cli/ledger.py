@@ -271,7 +271,7 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
 def _print_account(account: Account, found: list[dict[str, Any]], delta: float) -> None:
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     first, *others = account.names
     say(f"{first}: whose privacy: {account.unit}; dealt {account.dealing or 'a file an edge'}")
@@ -284,20 +284,23 @@ def _print_account(account: Account, found: list[dict[str, Any]], delta: float) 
     for name in ("edge", "releases", f"ε at δ {delta:g}", "ledger"):
         table.add_column(name, justify="left" if name in ("edge", "ledger") else "right")
     for one in found:
-        spent = tables.epsilon(one["epsilon_pld"])
-        file = tables.cell(one["file"])
+        spent = text_tables.epsilon(one["epsilon_pld"])
+        file = text_tables.cell(one["file"])
         file.overflow = "fold"
         table.add_row(one["edge"], str(one["count"]), spent, file)
-    tables.console().print(table)
+    text_tables.console().print(table)
 
 
 def _print(chain: Chain, document: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
-    console = tables.console()
-    pld, rdp = tables.epsilon(document["epsilon_pld"]), tables.epsilon(document["epsilon_rdp"])
+    console = text_tables.console()
+    pld, rdp = (
+        text_tables.epsilon(document["epsilon_pld"]),
+        text_tables.epsilon(document["epsilon_rdp"]),
+    )
     console.print(
         f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ "
         f"{document['delta']:g}"
@@ -308,7 +311,7 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for row in chain.history():
         table.add_row(
-            tables.cell(row.mechanism),
+            text_tables.cell(row.mechanism),
             f"{row.sampling_rate:.6g}",
             f"{row.noise_multiplier:.6g}",
             str(row.count),

@@ -46,7 +46,7 @@ def new(
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")
     from tacit_services.project.draft import Wanted
-    from tacit_services.project.new import make
+    from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
     wanted = Wanted(table, target, unit, model, sites, images)

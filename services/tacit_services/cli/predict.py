@@ -175,7 +175,7 @@ def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions
 
     say(f"starting the aggregator and the parties of {folder} again", err=True)
     preload.prepare()  # its imports go on while this process makes its own
-    from tacit_services.testbed import predict as again
+    from tacit_services.testbed import vertical_predict as again
 
     return again.predict(folder, ask)
 

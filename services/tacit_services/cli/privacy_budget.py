@@ -191,24 +191,24 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
 
 
 def _show(answer: BudgetPlan, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(json.dumps(finite(asdict(answer)), indent=2))
         return
-    console = tables.console()
+    console = text_tables.console()
     console.print(_table(console, answer))
     if note := _note(answer):
         console.print(note)
 
 
 def _table(to: Console, answer: BudgetPlan) -> Table:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     rows = [
         ("mechanism", answer.mechanism),
-        ("ε (PLD)", tables.epsilon(finite_or_none(answer.epsilon_pld)) + _of(answer.budget)),
-        ("ε (RDP)", tables.epsilon(finite_or_none(answer.epsilon_rdp))),
+        ("ε (PLD)", text_tables.epsilon(finite_or_none(answer.epsilon_pld)) + _of(answer.budget)),
+        ("ε (RDP)", text_tables.epsilon(finite_or_none(answer.epsilon_rdp))),
         ("δ", f"{answer.delta:g}" + _aside(answer)),
         ("z", f"{answer.noise_multiplier:.6g} ({_meaning(answer.mechanism)})"),
         ("q", f"{answer.sampling_rate:.6g}" + _of_records(answer)),
@@ -218,7 +218,7 @@ def _table(to: Console, answer: BudgetPlan) -> Table:
             "- (give --records)" if answer.padded_batch is None else f"{answer.padded_batch} rows",
         ),
     ]
-    return tables.pairs(to, rows)
+    return text_tables.pairs(to, rows)
 
 
 def _meaning(mechanism: str) -> str:

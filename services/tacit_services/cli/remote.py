@@ -66,14 +66,14 @@ def model(
     as_json: AsJson = False,
 ) -> None:
     """Show the model, or download its weights and check their SHA-256."""
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     with _client(url, token_file) as client:
         if out is not None:
             _download(client, out, as_json)
         else:
             info = client.model()
-            _show(info.to_json(), as_json, lambda console: tables.model(console, info))
+            _show(info.to_json(), as_json, lambda console: text_tables.model(console, info))
 
 
 def ledger(
@@ -85,14 +85,14 @@ def ledger(
     """Show what every edge's data has paid in privacy, or read an edge's own ledger."""
     if context.invoked_subcommand is not None:
         return
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     with _client(url, token_file) as client:
         edges, live = client.edges(), not client.status().over
     _show(
         [edge.to_json() for edge in edges],
         as_json,
-        lambda console: tables.ledger(console, edges, live=live),
+        lambda console: text_tables.ledger(console, edges, live=live),
     )
 
 
@@ -144,30 +144,30 @@ def _client(url: str, token_file: Path | None) -> Iterator[Client]:
 
 
 def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
     else:
-        console = tables.console()
+        console = text_tables.console()
         console.print(picture(console))
 
 
 def _show_status(run: Status, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
-    _show(run.to_json(), as_json, lambda console: tables.status(console, run))
+    _show(run.to_json(), as_json, lambda console: text_tables.status(console, run))
 
 
 def _follow(client: Client, as_json: bool) -> bool:
     """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
     from rich.live import Live
 
-    from tacit_services.display import tables, watch
+    from tacit_services.display import text_tables, watch
 
-    console = tables.console()
+    console = text_tables.console()
     if as_json or not console.is_terminal:
-        return _until_over(client, lambda run: say(tables.line(run, as_json)))
+        return _until_over(client, lambda run: say(text_tables.line(run, as_json)))
     points: list[Point] = []
     with Live(console=console, auto_refresh=False) as live:
 

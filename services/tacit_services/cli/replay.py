@@ -241,7 +241,7 @@ def _people(
     Raises DataError, PrivacyError.
     """
     from tacit.algorithms.vafl import vertical_settings
-    from tacit_services.aggregator.vertical import labelled_records
+    from tacit_services.aggregator.vertical import record_labels
 
     vertical = vertical_settings.vertical(definition)
     if vertical.settings.label_epsilon is not None and not labels.exists():
@@ -249,4 +249,4 @@ def _people(
             f"--labels {labels}: no such file; "
             "this run's noisy labels were drawn once, and kept there"
         )
-    return labelled_records.load(vertical, data, salt, labels)
+    return record_labels.load(vertical, data, salt, labels)

@@ -28,7 +28,7 @@ def simulate(
     """Train in one process, in virtual time: the same result for the same seed."""
     need("figures")
     from tacit import config
-    from tacit_services.testbed import simulate as simulation
+    from tacit_services.testbed import simulated_run as simulation
 
     definition = config.load(file, edges=edges, seed=seed).define()
     folder = out or Path("out") / f"{file.stem}-simulated"

@@ -15,7 +15,7 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.project.tune import Trial
+    from tacit_services.project.tuning import Trial
 
 
 @owners_screen()
@@ -41,7 +41,7 @@ def tune(
     from tacit import config
     from tacit.errors import ConfigError
     from tacit_services.display.progress import TimeLeft
-    from tacit_services.project import tune as tuning
+    from tacit_services.project import tuning as tuning
     from tacit_services.settings import data_home
 
     left = TimeLeft()

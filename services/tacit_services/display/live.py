@@ -23,9 +23,9 @@ from rich.text import Text
 from tacit.config.definition import Definition
 from tacit.models import Constant
 from tacit.shown import printable
-from tacit_services.aggregator.reporting.picture import on_test
+from tacit_services.aggregator.reporting.run_picture import on_test
 from tacit_services.display.progress import clock
-from tacit_services.display.tables import at_most, cell, epsilon, schedule, state
+from tacit_services.display.text_tables import at_most, cell, epsilon, schedule, state
 
 if TYPE_CHECKING:
     from tacit_client import Status

@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 
 if TYPE_CHECKING:
     from tacit_client import Edge, Point, Status
@@ -30,7 +30,7 @@ def view(
     to: Console, run: Status, points: Sequence[Point], edges: Sequence[Edge]
 ) -> RenderableType:
     """The whole picture, as high as the terminal at most."""
-    parts: list[RenderableType] = [tables.status(to, run)]
+    parts: list[RenderableType] = [text_tables.status(to, run)]
     name, values = measured(points)
     if values:
         parts.append(Text(f"{name}, version {points[0].version} to {points[-1].version}"))
@@ -67,13 +67,17 @@ def chart(values: Sequence[float], width: int) -> list[str]:
 def _edges(to: Console, edges: Sequence[Edge], most: int) -> Table:
     """List the edges: first those that need attention, then by spending."""
     ordered = sorted(edges, key=lambda edge: (edge.state in _THERE, -_share(edge), edge.id))
-    table = Table(box=tables.outline(to), header_style="bold", caption_justify="left")
+    table = Table(box=text_tables.outline(to), header_style="bold", caption_justify="left")
     for name in ("edge", "state", "releases", "ε of its budget", "why"):
         table.add_column(name, justify="right" if name == "releases" else "left")
     for edge in ordered[:most]:
-        why = tables.cell(edge.retired or edge.refusal)
+        why = text_tables.cell(edge.retired or edge.refusal)
         table.add_row(
-            tables.cell(edge.id), tables.cell(edge.state), str(edge.pushes), _budget(edge), why
+            text_tables.cell(edge.id),
+            text_tables.cell(edge.state),
+            str(edge.pushes),
+            _budget(edge),
+            why,
         )
     if not any(edge.retired or edge.refusal for edge in ordered[:most]):
         table.columns.pop()
@@ -91,7 +95,7 @@ def _share(edge: Edge) -> float:
 def _budget(edge: Edge) -> Text:
     """A bar, and the two numbers."""
     if edge.budget is None:
-        return Text(tables.epsilon(edge.epsilon_pld))
+        return Text(text_tables.epsilon(edge.epsilon_pld))
     full = round(_share(edge) * _BAR)
-    spent = tables.epsilon(edge.epsilon_pld)
+    spent = text_tables.epsilon(edge.epsilon_pld)
     return Text(f"{'█' * full}{'░' * (_BAR - full)} {spent} of {edge.budget:g}")

@@ -49,10 +49,10 @@ from tacit.privacy.accounting import History
 from tacit_services.identity import (
     data_register,
     dealt_ledgers,
+    edge_slots,
     joining,
     kinship,
     sketch_files,
-    slots,
 )
 from tacit_services.identity.data_register import Entry
 from tacit_services.identity.kinship import Apart, Kin, NotApart
@@ -139,11 +139,11 @@ def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLoc
         known = kinship.find(root, owned, drawn).entry
         entry = _registered(root, owned, number, drawn)
         folder = root / entry.id
-        slot = slots.slot_of(folder, entry, owned, number, drawn)
+        slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
         path = dealt_ledgers.started(folder, entry, slot)
         lock = kept.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
         fcntl.flock(lock, fcntl.LOCK_SH)
-        apart = kinship.apart(root, owned, slots.sketches(folder, owned, slot, drawn))
+        apart = kinship.apart(root, owned, edge_slots.sketches(folder, owned, slot, drawn))
         return LedgerLocation(path, entry.id, None if known is None else known.names[0], apart)
 
 
@@ -204,11 +204,11 @@ def _history(root: Path, kin: Kin, owned: Owned, number: int, drawn: Sketches | 
     _with_unit(folder, entry, owned)
     if entry.dealing != owned.dealing or _dealt_anew(kin, owned):
         return dealt_ledgers.most(folder, entry)
-    slot = slots.slot_of(folder, entry, owned, number, drawn)
+    slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
     path = dealt_ledgers.ledger_of(folder, entry, slot)
     if not path.exists():
         return dealt_ledgers.before(folder, entry)
-    owed = dealt_ledgers.owed(folder, entry, slot, slots.mixed(folder, owned, slot, drawn))
+    owed = dealt_ledgers.owed(folder, entry, slot, edge_slots.mixed(folder, owned, slot, drawn))
     return (*dealt_ledgers.history(path), *owed)
 
 
@@ -311,7 +311,9 @@ def _seen(root: Path, owned: Owned, number: int) -> Kept | None:
     """The sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None
-    part = sketch_files.part_of(owned, slots.slot_of(root / entry.id, entry, owned, number, None))
+    part = sketch_files.part_of(
+        owned, edge_slots.slot_of(root / entry.id, entry, owned, number, None)
+    )
     kept = sketch_files.read(root / entry.id, part)
     return kept if kept is not None and sketch_files.name_of(owned) in kept.files else None
 
@@ -330,9 +332,9 @@ def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> E
     if _dealt_anew(kin, owned):
         entry = _redealt(folder, entry, owned)
     data_register.write(folder, entry := data_register.named(entry, owned))
-    slot = slots.slot_of(folder, entry, owned, number, drawn)
+    slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
     if entry.dealing == owned.dealing:
-        dealt_ledgers.raise_to(folder, entry, slot, slots.mixed(folder, owned, slot, drawn))
+        dealt_ledgers.raise_to(folder, entry, slot, edge_slots.mixed(folder, owned, slot, drawn))
     if drawn is not None:
         sketch_files.add(folder, sketch_files.part_of(owned, slot), owned, drawn)
     return entry
@@ -345,7 +347,7 @@ def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -
     if entry.dealing != owned.dealing:
         entry = _redealt(folder, entry, owned)
     if not owned.dealing:
-        slot = slots.slot_of(folder, entry, owned, number, drawn)
+        slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
         known = entry.edges.get(slot, ())
         edges = entry.edges | {slot: data_register.added(known, owned.digest)}
         entry = replace(entry, edges=edges)

@@ -19,7 +19,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.denormals import flush_pool
 from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
-from tacit_services.party.loop import party_loop
+from tacit_services.party.party_loop import party_loop
 from tacit_services.settings import EdgeSettings
 from tacit_services.signals import stopping
 from tacit_services.worker import release_delay

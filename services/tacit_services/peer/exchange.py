@@ -18,7 +18,7 @@ from tacit.errors import BrokerRefuses, PrivacyError, TacitError, WireError
 from tacit.protocol import topics, wire, wire_gossip
 from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share
 from tacit_services.logs import Seldom
-from tacit_services.peer.state import PeerState
+from tacit_services.peer.peer_state import PeerState
 from tacit_services.transport.inbox import (
     PRESENCE,
     ROOM,

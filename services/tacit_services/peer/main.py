@@ -10,8 +10,8 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.worker import Worker
 from tacit.errors import ConfigError
-from tacit_services.peer.loop import peer_loop
-from tacit_services.peer.state import PeerState
+from tacit_services.peer.peer_loop import peer_loop
+from tacit_services.peer.peer_state import PeerState
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import release_delay, row_owner
 from tacit_services.worker.contract import LoopSettings

@@ -94,7 +94,7 @@ def _classes(folder: Path) -> list[str]:
 
 def _form(folder: Path) -> tuple[tuple[int, int], int]:
     """(height, width) and channels of the pictures: their own, where they are small and alike."""
-    from tacit.datasets.own.files import PIXELS_MAX
+    from tacit.datasets.own.file_reading import PIXELS_MAX
     from tacit.datasets.own.images import FORMATS, TooLargeError, opened_picture
 
     every = files(folder)

@@ -27,7 +27,7 @@ from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk.secret_file import kept_secret
-from tacit_services.display import live, tables
+from tacit_services.display import live, text_tables
 from tacit_services.identity.own_ledgers import Known
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, load_policy
@@ -66,7 +66,7 @@ def run(
     benchmarks). `listening` is given the broker's address and stays open while the run lasts (for
     measurements). Raises TacitError for bad input before anything is started.
     """
-    console = tables.console(stderr=as_json)
+    console = text_tables.console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
     definition = run_file.define()

@@ -14,7 +14,7 @@ import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config.contract import Worker
+from tacit.config.algorithm_contract import Worker
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.kernels.loading import described

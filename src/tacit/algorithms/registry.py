@@ -21,7 +21,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
 from tacit.algorithms.fedasync.fedavg import AveragingServer
 from tacit.algorithms.fedasync.fedbuff import BufferedServer
 from tacit.algorithms.fedasync.mixing import MixingServer
@@ -29,7 +29,7 @@ from tacit.algorithms.gossip import adp2sgd, worker
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import GossipSettings
-from tacit.algorithms.vafl import server as vafl
+from tacit.algorithms.vafl import label_server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
 from tacit.algorithms.mapa import Edge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tacit.audit.checks import against, compared
+from tacit.audit.message_attacks import against, compared
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import ROWS, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World, opposed_world

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tacit.audit.party import (
+from tacit.audit.attacked_party import (
     Attack,
     Vertical,
     again,

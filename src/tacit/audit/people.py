@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tacit.audit.checks import compared, in_or_out, score
-from tacit.audit.rows import SAMPLER_ROWS, alone, as_poisson, pixels, visible
+from tacit.audit.message_attacks import compared, in_or_out, score
+from tacit.audit.rows_in_messages import SAMPLER_ROWS, alone, as_poisson, pixels, visible
 from tacit.audit.statistics import Finding, Values
 from tacit.audit.subject import ROWS, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World, quiet_world

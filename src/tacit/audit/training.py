@@ -11,7 +11,7 @@ import torch
 
 from tacit.algorithms.mapa import Server
 from tacit.audit.adapters import EdgeAdapter, make
-from tacit.audit.rows import alone, pixels
+from tacit.audit.rows_in_messages import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
 from tacit.audit.subject import CLIP, DELTA, SCHEMA, Randomness, Subject
 from tacit.audit.worlds import received

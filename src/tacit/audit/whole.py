@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import checks, own_modules, people, rows
+from tacit.audit import message_attacks, own_modules, people, rows_in_messages
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.row_times import row_times
@@ -59,11 +59,11 @@ PUSHES: Final = {
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]
 SAMPLED_TESTS: Final[dict[str, Sampled]] = {
-    "canary": checks.canary,
-    "against": checks.against,
-    "places": rows.places,
-    "places in parts": rows.places_in_parts,
-    "crowd": rows.crowd,
+    "canary": message_attacks.canary,
+    "against": message_attacks.against,
+    "places": rows_in_messages.places,
+    "places in parts": rows_in_messages.places_in_parts,
+    "crowd": rows_in_messages.crowd,
     "own": own_modules.own_module,
     "raising": own_modules.raising,
     "person": people.person,
@@ -84,7 +84,7 @@ class Host:
     """
 
     resend: Resend
-    fork: checks.Fork
+    fork: message_attacks.Fork
     prv: Epsilon | None
     scratch: Callable[[], AbstractContextManager[str]]
     seconds: Seconds | None = None
@@ -111,7 +111,7 @@ def audit(
     forked = [*honest, *(subject for subject in copied if subject.mechanism in wanted)]
     # First of all. Never with `source`: a fork copies a seeded stream, so its noise is the
     # parent's.
-    yield from checks.forks(forked, Randomness(), host.fork)
+    yield from message_attacks.forks(forked, Randomness(), host.fork)
     tests = _tests(host)
     for subject in honest:
         for name, sampled in _sampled(subject).items():
@@ -138,20 +138,20 @@ def audit(
 def _tests(host: Host) -> dict[str, Test]:
     def charges(subject: Subject, source: Randomness) -> list[Finding]:
         with host.scratch() as folder:
-            return checks.charges(subject, source, Path(folder) / "ledger.db")
+            return message_attacks.charges(subject, source, Path(folder) / "ledger.db")
 
     return {
-        "noise": checks.noise,
-        "anew": checks.anew,
-        "empty": checks.empty_batch,
-        "starts": checks.starts,
-        "fields": checks.fields,
-        "strange": checks.strange,
+        "noise": message_attacks.noise,
+        "anew": message_attacks.anew,
+        "empty": message_attacks.empty_batch,
+        "starts": message_attacks.starts,
+        "fields": message_attacks.fields,
+        "strange": message_attacks.strange,
         "charges": charges,
-        "retry": lambda subject, source: checks.retry(subject, source, host.resend),
-        "orders": checks.orders,
-        "sampler": rows.sampler,
-        "in parts": rows.sampler_in_parts,
+        "retry": lambda subject, source: message_attacks.retry(subject, source, host.resend),
+        "orders": message_attacks.orders,
+        "sampler": rows_in_messages.sampler,
+        "in parts": rows_in_messages.sampler_in_parts,
         "people": people.drawn,
         "training": training,
     }
@@ -173,16 +173,16 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
     """The tests of an algorithm whose messages are not pushes; its edge shares the rest with
     MAPA's.
     """
-    yield from checks.canary(subject, source, PUSHES["canary"] // 3)
-    yield from rows.places_in_parts(subject, source, PUSHES["places in parts"])
+    yield from message_attacks.canary(subject, source, PUSHES["canary"] // 3)
+    yield from rows_in_messages.places_in_parts(subject, source, PUSHES["places in parts"])
     for name in ("noise", "fields", "strange", "charges", "sampler"):
         yield from tests[name](subject, source)
 
 
 def _in_slots(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
     """The tests of slots; `places`, and those of people, are in slots for every mechanism."""
-    yield from checks.canary(subject, source, PUSHES["canary"] // 3)
-    yield from rows.crowd(subject, source, PUSHES["crowd"] // 2)
+    yield from message_attacks.canary(subject, source, PUSHES["canary"] // 3)
+    yield from rows_in_messages.crowd(subject, source, PUSHES["crowd"] // 2)
     for name in ("strange", "sampler"):
         yield from tests[name](subject, source)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from tacit.config.contract import Sections
+from tacit.config.algorithm_contract import Sections
 from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
 from tacit.config.own_data import OwnData
@@ -24,7 +24,7 @@ from tacit.datasets import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import WORDS
-from tacit.datasets.own.files import located
+from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.own_rows import EDGE, counted
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tacit.config.contract import AlgorithmSection, DataSection
+from tacit.config.algorithm_contract import AlgorithmSection, DataSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run

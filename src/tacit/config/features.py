@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
-from tacit.config.contract import DataSection, Sections
+from tacit.config.algorithm_contract import DataSection, Sections
 from tacit.config.sections import Section
 from tacit.datasets import Features
-from tacit.datasets.features.basis import SHIPPED, Projection, digest
-from tacit.datasets.features.basis import shipped as shipped_basis
 from tacit.datasets.features.front import FIELD, Front
+from tacit.datasets.features.public_basis import SHIPPED, Projection, digest
+from tacit.datasets.features.public_basis import shipped as shipped_basis
 from tacit.datasets.features.standardise import Standardise
-from tacit.datasets.own.files import located
+from tacit.datasets.own.file_reading import located
 from tacit.user_code import entry_digest, entry_files
 
 _ANY_SHAPE = ("logistic", "svm", "mlp", "python")  # models that take records of any shape

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.contract import Sections
+from tacit.config.algorithm_contract import Sections
 from tacit.config.features import FeaturedData
 from tacit.datasets import Source
 from tacit.datasets.own.featured import with_features

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.contract import Sections
+from tacit.config.algorithm_contract import Sections
 from tacit.config.own_data import OwnData
 from tacit.config.sections import Section
 from tacit.datasets.own.rows import Reader

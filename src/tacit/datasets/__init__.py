@@ -18,7 +18,7 @@ from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.datasets.features import Features
 from tacit.datasets.partition import all_shards, nominal_size, shard
 from tacit.datasets.source import Benchmark, Dealing, PrivateRows, Source
-from tacit.datasets.vertical import feature_blocks, party_view
+from tacit.datasets.vertical_rows import feature_blocks, party_view
 
 __all__ = [
     "Benchmark",

@@ -7,7 +7,7 @@
 ...     return [one.value for one in exported.predict(model, "table", Path(table))]
 """
 
-from tacit.exported.folder import Exported, export, is_exported, option_of_rows, read
+from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read
 from tacit.exported.predictions import Kind, Prediction, predict
 
 __all__ = [

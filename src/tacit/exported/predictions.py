@@ -22,7 +22,7 @@ from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.values import Bounds, Values
 from tacit.datasets.source import Benchmark
 from tacit.errors import ConfigError, DataError
-from tacit.exported.folder import Exported
+from tacit.exported.model_folder import Exported
 
 Kind = Literal["table", "images", "arrays", "python"]
 _BATCH = 1024

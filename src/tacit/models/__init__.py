@@ -1,6 +1,5 @@
 """Models as functions of one flat parameter vector, and how good they are."""
 
-from tacit.models.base import Layer, Model, Normalization
 from tacit.models.building import (
     NAMES,
     Constant,
@@ -10,6 +9,7 @@ from tacit.models.building import (
     checked_size,
     evaluate,
 )
+from tacit.models.model import Layer, Model, Normalization
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered
 from tacit.models.zoo.lstm import Lstm

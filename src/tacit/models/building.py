@@ -11,7 +11,7 @@ import torch
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.errors import ConfigError
 from tacit.models.answers import NOTHING_KEPT, Answers, Kept
-from tacit.models.base import Model, Normalization
+from tacit.models.model import Model, Normalization
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered, side_after
 from tacit.models.zoo.lstm import Lstm

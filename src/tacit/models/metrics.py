@@ -20,8 +20,8 @@ from tacit.datasets import Dataset
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import Answers, Kept
-from tacit.models.base import Model
 from tacit.models.building import answers
+from tacit.models.model import Model
 from tacit.user_code import load_entry
 
 Metric = Callable[[Answers, Target], dict[str, float]]

@@ -32,8 +32,8 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.base import Layer, Layout, Model
 from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
+from tacit.models.model import Layer, Layout, Model
 from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
 from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients

@@ -26,7 +26,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-from tacit.models.base import Layer, Window
+from tacit.models.model import Layer, Window
 
 # Of an example's own numbers only, whatever their arguments.
 _POINTWISE: frozenset[object] = frozenset(

@@ -29,8 +29,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
 from tacit.errors import FROM_OWN_CODE
-from tacit.models.base import Model
 from tacit.models.harmless import harmless, writes_to_its_first
+from tacit.models.model import Model
 
 _aten: Any = torch.ops.aten
 _INDEXED = (_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_)

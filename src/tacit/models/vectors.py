@@ -19,7 +19,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models.base import Layer, Model, Window
+from tacit.models.model import Layer, Model, Window
 from tacit.models.recorded import Recorded, recorded, write_alone
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.

@@ -24,7 +24,7 @@ from typing import Any
 from torch import nn
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.user_code.memory import PACKAGES, NotSourceError, Scan, UnseenError, serve
+from tacit.user_code.loaded_sources import PACKAGES, NotSourceError, Scan, UnseenError, serve
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 

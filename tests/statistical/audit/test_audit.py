@@ -19,7 +19,7 @@ from tacit_services.cli import main
 from tacit_services.cli.audit import host
 from torch import Tensor
 
-from tacit.audit import checks, rows
+from tacit.audit import message_attacks, rows_in_messages
 from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
 from tacit.audit.mutants_alone import TwiceTheClip
 from tacit.audit.party_mutants import HONEST as PARTIES
@@ -106,14 +106,16 @@ def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
     for seed in range(30):
         source = Randomness(100 + seed)
         for subject in HONEST:
-            findings = checks.canary(subject, source, 500)
-            findings += checks.noise(subject, source, 300) + rows.sampler(subject, source, 300)
+            findings = message_attacks.canary(subject, source, 500)
+            findings += message_attacks.noise(subject, source, 300) + rows_in_messages.sampler(
+                subject, source, 300
+            )
             for check in (
-                checks.anew,
-                checks.empty_batch,
-                checks.starts,
-                checks.fields,
-                checks.orders,
+                message_attacks.anew,
+                message_attacks.empty_batch,
+                message_attacks.starts,
+                message_attacks.fields,
+                message_attacks.orders,
                 training,
             ):
                 findings += check(subject, source)
@@ -149,7 +151,7 @@ def test_every_mechanism_and_the_papers_own_are_audited() -> None:
 
 @cache
 def canary(subject: Subject, pushes: int = PUSHES) -> tuple[Finding, ...]:
-    return tuple(checks.canary(subject, Randomness(7), pushes))
+    return tuple(message_attacks.canary(subject, Randomness(7), pushes))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_a_mutant_leaks_more_than_it_claims(mutant: Subject) -> None:
 
 @pytest.mark.parametrize("mutant", [MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
 def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Subject) -> None:
-    findings = checks.canary(mutant.but(z=4.0), Randomness(1), FEW)
+    findings = message_attacks.canary(mutant.but(z=4.0), Randomness(1), FEW)
     assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "ε")
 
 
@@ -293,18 +295,18 @@ def test_everything_but_the_vector_is_the_same_with_and_without_the_record(
     with_it, without = (
         quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False)
     )
-    found = [checks._public(with_it()) for _ in range(20)]
-    assert found == [checks._public(without()) for _ in range(20)]
+    found = [message_attacks._public(with_it()) for _ in range(20)]
+    assert found == [message_attacks._public(without()) for _ in range(20)]
     assert all(alone for alone, _ in found)
 
 
 def test_a_form_that_its_numbers_do_not_make_is_noticed() -> None:
     integers, meta = torch.tensor([1, 2, 3], dtype=torch.int32), pb.Meta(update=pb.Update())
     plain = wire.encode(meta, integers)
-    assert [checks._public(form)[0] for form in (plain, of_0_2(plain))] == [True, False]
+    assert [message_attacks._public(form)[0] for form in (plain, of_0_2(plain))] == [True, False]
     head = pb.Charged(head=bytes(31))
     longer = wire.encode(pb.Meta(update=pb.Update(charged=head)), integers)
-    assert checks._public(longer) != checks._public(plain)
+    assert message_attacks._public(longer) != message_attacks._public(plain)
 
 
 # -- C: who was in the batch -----------------------------------------------------------------------
@@ -360,13 +362,15 @@ def test_the_samplers_p_value_is_one() -> None:
 def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(
     test: str, mutant: Subject
 ) -> None:
-    sampler = {"sampler": rows.sampler, "in parts": rows.sampler_in_parts}[test]
+    sampler = {"sampler": rows_in_messages.sampler, "in parts": rows_in_messages.sampler_in_parts}[
+        test
+    ]
     assert [finding.verdict for finding in sampler(mutant, Randomness(1))] == ["caught"]
 
 
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_rows_that_are_computed_in_several_parts_are_drawn_as_promised(subject: Subject) -> None:
-    found = rows.sampler_in_parts(subject, Randomness(1), 300)
+    found = rows_in_messages.sampler_in_parts(subject, Randomness(1), 300)
     assert [finding.verdict for finding in found] == ["passes"]
 
 
@@ -374,7 +378,9 @@ def test_rows_that_are_computed_in_several_parts_are_drawn_as_promised(subject: 
     "subject", [GAUSSIAN, *SLOTS, *ALGORITHMS], ids=lambda subject: subject.name
 )
 def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
-    assert [finding.verdict for finding in rows.sampler(subject, Randomness(1), 200)] == ["passes"]
+    assert [
+        finding.verdict for finding in rows_in_messages.sampler(subject, Randomness(1), 200)
+    ] == ["passes"]
 
 
 NEW = ("against", "places", "places in parts", "crowd", "own", "raising")
@@ -394,8 +400,12 @@ def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
 @pytest.mark.parametrize("mutant", [one for test, one in OTHERS if test == "fields"], ids=str)
 def test_what_is_said_beside_the_numbers_is_the_same_with_the_canary(mutant: Subject) -> None:
     honest = mutant.but(edge=None, ways=None, releaser=Releaser, honest=True)
-    assert [finding.verdict for finding in checks.fields(honest, Randomness(1))] == ["passes"]
-    assert [finding.verdict for finding in checks.fields(mutant, Randomness(1))] == ["caught"]
+    assert [finding.verdict for finding in message_attacks.fields(honest, Randomness(1))] == [
+        "passes"
+    ]
+    assert [finding.verdict for finding in message_attacks.fields(mutant, Randomness(1))] == [
+        "caught"
+    ]
 
 
 @pytest.mark.parametrize("test", NEW)
@@ -406,7 +416,7 @@ def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:
 
 
 def test_an_edge_without_any_row_sends_noise_like_any_other() -> None:
-    assert checks.strange(GAUSSIAN, Randomness(1))[0].measured == 0
+    assert message_attacks.strange(GAUSSIAN, Randomness(1))[0].measured == 0
     empty = MessageSource(
         GAUSSIAN,
         Randomness(1),

@@ -20,7 +20,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit.audit.statistics import proven, related, uneven
-from tacit.models.zoo.embeddings import embedding
+from tacit.models.zoo.embedding_networks import embedding
 from tacit.privacy.accounting import Spend, gdp
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.mechanisms import gaussian

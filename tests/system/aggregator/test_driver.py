@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tacit_services.journal.store import open_store
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Inbound
 
 from tests.golden.harness import sha256

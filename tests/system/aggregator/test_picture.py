@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.aggregator.reporting import picture
+from tacit_services.aggregator.reporting import run_picture
 
 from tests.helpers.rest import Rig
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Rig:
 
 def axes(rig: Rig) -> list[Any]:
     """The four parts of the picture."""
-    return picture.drawn(rig.run_status.summary(), rig.run_status.series).axes
+    return run_picture.drawn(rig.run_status.summary(), rig.run_status.series).axes
 
 
 def test_accuracy_begins_where_it_was_first_measured(run: Rig) -> None:
@@ -58,6 +58,6 @@ def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(run: Rig) -> None:
 
 
 def test_the_file_is_a_picture(run: Rig, tmp_path: Path) -> None:
-    picture.plot(tmp_path / "plot.png", run.run_status.summary(), run.run_status.series)
+    run_picture.plot(tmp_path / "plot.png", run.run_status.summary(), run.run_status.series)
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "plot.tmp.png").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.aggregator.ingest.trusted import TrustedNoise
+from tacit_services.aggregator.ingest.trusted_noise import TrustedNoise
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import Appended, NewEntry

@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 from tacit_client import ApiError, Client, Status, Unreachable, models
 from tacit_client.client import _server_sent
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 from tacit_services.transport import http_pace
 
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
@@ -259,16 +259,18 @@ def test_the_client_stands_alone() -> None:
 def test_the_operators_status_says_why_a_run_has_ended_and_whom_it_waits_for(
     rig: Rig, client: Client
 ) -> None:
-    console = tables.console()
+    console = text_tables.console()
     with console.capture() as before:
-        console.print(tables.status(console, client.status()))
+        console.print(text_tables.status(console, client.status()))
     assert "ended" not in before.get()
     rig.live.role.halt_reason = "the budget of every edge online is spent"
     with console.capture() as after:
-        console.print(tables.status(console, client.status()))
+        console.print(text_tables.status(console, client.status()))
     assert "the budget of every edge online is spent" in after.get()
     status = replace_needed(client, 5)
-    assert tables.state(status).startswith(f"waiting for edges ({status.edges_online} of 5 have")
+    assert text_tables.state(status).startswith(
+        f"waiting for edges ({status.edges_online} of 5 have"
+    )
 
 
 def replace_needed(client: Client, needed: int) -> Status:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from tacit_client import Client, Status
-from tacit_services.aggregator.api import metrics
+from tacit_services.aggregator.api import prometheus_metrics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.cli.main import main
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.policy import Terms
@@ -154,10 +154,10 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     text = printed(status)
     assert "1 online of 1, 1 refusing the model" in text
     assert "nobody but the edge itself" in text
-    assert "1 refusing the model" in tables.line(status, as_json=False)
+    assert "1 refusing the model" in text_tables.line(status, as_json=False)
     found = {
         sample.name: sample.value
-        for family in metrics.registry(run_status).collect()
+        for family in prometheus_metrics.registry(run_status).collect()
         for sample in family.samples
     }
     assert found["tacit_edges_refusing"] == 1
@@ -178,9 +178,9 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
 
 
 def printed(status: Status) -> str:
-    console = tables.console()
+    console = text_tables.console()
     with console.capture() as capture:
-        console.print(tables.status(console, status))
+        console.print(text_tables.status(console, status))
     return capture.get()
 
 

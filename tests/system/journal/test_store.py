@@ -28,8 +28,8 @@ from tacit_services.journal.store import (
     Verdict,
     open_store,
 )
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.redis_client import without_password
-from tacit_services.journal.store.rules import Limits
 
 from tacit import errors
 from tests.helpers.servers import RedisServer, redis_server

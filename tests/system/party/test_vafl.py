@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.aggregator import entries
-from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical import record_labels
 from torch import Tensor
 
 from tacit.errors import PrivacyError
@@ -91,9 +91,7 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(
 def noisy(path: Path, labels: Tensor, epsilon: float = 1.0) -> Tensor:
     import numpy as np
 
-    return labelled_records.answers(
-        path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64)
-    )
+    return record_labels.answers(path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64))
 
 
 def test_noisy_labels_are_drawn_once(tmp_path: Path) -> None:

@@ -25,16 +25,16 @@ from tacit_services.cli.main import main
 from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file
 from tacit_services.journal.journal_file import Writer
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.journal.weights import weights
 from tacit_services.testbed import output_folder
-from tacit_services.testbed.predict import predict
+from tacit_services.testbed.vertical_predict import predict
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tacit.algorithms.fedasync.edge import Edge
+from tacit.algorithms.fedasync.edge_task import Edge
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
 from tacit.algorithms.mapa import Edge
 from tacit.audit.statistics import proven
 from tacit.config.algorithms import FedAsync

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.centralised import centralised
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update

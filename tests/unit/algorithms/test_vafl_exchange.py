@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tacit.models.zoo.embeddings import embedding
+from tacit.models.zoo.embedding_networks import embedding
 from tacit.privacy.accounting import gdp
 from tacit.privacy.release.embeddings import EmbeddingPlan, clip_rows
 from tacit.protocol.messages import Outgoing, Update

@@ -12,7 +12,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
 
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol import topics, wire

@@ -19,7 +19,7 @@ import torch
 from tacit_services.cli.audit import host
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
-from tacit_services.testbed import simulate
+from tacit_services.testbed import simulated_run
 from tacit_services.worker.row_owner import RowOwner
 
 from tacit import config
@@ -157,8 +157,8 @@ def test_no_honest_subject_asks_for_another_way(subject: Subject) -> None:
 
 def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
     definition = run("mapa", "gaussian")
-    part = simulate.rows_by_edge(definition, None)[0]
-    role = simulate.edge(definition, definition.build_model(), 0, part)
+    part = simulated_run.rows_by_edge(definition, None)[0]
+    role = simulated_run.edge(definition, definition.build_model(), 0, part)
     assert way(role) == "not asked for drawn rows alone"
     assert way(deployed(definition, tmp_path)) == (ALONE if library() else "numba is not installed")
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from tacit.audit.checks import canary
+from tacit.audit.message_attacks import canary
 from tacit.audit.mutants import Amplified, LessNoise, MeanNoise
 from tacit.audit.mutants_rows import TwiceTheClip
 from tacit.audit.statistics import Finding

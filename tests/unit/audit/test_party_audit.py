@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.audit.party import Vertical, again, attacked, unlike
+from tacit.audit.attacked_party import Vertical, again, attacked, unlike
 from tacit.audit.party_mutants import ATTACKS, CACHED, FRESH, HONEST, MUTANTS, STRUCTURE
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 from tacit_services.identity import own_ledgers
 
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
@@ -73,7 +73,7 @@ def test_show_lists_the_ledgers_of_own_data_by_any_of_its_names(
     assert f"known as {tmp_path / 'copy.csv'}, too" in shown
     files = sorted(own.glob("ledgers/*/0/edge-*.db"))
     for edge, (times, file) in enumerate(zip((3, 9), files, strict=True)):
-        spent = tables.epsilon(epsilon_pld(read_chains(file)[0].history(), 1e-5))
+        spent = text_tables.epsilon(epsilon_pld(read_chains(file)[0].history(), 1e-5))
         [line] = [line for line in shown.splitlines() if f"edge-{edge} " in line]
         assert line.split() == [f"edge-{edge}", str(times), spent, str(file)]
     assert tacit("ledger", "show", called, "--json") == 0

@@ -10,7 +10,7 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config import algorithms as sections
-from tacit.config.contract import AlgorithmSection
+from tacit.config.algorithm_contract import AlgorithmSection
 from tacit.privacy import report
 
 FILE = """

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tacit_services.testbed import simulate
+from tacit_services.testbed import simulated_run
 
 from tacit import config
 from tacit.algorithms import registry
@@ -78,7 +78,7 @@ def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
     notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
     folder.mkdir()
-    found = simulate.simulate(run.define(), root, folder, lambda run_status: None)
+    found = simulated_run.simulate(run.define(), root, folder, lambda run_status: None)
     assert found.state == "finished"
     return metrics(folder)
 

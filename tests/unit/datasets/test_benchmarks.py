@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tacit.datasets import Dataset, available, load, load_groups, load_labels, shape_of, train_size
-from tacit.datasets.benchmarks.images import IMAGES, LABELS
-from tacit.datasets.benchmarks.images import idx as read_idx
+from tacit.datasets.benchmarks.image_files import IMAGES, LABELS
+from tacit.datasets.benchmarks.image_files import idx as read_idx
 from tacit.errors import ConfigError, DataError
 
 ROOT = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[4] / "shared" / "data"))

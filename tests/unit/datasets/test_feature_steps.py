@@ -13,7 +13,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.datasets.features import Features, apply, shape_with, upright
 from tacit.datasets.features.axes import Axes
-from tacit.datasets.features.basis import LENGTH, Projection, digest, says, shipped, write
+from tacit.datasets.features.public_basis import LENGTH, Projection, digest, says, shipped, write
 from tacit.datasets.features.standardise import Standardise
 from tacit.datasets.features.strokes import AXES, COUNT, SEED, SIDE, pictures, small
 from tacit.errors import ConfigError, DataError

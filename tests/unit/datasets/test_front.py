@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from tacit import config, exported
 from tacit.config import RunFile
 from tacit.datasets.features import apply, shape_with
-from tacit.datasets.features.basis import digest
 from tacit.datasets.features.front import Front
+from tacit.datasets.features.public_basis import digest
 from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.errors import ConfigError

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from tacit.datasets.own import files
+from tacit.datasets.own import file_reading
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.rows import EncodedRows, RowError, Units
 from tacit.datasets.own.rows_file import Dealt, rows_of
@@ -237,9 +237,9 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, name: str) -> 
     folder = tmp_path / "run"
     folder.mkdir()
     written(folder / "t.csv")
-    assert files.located("t.csv", folder) == (folder / "t.csv").resolve()
+    assert file_reading.located("t.csv", folder) == (folder / "t.csv").resolve()
     with pytest.raises(ConfigError, match=r"^data\.train="):
-        files.located(name, folder)
+        file_reading.located(name, folder)
 
 
 def test_a_link_out_of_the_folder_leaves_it(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_link_out_of_the_folder_leaves_it(tmp_path: Path) -> None:
     written(tmp_path / "t.csv")
     (folder / "t.csv").symlink_to(tmp_path / "t.csv")
     with pytest.raises(ConfigError, match="leaves the run file's folder"):
-        files.located("t.csv", folder)
+        file_reading.located("t.csv", folder)
 
 
 def test_more_units_than_the_public_bound_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.datasets.partition import _dirichlet_sample, all_shards, nominal_size, shard
-from tacit.datasets.vertical import feature_blocks, party_view
+from tacit.datasets.vertical_rows import feature_blocks, party_view
 from tacit.errors import ConfigError
 
 METHODS = ("iid", "dirichlet", "shards")

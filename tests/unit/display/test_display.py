@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 from tacit_services.display import live as display
-from tacit_services.display import tables
+from tacit_services.display import text_tables
 from tacit_services.worker.session import Session
 from tacit_services.worker.tasks import nothing_kept
 
@@ -52,10 +52,10 @@ def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
     console = Console(
         width=300, file=io.StringIO()
     )  # markup is on: the table itself must not need it off
-    assert f"3 ({WORDS})" in shown(tables.ledger(console, [edge()]), console)
+    assert f"3 ({WORDS})" in shown(text_tables.ledger(console, [edge()]), console)
 
 
-@pytest.mark.parametrize("console", [tables.console(), tables.console(stderr=True)])
+@pytest.mark.parametrize("console", [text_tables.console(), text_tables.console(stderr=True)])
 def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None:
     assert WORDS in shown(f"halt taken ({WORDS})", console)
 
@@ -127,21 +127,21 @@ def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
         0.0341333,
         1.123456,
     )
-    text = shown(tables.ledger(terminal(), [found]), terminal())
+    text = shown(text_tables.ledger(terminal(), [found]), terminal())
     (row,) = [line for line in text.splitlines() if "edge-12" in line]
     assert all(len(line) <= 80 for line in text.splitlines())
     for cell in ("retired", "12345", "0.03413", "1.123", "1.937", "0.06345"):  # no more is left
         assert f" {cell} " in row
     assert "…" not in text
     assert text.rstrip().endswith("δ = 1e-05")
-    live = shown(tables.ledger(terminal(), [found], live=True), terminal())
+    live = shown(text_tables.ledger(terminal(), [found], live=True), terminal())
     assert " ".join(live.split()).endswith(
         "δ = 1e-05; while training is on, ε is that of up to an eighth more releases"
     )
     assert all(len(line) <= 80 for line in live.splitlines())
     found.refusals, other = 2, edge()
     other.delta = 1e-6
-    wide = shown(tables.ledger(tables.console(), [found, other]), tables.console())
+    wide = shown(text_tables.ledger(text_tables.console(), [found, other]), text_tables.console())
     assert all(f" {word} " in wide for word in ("ε (RDP)", "1e-05", "1e-06", "refused"))
 
 

@@ -25,9 +25,9 @@ from tacit_services.journal import journal_file
 from tacit_services.journal import snapshot_file as state_file
 from tacit_services.journal.store import open_store
 from tacit_services.party.kept import KeptEmbeddings
-from tacit_services.peer.state import PeerState
-from tacit_services.testbed import output_folder, predict
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.peer.peer_state import PeerState
+from tacit_services.testbed import output_folder, vertical_predict
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
 from tacit.config import RunFile
@@ -192,19 +192,19 @@ class TestSummary:
 
     def test_of_0_2_is_of_the_same_run(self, folder: Path) -> None:
         shutil.copy(KEPT / "vafl-summary.json", folder / "summary.json")
-        run, _ = predict._ended_run(folder)
+        run, _ = vertical_predict._ended_run(folder)
         assert run.algorithm.name == "vafl"
 
     def test_of_a_newer_format_is_refused(self, folder: Path) -> None:
         summary = json.loads((KEPT / "vafl-summary.json").read_text())
         (folder / "summary.json").write_text(json.dumps(summary | {"format": SUMMARY_FORMAT + 1}))
         with pytest.raises(ConfigError, match="has format 2, this tacit reads 1: a newer one"):
-            predict._ended_run(folder)
+            vertical_predict._ended_run(folder)
 
     def test_of_0_1_is_refused(self, folder: Path) -> None:
         shutil.copy(of_0_1(folder) / "vafl-summary.json", folder / "summary.json")
         with pytest.raises(ConfigError, match="has no format, this tacit reads 1: ") as refused:
-            predict._ended_run(folder)
+            vertical_predict._ended_run(folder)
         assert OF_0_1 in str(refused.value)
 
 

@@ -20,8 +20,8 @@ from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file, snapshot_file
 from tacit_services.journal.journal_file import Header, Reader, Writer
 from tacit_services.journal.store import Appended, NewEntry, Snapshot, Verdict
+from tacit_services.journal.store.append_rules import Limits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
-from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 
 from tacit import config

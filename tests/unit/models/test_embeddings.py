@@ -12,7 +12,7 @@ from torch.func import grad, vmap
 
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.models.zoo.embeddings import Embedding, Kind, Recurrent, embedding, head, neuron
+from tacit.models.zoo.embedding_networks import Embedding, Kind, Recurrent, embedding, head, neuron
 
 KINDS: list[tuple[Kind, tuple[int, ...], dict[str, Any]]] = [
     ("linear", (1, 4, 28), {}),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.party.kept import KeptEmbeddings
-from tacit_services.party.loop import restore, state_to_keep
+from tacit_services.party.party_loop import restore, state_to_keep
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.outbox import Outbox

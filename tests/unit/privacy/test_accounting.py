@@ -33,7 +33,7 @@ from tacit.privacy.accounting import (
 )
 from tacit.privacy.accounting import epsilon as bounds
 from tacit.privacy.accounting.epsilon import MULTIPLIER_STEP
-from tacit.privacy.accounting.losses import ORDERS, amplified
+from tacit.privacy.accounting.privacy_losses import ORDERS, amplified
 
 DELTA = 1e-5
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
 from tacit.audit.statistics import sampler_p_value
 from tacit.config.algorithms import FedAsync
 from tacit.datasets.edge_rows import EdgeRows, Units

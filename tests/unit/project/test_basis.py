@@ -18,7 +18,7 @@ from PIL import Image
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
 
-from tacit.datasets.features.basis import Projection, digest, says, write
+from tacit.datasets.features.public_basis import Projection, digest, says, write
 from tacit.datasets.source import Owned
 from tests.helpers.processes import environment
 

@@ -16,7 +16,7 @@ from tacit_services.identity import own_ledgers
 
 from tacit import config
 from tacit.config.own_table import TableData
-from tacit.datasets.own.files import digest
+from tacit.datasets.own.file_reading import digest
 from tacit.datasets.source import Owned
 from tacit.privacy.ledger import Ledger
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
-from tacit_services.project import tune as tuning
+from tacit_services.project import tuning as tuning
 
 from tacit import config
 from tests.helpers.run_files import toml

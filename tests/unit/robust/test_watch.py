@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.robust import watch
+from tacit.robust import edge_watch
 from tacit.robust.agreement import opponents
+from tacit.robust.edge_watch import Watch
 from tacit.robust.law import Law, Walk
-from tacit.robust.watch import Watch
 
 SIZE, EDGES, GROUP = 60, 20, 7
 LAW = Law(1.0, 2.0, 1.0)
@@ -41,8 +41,8 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
             found.append(set(walks))
         return opponents(walks, t, **margins)
 
-    monkeypatch.setattr(watch, "MOST", GROUP)
-    monkeypatch.setattr(watch, "opponents", noted)
+    monkeypatch.setattr(edge_watch, "MOST", GROUP)
+    monkeypatch.setattr(edge_watch, "opponents", noted)
     return found
 
 
@@ -56,7 +56,7 @@ def test_liars_are_found_among_many_and_nobody_else_is(compared: list[set[str]])
     made = Watch(SIZE, EDGES, 1e-6, agreement=True)
     judged(made, updates(liars, 120))
     assert made.opposed == liars
-    assert made.judge("edge-13", -AXIS, LAW).weight == watch.OPPOSED_WEIGHT
+    assert made.judge("edge-13", -AXIS, LAW).weight == edge_watch.OPPOSED_WEIGHT
     assert max(map(len, compared)) <= GROUP
     assert set[str]().union(*compared) == set(NAMES)
     # Each group is asked about as often as the others.
@@ -160,7 +160,7 @@ def test_who_turns_the_mean_of_edges_with_data_of_their_own_counts_for_little() 
             weights[name] = verdict.weight
     # then it alone counts for little, and is not shut out.
     assert made.opposed == {"edge-0"}
-    assert 0 < weights.pop("edge-0") <= watch.OPPOSED_WEIGHT
+    assert 0 < weights.pop("edge-0") <= edge_watch.OPPOSED_WEIGHT
     assert set(weights.values()) == {1.0}
 
 

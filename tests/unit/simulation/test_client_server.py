@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.local_steps import LocalSteps

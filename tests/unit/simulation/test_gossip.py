@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import Worker
 from tacit.privacy.private_sum.clipping import Clipped
-from tacit.simulation import gossip
+from tacit.simulation import peers
 from tacit.simulation.batched_edges import clipped_sums
-from tacit.simulation.gossip import NOBODY, PeerSimulator
+from tacit.simulation.peers import NOBODY, PeerSimulator
 from tests.helpers.run_files import Layer, run_file
 
 FILE: Layer = {
@@ -77,11 +77,11 @@ def test_computing_peers_together_gives_the_bits_of_one_by_one(
         most = max(most, len(peers))
         return clipped_sums(peers, models)
 
-    monkeypatch.setattr(gossip, "clipped_sums", counting)
+    monkeypatch.setattr(peers, "clipped_sums", counting)
     together = simulated(**changes)
     assert most > 1
 
-    monkeypatch.setattr(gossip, "can_batch", lambda peer, clip: False)
+    monkeypatch.setattr(peers, "can_batch", lambda peer, clip: False)
     alone = simulated(**changes)
     assert together.now == alone.now
     for peer, role in workers(together).items():

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.errors import ConfigError
 from tacit.models import evaluate
 from tests.conftest import ROOT

@@ -42,7 +42,7 @@ from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.config import RunFile
 from tacit.protocol import topics
-from tacit_lab.bench import cost, crowd, large, push, step, training
+from tacit_lab.bench import cost, crowd, large, push, step, training_cost
 from tacit_lab.bench.workers import Worker
 from tacit_lab.checkout import ROOT
 
@@ -293,15 +293,15 @@ def _training(folder: Path, data: str | None) -> dict[str, Any]:
             "compute_in_turns": _steps("compute", folder, file, data, EDGES, folder / "turns"),
         }
         try:
-            return training.measure(file, folder / "training", data, EDGES, beside)
+            return training_cost.measure(file, folder / "training", data, EDGES, beside)
         finally:
             for steps in beside.values():
-                training.tell(steps.pids, signal.SIGKILL)
+                training_cost.tell(steps.pids, signal.SIGKILL)
 
 
 def _steps(
     kind: str, folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
-) -> training.Steps:
+) -> training_cost.Steps:
     """Bare steps of a kind of worker in `count` processes, in turns from `pipe` if there is one."""
     counters = [folder / f"counter-{kind}-{count}-{number}" for number in range(count)]
     workers: list[Worker] = []
@@ -316,8 +316,8 @@ def _steps(
         workers.append(Worker(kind, **options, turns=str(pipe) if pipe else None))
     for worker in workers:
         worker.ready()
-    steps = training.Steps([worker.pid for worker in workers], counters)
-    training.tell(steps.pids, signal.SIGSTOP)
+    steps = training_cost.Steps([worker.pid for worker in workers], counters)
+    training_cost.tell(steps.pids, signal.SIGSTOP)
     return steps
 
 

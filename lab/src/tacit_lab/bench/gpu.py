@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from tacit_services.testbed.simulate import rows_by_edge
+from tacit_services.testbed.simulated_run import rows_by_edge
 from torch import Tensor
 
 from tacit import config, datasets

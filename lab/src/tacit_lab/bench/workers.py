@@ -17,7 +17,7 @@ class Worker:
     """One child process; `go` starts it off after it has said it is ready."""
 
     def __init__(
-        self, kind: str, *, module: str = "tacit_lab.bench.worker", **options: Any
+        self, kind: str, *, module: str = "tacit_lab.bench.bench_process", **options: Any
     ) -> None:
         """module: is run with `kind`, and the options as JSON."""
         command = [sys.executable, "-m", module, kind, json.dumps(options)]

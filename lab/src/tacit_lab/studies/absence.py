@@ -40,10 +40,10 @@ from tacit_services.testbed.processes import free_port
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.privacy.noise.labels import corrected_loss
 from tacit_lab.checkout import EXPERIMENTS
-from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.testbed_figures import train
 from tacit_lab.papers.figures.verdicts import half_width
 from tests.helpers import gossip as gossip_run
 from tests.helpers.network import network

@@ -21,7 +21,7 @@ import torch
 from tacit_lab.checkout import EXPERIMENTS
 from tacit_lab.papers.figures import sweep
 from tacit_lab.papers.figures.verdicts import half_width
-from tacit_lab.studies.vertical import changed
+from tacit_lab.studies.vertical_runs import changed
 
 FILE = EXPERIMENTS / "adp2sgd-digits.toml"
 TARGETS = (0.85, 0.9)

@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
 from tacit.config import RunFile

@@ -20,7 +20,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
 from tacit.config import RunFile

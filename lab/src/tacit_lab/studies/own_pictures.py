@@ -23,7 +23,7 @@ from PIL import Image
 
 from tacit import datasets
 from tacit_lab.checkout import ROOT
-from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.testbed_figures import train
 
 NAME, CLASSES, ROWS = "fashion-mnist", 10, 12_000  # of an edge
 NETS = '''

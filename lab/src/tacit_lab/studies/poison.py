@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.testbed.simulate import Simulation, rows_by_edge
+from tacit_services.testbed.simulated_run import Simulation, rows_by_edge
 from torch import Tensor
 
 from tacit import config

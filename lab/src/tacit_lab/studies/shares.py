@@ -23,7 +23,7 @@ from typing import Any
 
 from tacit.errors import ServiceError
 from tacit_lab.checkout import EXPERIMENTS
-from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.testbed_figures import train
 
 FILE = EXPERIMENTS / "mapa-digits.toml"
 WITHIN = 0.1

@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 
 from tacit_lab.checkout import EXPERIMENTS
-from tacit_lab.papers.figures.testbed import train
+from tacit_lab.papers.figures.testbed_figures import train
 from tacit_lab.papers.round_cost import as_toml
 
 RUNS = (

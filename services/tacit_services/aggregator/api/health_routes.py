@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tacit_services.aggregator.api import documents, metrics
+from tacit_services.aggregator.api import documents, prometheus_metrics
 from tacit_services.aggregator.reading import Health
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.problems import document, documented, problem
@@ -38,7 +38,7 @@ def health_routes(run_status: RunStatus) -> APIRouter:
 
 def metrics_routes(run_status: RunStatus) -> APIRouter:
     router = APIRouter(tags=["health"])
-    registry = metrics.registry(run_status)
+    registry = prometheus_metrics.registry(run_status)
     text: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
     }

@@ -16,7 +16,7 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
-from tacit_services.aggregator.reporting import picture
+from tacit_services.aggregator.reporting import run_picture
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import Weights
 from tacit_services.transport.json_numbers import finite
@@ -74,7 +74,7 @@ def _write(
     _dump(out / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(definition.folder.absolute())}
     _dump(out / "definition.json", where | {"run": definition.differences})
-    picture.plot(out / "plot.png", status, finite(run_status.series))
+    run_picture.plot(out / "plot.png", status, finite(run_status.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 
 

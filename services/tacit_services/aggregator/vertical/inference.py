@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.label_server import Server
 from tacit.datasets.alignment import names
 from tacit.errors import BudgetSpent, ConfigError, DataError, ServiceError, TacitError
 from tacit.protocol.vertical import Request

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit import errors
+from tacit_services.journal.store.append_rules import MAX_SEQ, Limits
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -18,7 +19,6 @@ from tacit_services.journal.store.base import (
     Verdict,
 )
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.rules import MAX_SEQ, Limits
 from tacit_services.journal.store.sqlite import SqliteStore
 
 __all__ = [

@@ -158,7 +158,7 @@ class Store(Protocol):
         of the entries before them. An ACCEPTED entry's anchor is kept in the same step, if its
         count is larger than the one held for its lineage.
 
-        Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (rules.py), before
+        Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (append_rules.py), before
         anything is written.
         """
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tacit_services.journal.store import rules
+from tacit_services.journal.store import append_rules
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -42,7 +42,7 @@ class MemoryStore:
     """
 
     def __init__(
-        self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None
+        self, run: str, limits: append_rules.Limits, shared: dict[str, MemoryRun] | None = None
     ) -> None:
         self._run = run
         self._limits = limits
@@ -62,7 +62,7 @@ class MemoryStore:
     def _refuse_others(self, fingerprint: str) -> None:
         held = self._data.fingerprint
         if held not in (None, fingerprint):
-            raise rules.other_parameters(self._run, str(held), fingerprint)
+            raise append_rules.other_parameters(self._run, str(held), fingerprint)
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -71,7 +71,7 @@ class MemoryStore:
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """See base.Store.begin: there is nothing to wait for."""
         for entry in entries:
-            rules.check_numbers(entry.edge, entry.seq, entry.anchor)
+            append_rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
         self._check_fence()
@@ -90,13 +90,13 @@ class MemoryStore:
 
     def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay."""
-        return rules.in_pages(self.read, after, page)
+        return append_rules.in_pages(self.read, after, page)
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         self._check_fence()
         data = self._data
-        rules.check_cursor(
+        append_rules.check_cursor(
             snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position
         )
         with data.writing:
@@ -142,12 +142,12 @@ class MemoryStore:
 
     def _check_fence(self) -> None:
         if self._epoch == 0 or self._epoch != self._data.epoch:
-            raise rules.fenced(self._run, self._epoch)
+            raise append_rules.fenced(self._run, self._epoch)
 
     def _append_one(self, entry: NewEntry) -> Appended:
         data = self._data
         last = data.last_seqs.get(entry.edge, 0)
-        verdict = rules.judge(last, entry.seq, self.depth(), self._limits)
+        verdict = append_rules.judge(last, entry.seq, self.depth(), self._limits)
         data.duplicates += verdict is Verdict.DUPLICATE
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)

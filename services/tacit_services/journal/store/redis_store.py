@@ -28,7 +28,7 @@ import redis
 import xxhash
 
 from tacit import errors
-from tacit_services.journal.store import redis_client, redis_large, redis_scripts, rules
+from tacit_services.journal.store import append_rules, redis_client, redis_large, redis_scripts
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -53,7 +53,9 @@ class RedisStore:
     It connects at the first use. A server that is silent for `reply_s` seconds counts as lost.
     """
 
-    def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
+    def __init__(
+        self, url: str, run: str, limits: append_rules.Limits, reply_s: float = _REPLY_S
+    ) -> None:
         self._url, self._shown, self._reply_s = url, redis_client.without_password(url), reply_s
         self._run = run
         self._limits = limits
@@ -79,11 +81,11 @@ class RedisStore:
             said = errors.other_format(int(held), _FORMAT)
             raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {said}")
         if epoch == -3:
-            raise rules.lost(self._shown, self._run)
+            raise append_rules.lost(self._shown, self._run)
         if epoch == -1:
-            raise rules.incomplete(self._shown, self._run, there, due)
+            raise append_rules.incomplete(self._shown, self._run, there, due)
         if epoch == 0:
-            raise rules.other_parameters(self._run, held.decode(), fingerprint)
+            raise append_rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
         self._line.begin_anew()
         if weak := self._forgetful():
@@ -134,7 +136,7 @@ class RedisStore:
         One script appends all entries: they are written together or not at all.
         """
         for entry in entries:
-            rules.check_numbers(entry.edge, entry.seq, entry.anchor)
+            append_rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
         answer = self._written(self._commands(entries))
@@ -147,9 +149,9 @@ class RedisStore:
 
     def _appended(self, rows: Any) -> list[Appended]:
         if not rows:
-            raise rules.fenced(self._run, self._epoch)
+            raise append_rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
-            raise rules.lost(self._shown, self._run)
+            raise append_rules.lost(self._shown, self._run)
         self._known = max(self._known, *(position for _, position, _ in rows))
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
@@ -248,8 +250,8 @@ class RedisStore:
         command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
         status, held, position = self._written([command])()
         if status == b"fenced":
-            raise rules.fenced(self._run, self._epoch)
-        rules.check_cursor(snapshot.cursor, held, position)
+            raise append_rules.fenced(self._run, self._epoch)
+        append_rules.check_cursor(snapshot.cursor, held, position)
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
@@ -284,7 +286,7 @@ class RedisStore:
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
         held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
         if held != fingerprint:
-            raise rules.other_parameters(self._run, held, fingerprint)
+            raise append_rules.other_parameters(self._run, held, fingerprint)
         self._known = 0
 
     def anchors(self) -> dict[str, Anchor]:
@@ -323,7 +325,7 @@ class RedisStore:
         try:
             yield
         except (KeyError, ValueError) as error:
-            raise rules.altered(self._shown, self._run, what) from error
+            raise append_rules.altered(self._shown, self._run, what) from error
 
     @contextmanager
     def _service(self) -> Iterator[None]:

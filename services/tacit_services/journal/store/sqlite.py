@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tacit import errors
 from tacit_services.disk import sqlite_format
-from tacit_services.journal.store import rules
+from tacit_services.journal.store import append_rules
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -78,7 +78,9 @@ class SqliteStore:
     thread, by one at a time.
     """
 
-    def __init__(self, path: Path, run: str, limits: rules.Limits, busy_s: float = 5.0) -> None:
+    def __init__(
+        self, path: Path, run: str, limits: append_rules.Limits, busy_s: float = 5.0
+    ) -> None:
         # Absolute, so that a later change of directory cannot lead a reconnection to another file.
         self._path = path.absolute()
         self._run = run
@@ -95,12 +97,12 @@ class SqliteStore:
             ).fetchone()
             held, epoch, due = row or (fingerprint, 0, 0)
             if held != fingerprint:
-                raise rules.other_parameters(self._run, held, fingerprint)
+                raise append_rules.other_parameters(self._run, held, fingerprint)
             (there,) = db.execute(
                 "SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)
             ).fetchone()
             if there != due:
-                raise rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
+                raise append_rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
             db.execute(
                 "INSERT INTO run (run, fingerprint, epoch) VALUES (?, ?, 1) "
                 "ON CONFLICT (run) DO UPDATE SET epoch = epoch + 1",
@@ -112,7 +114,7 @@ class SqliteStore:
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
         for entry in entries:
-            rules.check_numbers(entry.edge, entry.seq, entry.anchor)
+            append_rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return []
         answers = []
@@ -145,7 +147,7 @@ class SqliteStore:
 
     def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay."""
-        return rules.in_pages(self.read, after, page)
+        return append_rules.in_pages(self.read, after, page)
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
@@ -153,7 +155,7 @@ class SqliteStore:
         with self._transaction() as db:
             totals = self._fenced_totals(db)
             row = db.execute("SELECT cursor FROM snapshot WHERE run = ?", (self._run,)).fetchone()
-            rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
+            append_rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
             row = (*upto, bytes(snapshot.state))
             db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", row)
             count, size = db.execute(
@@ -205,7 +207,7 @@ class SqliteStore:
         with self._transaction() as db:
             row = db.execute("SELECT fingerprint FROM run WHERE run = ?", (self._run,)).fetchone()
             if row is not None and row[0] != fingerprint:
-                raise rules.other_parameters(self._run, row[0], fingerprint)
+                raise append_rules.other_parameters(self._run, row[0], fingerprint)
             for table in ("journal", "snapshot", "edge"):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (self._run,))  # noqa: S608 (ours)
             nothing = "epoch = epoch + 1, position = 0, entries = 0, bytes = 0"
@@ -229,7 +231,7 @@ class SqliteStore:
         key = (self._run, entry.edge)
         row = db.execute("SELECT seq FROM edge WHERE run = ? AND edge = ?", key).fetchone()
         last = int(row[0]) if row else 0
-        verdict = rules.judge(last, entry.seq, (totals.entries, totals.bytes), self._limits)
+        verdict = append_rules.judge(last, entry.seq, (totals.entries, totals.bytes), self._limits)
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)
         position = totals.position + 1
@@ -249,7 +251,7 @@ class SqliteStore:
             (self._run,),
         ).fetchone()
         if row is None or row[0] != self._epoch:
-            raise rules.fenced(self._run, self._epoch)
+            raise append_rules.fenced(self._run, self._epoch)
         return _Totals(*row[1:])
 
     def _set_totals(self, db: sqlite3.Connection, totals: _Totals) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config.contract import AlgorithmSection
+from tacit.config.algorithm_contract import AlgorithmSection
 from tacit.models import Model
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser, Steps

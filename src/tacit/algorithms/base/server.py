@@ -28,8 +28,8 @@ from tacit.protocol.messages import (
     Timer,
     Update,
 )
+from tacit.robust.edge_watch import Watch
 from tacit.robust.law import Law
-from tacit.robust.watch import Watch
 
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from tacit.algorithms.base.rounds import RoundServer
-from tacit.algorithms.fedasync.edge import task_law
+from tacit.algorithms.fedasync.edge_task import task_law
 from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
 from tacit.models import Model

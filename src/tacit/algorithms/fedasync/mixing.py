@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.fedasync.edge import task_law
+from tacit.algorithms.fedasync.edge_task import task_law
 from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
 from tacit.models import Model

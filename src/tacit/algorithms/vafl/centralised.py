@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tacit.algorithms.vafl.step_rules import Protocol, batch_rows
 from tacit.models import Model
-from tacit.models.zoo.embeddings import Embedding
+from tacit.models.zoo.embedding_networks import Embedding
 
 
 def centralised(

@@ -1,6 +1,6 @@
 """VAFL, the clients' side of Algorithms 1 and 2.
 
-Paper: arXiv:2007.06081. The server's side, the notation and what differs are in server.py.
+Paper: arXiv:2007.06081. The server's side, the notation and what differs are in label_server.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.algorithms.vafl.step_rules import Protocol, batch_rows
 from tacit.datasets.alignment import Names, align
 from tacit.errors import BudgetSpent
 from tacit.models.vectors import learnable
-from tacit.models.zoo.embeddings import Embedding
+from tacit.models.zoo.embedding_networks import Embedding
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise.randomness import Random

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tacit.algorithms.vafl.evaluation import Evaluation
 from tacit.algorithms.vafl.requests import Requests
+from tacit.algorithms.vafl.test_evaluations import Evaluation
 from tacit.protocol.vertical import Feedback, Request
 
 

@@ -17,7 +17,7 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset, party_columns, party_view
 from tacit.errors import ConfigError
 from tacit.models import checked_size
-from tacit.models.zoo.embeddings import Embedding, embedding
+from tacit.models.zoo.embedding_networks import Embedding, embedding
 from tacit.privacy.accounting import gdp
 from tacit.privacy.release.embeddings import EmbeddingPlan
 

@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.algorithms.local_steps import local_steps_agree
+from tacit.config.algorithm_contract import USUAL_CLIP, Sections
+from tacit.config.algorithms.step_settings import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
 from tacit.config.traits import Traits, in_several
 

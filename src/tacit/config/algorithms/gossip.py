@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithms.local_steps import local_steps_agree
+from tacit.config.algorithm_contract import USUAL_CLIP, Sections, Worker
+from tacit.config.algorithms.step_settings import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import USUAL_CLIP, Sections, Worker
 from tacit.config.sections import Positive
 from tacit.config.topology import Kind, Topology, build
 from tacit.config.traits import Traits

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
 from tacit.config.traits import Traits
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tacit.config.contract import AlgorithmSection
+from tacit.config.algorithm_contract import AlgorithmSection
 
 _HALVINGS = 3  # of schedule "step", at equal distances
 

@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tacit.config.algorithm_contract import DataSection, Sections, Worker
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import DataSection, Sections, Worker
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Positive
 from tacit.config.traits import Released, Traits
 from tacit.models import Model
-from tacit.models.zoo.embeddings import head
+from tacit.models.zoo.embedding_networks import head
 from tacit.privacy.release import Mechanism
 from tacit.privacy.release.embeddings import Mode, declared
 from tacit.privacy.report import AT_PARTY, Composition, Promise

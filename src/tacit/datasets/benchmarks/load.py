@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tacit.datasets import features as frozen
-from tacit.datasets.benchmarks import images, tables
+from tacit.datasets.benchmarks import image_files, tables
 from tacit.datasets.benchmarks.sources import Array, Split, Stored, checked, source_of
 from tacit.datasets.benchmarks.text import Text, wikitext2
 from tacit.datasets.edge_rows import EdgeRows
@@ -125,9 +125,11 @@ def load_labels(
     source = source_of(name)
     files = source.files[split]
     if name.endswith("mnist"):  # the labels have a small file of their own
-        labels: Array = images.idx(checked(source, files[1], root), images.LABELS, files[1])
+        labels: Array = image_files.idx(
+            checked(source, files[1], root), image_files.LABELS, files[1]
+        )
     elif name == "cifar10":
-        labels = images.cifar10_labels(checked(source, files[0], root), split)
+        labels = image_files.cifar10_labels(checked(source, files[0], root), split)
     else:
         labels = _read(name, split, root, text).y
     return torch.from_numpy(labels.astype(np.int64))
@@ -201,11 +203,11 @@ def _read(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
     content = [checked(source, file, root) for file in files]
     match name:
         case "digits":
-            return images.digits(split)
+            return image_files.digits(split)
         case "usps":
-            return images.usps(content[0], split)
+            return image_files.usps(content[0], split)
         case "cifar10":
-            return images.cifar10(content[0], split)
+            return image_files.cifar10(content[0], split)
         case "adult":
             return tables.adult(content[0], content[1], files)
         case "vehicle":
@@ -218,4 +220,4 @@ def _read(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
             return tables.breast(content[0], content[1], split)
         case "wikitext-2":
             return wikitext2(content[0], content[1], (files[0], files[1]), text)
-    return images.mnist(content[0], content[1], files)
+    return image_files.mnist(content[0], content[1], files)

@@ -13,8 +13,8 @@ from typing import Literal
 from torch import Tensor
 
 from tacit.datasets.features import scattering, upright
-from tacit.datasets.features.basis import Projection
 from tacit.datasets.features.front import Front
+from tacit.datasets.features.public_basis import Projection
 from tacit.datasets.features.standardise import Standardise
 from tacit.errors import ConfigError
 

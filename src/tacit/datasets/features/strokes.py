@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from tacit.datasets.features import Features, apply, steps_of
 from tacit.datasets.features.axes import Axes
-from tacit.datasets.features.basis import shipped, write
+from tacit.datasets.features.public_basis import shipped, write
 
 SIDE, COUNT, SEED, AXES = 28, 6000, 1, 512
 _CELL, _SMALL_AXES = 4, 128  # pixels along one of a small picture

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
-from tacit.datasets.own.files import OTHERS, digest
+from tacit.datasets.own.file_reading import OTHERS, digest
 from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Array, Values

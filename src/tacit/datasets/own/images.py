@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from tacit.datasets.own.files import PIXELS_MAX, digest_of
+from tacit.datasets.own.file_reading import PIXELS_MAX, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.sketch import Marks

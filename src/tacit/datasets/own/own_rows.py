@@ -11,7 +11,7 @@ import torch
 
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.datasets.own.featured import plain
-from tacit.datasets.own.files import located
+from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.source import Owned, Part

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tacit.datasets.own.encoding import encode, inputs_of
-from tacit.datasets.own.files import digest
+from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import Number, TableSchema

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from tacit.datasets.own.files import OTHERS
+from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.errors import DataError
 from tacit.regular_file import opened

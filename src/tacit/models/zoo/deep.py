@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from tacit.models.base import Layer, Layout, Model, Window, normalized
+from tacit.models.model import Layer, Layout, Model, Window, normalized
 
 _STAGES = 3
 

@@ -11,7 +11,15 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
-from tacit.models.base import Layer, Layout, Model, Normalization, Window, channels_last, normalized
+from tacit.models.model import (
+    Layer,
+    Layout,
+    Model,
+    Normalization,
+    Window,
+    channels_last,
+    normalized,
+)
 
 Activation = Literal["relu", "tanh"]
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch.nn import functional
 
-from tacit.models.base import Layer, Layout, Model
+from tacit.models.model import Layer, Layout, Model
 
 # Initial bias of the forget gate, so that cells remember by default (Jozefowicz et al. 2015).
 _FORGET = 1.0

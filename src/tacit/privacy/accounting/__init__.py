@@ -13,7 +13,7 @@ from tacit.privacy.accounting.epsilon import (
     rdp_vector,
 )
 from tacit.privacy.accounting.history import History, Spend, merged
-from tacit.privacy.accounting.losses import ORDERS
+from tacit.privacy.accounting.privacy_losses import ORDERS
 
 __all__ = [
     "ORDERS",

@@ -15,7 +15,7 @@ import math
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting.epsilon import TAIL, rdp_vector
 from tacit.privacy.accounting.history import History, Spend
-from tacit.privacy.accounting.losses import ORDERS
+from tacit.privacy.accounting.privacy_losses import ORDERS
 from tacit.rounding import up
 
 _ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (epsilon.TAIL each)

@@ -26,7 +26,7 @@ from tacit.kernels.layout import (
     SUMS,
     TANH,
 )
-from tacit.models.base import groups_of
+from tacit.models.model import groups_of
 from tacit.models.zoo.layered import Layered
 
 _ACTIVATIONS = {"relu": RELU, "tanh": TANH}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit_lab.papers.demo.inversion import Findings, Outcome
+    from tacit_lab.papers.demo.inversion_demo import Findings, Outcome
 
 app = typer.Typer(
     name="demo", help="Show what privacy is for, on public data.", no_args_is_help=True
@@ -60,7 +60,7 @@ def inversion(
     import torch
     from rich.console import Console
 
-    from tacit_lab.papers.demo import inversion as demo_inversion
+    from tacit_lab.papers.demo import inversion_demo as demo_inversion
     from tacit_lab.papers.demo import picture
 
     torch.set_num_threads(1)  # 10×784 matrices: more threads only wait for one another
@@ -90,12 +90,12 @@ def _prepare(out: Path) -> None:
 
 
 def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
         return
-    console = tables.console()
+    console = text_tables.console()
     console.print(_table(console, found))
     console.print(
         "claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can "
@@ -106,9 +106,9 @@ def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) ->
 
 def _table(to: Console, found: Findings) -> Table:
     from rich.table import Table
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
-    table = Table(box=tables.outline(to), header_style="bold")
+    table = Table(box=text_tables.outline(to), header_style="bold")
     for name in ("condition", "pushes", "cosine", "PSNR, dB", "label", "claimed ε", "true ε"):
         table.add_column(name, justify="left" if name == "condition" else "right", no_wrap=True)
     for outcome in found.outcomes:
@@ -119,7 +119,7 @@ def _table(to: Console, found: Findings) -> Table:
             f"{outcome.psnr:.1f}",
             f"{100 * outcome.label_rate:.0f} %",
             _claim(outcome),
-            tables.epsilon(finite_or_none(outcome.epsilon)),
+            text_tables.epsilon(finite_or_none(outcome.epsilon)),
         )
     return table
 

@@ -146,7 +146,7 @@ def _with_flag(said: str) -> str:
 
 
 def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(
@@ -155,14 +155,14 @@ def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> Non
             )
         )
         return
-    console = tables.console()
+    console = text_tables.console()
     console.print(_table(console, problem, found))
     for note in notes:
         console.print(note)
 
 
 def _table(to: Console, problem: Problem, found: Plan) -> Table:
-    from tacit_services.display import tables
+    from tacit_services.display import text_tables
 
     by = (
         f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
@@ -179,10 +179,10 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
         ("predicted loss", f"{found.predicted_loss:.4g} above the least ({bound})"),
         ("", f"{found.average_loss:.4g} in the mean over all steps (provable bound)"),
         ("resource", f"{found.resource:.6g} of {problem.resource:g}"),
-        ("ε", f"{tables.epsilon(found.epsilon)} of {problem.epsilon:g} ({by})"),
+        ("ε", f"{text_tables.epsilon(found.epsilon)} of {problem.epsilon:g} ({by})"),
         ("δ", f"{found.delta:g}"),
     ]
-    return tables.pairs(to, rows)
+    return text_tables.pairs(to, rows)
 
 
 def _notes(problem: Problem, found: Plan) -> list[str]:

@@ -140,7 +140,7 @@ def _measured(
     jobs: int,
 ) -> list[ReportedFigure]:
     from tacit_lab.papers.figures import draw, figure_file, sweep, verdicts
-    from tacit_lab.papers.figures import testbed as mqtt
+    from tacit_lab.papers.figures import testbed_figures as mqtt
     from tacit_lab.papers.figures.page import ReportedFigure
 
     cells_of = mqtt.cells if testbed else figure_file.plotted_runs

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit_lab.papers.demo.inversion import Findings, Outcome
+from tacit_lab.papers.demo.inversion_demo import Findings, Outcome
 
 SEEN, HIDDEN, INK = "#D55E00", "#0072B2", "#222222"  # Okabe-Ito: recognised, not recognised
 RECOGNISED = 0.5  # mean cosine from which a person names the digits

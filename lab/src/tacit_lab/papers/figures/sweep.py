@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from tacit_services import python_child
 from tacit_services.aggregator.reporting.evaluation import Points
-from tacit_services.testbed import simulate
+from tacit_services.testbed import simulated_run
 from tacit_services.testbed.preload import die_with_parent
 from torch import Tensor
 
@@ -37,7 +37,7 @@ MOST_LOSS = 50.0  # the largest loss whose perplexity is still a number
 class _Series:
     """Collects the points of a simulation: accuracy and loss, and what figures show besides."""
 
-    def __init__(self, simulated: simulate.Simulation, test: Dataset) -> None:
+    def __init__(self, simulated: simulated_run.Simulation, test: Dataset) -> None:
         self.found: list[Result] = []
         self._simulated = simulated
         self._points = Points(simulated.definition, simulated.model, test, self._record)
@@ -102,7 +102,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     if isinstance(run, UntrainedPoint):
         return run.answer(root)
     definition = run.define()
-    simulated = simulate.Simulation(definition, root)
+    simulated = simulated_run.Simulation(definition, root)
     series = _Series(simulated, _test(published_only(definition.source), root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)

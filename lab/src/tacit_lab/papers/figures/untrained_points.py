@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
-from tacit_services.testbed import simulate
+from tacit_services.testbed import simulated_run
 
 from tacit.algorithms.dp_pasgd import design as dp_pasgd_plan
 from tacit.algorithms.dp_pasgd.design import Planner
@@ -97,7 +97,7 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     ε is that of the victim that spent most.
     """
     definition = run.define()
-    table = simulate.training_rows(published_only(definition.source), root)
+    table = simulated_run.training_rows(published_only(definition.source), root)
     model = definition.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
@@ -106,7 +106,7 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])
-        role = simulate.edge(definition, model, number, Part(victim, len(victim)))
+        role = simulated_run.edge(definition, model, number, Part(victim, len(victim)))
         total = torch.zeros(model.size, dtype=torch.float64)
         for _ in range(attack.pushes):
             (out,) = role.on_message(asked)

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tacit.audit.checks import compared
+from tacit.audit.message_attacks import compared
 from tacit.audit.statistics import SHARE, Finding, Table, Values, sampler_p_value
 from tacit.audit.subject import CLIP, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World

@@ -1,8 +1,8 @@
 """What computing edges together buys: updates/s of experiments/mapa-k1000.toml, over role objects
 one by one.
 
-`python -m tacit_lab.bench.simulate [UPDATES]`: CPU seconds of one process with one thread, after
-the setup; the same bits both ways. `tacit simulate experiments/mapa-k1000.toml` is the whole run.
+`python -m tacit_lab.bench.simulator_speed [UPDATES]`: CPU seconds of one process with one
+thread, after the setup; the same bits both ways. `tacit simulate experiments/mapa-k1000.toml` is the whole run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
 from tacit.simulation import batched_edges as batched

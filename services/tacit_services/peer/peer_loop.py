@@ -16,7 +16,7 @@ from tacit.errors import BudgetSpent
 from tacit.privacy.release import Released
 from tacit.protocol.messages import Outgoing
 from tacit_services.peer.exchange import Exchange
-from tacit_services.peer.state import PeerState
+from tacit_services.peer.peer_state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
 from tacit_services.worker.contract import LoopSettings

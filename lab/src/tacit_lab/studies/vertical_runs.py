@@ -1,9 +1,9 @@
 """VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties
 differ in speed.
 
-python -m tacit_lab.studies.vertical privacy experiments/vafl-mnist-cached.toml
-python -m tacit_lab.studies.vertical delays experiments/vafl-mnist.toml --target 0.9 [--poisson]
-python -m tacit_lab.studies.vertical centralised experiments/vafl-mnist.toml
+python -m tacit_lab.studies.vertical_runs privacy experiments/vafl-mnist-cached.toml
+python -m tacit_lab.studies.vertical_runs delays experiments/vafl-mnist.toml --target 0.9
+python -m tacit_lab.studies.vertical_runs centralised experiments/vafl-mnist.toml
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 from tacit import config, datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.centralised import centralised
+from tacit.algorithms.vafl.label_server import Server
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.models import evaluate
@@ -224,7 +224,7 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
 
 def main() -> None:
     """See the module's first lines."""
-    parser = argparse.ArgumentParser(prog="python -m tacit_lab.studies.vertical")
+    parser = argparse.ArgumentParser(prog="python -m tacit_lab.studies.vertical_runs")
     parser.add_argument("what", choices=("privacy", "delays", "centralised"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", type=Path, default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.config.contract import Sections
+from tacit.config.algorithm_contract import Sections
 
 
 def local_steps_agree(name: str, run: Sections) -> None:

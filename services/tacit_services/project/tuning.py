@@ -27,7 +27,7 @@ from tacit.datasets.stand_in import StandIn, stand_in
 from tacit.errors import ConfigError, PrivacyError, TacitError
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.public_files import overlaps
-from tacit_services.testbed.simulate import Simulation
+from tacit_services.testbed.simulated_run import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
 # Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.

@@ -19,7 +19,7 @@ from tacit.algorithms.vafl.step_rules import Protocol
 from tacit.audit.statistics import Finding, Values, proven, uneven
 from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Randomness
 from tacit.datasets.alignment import names
-from tacit.models.zoo.embeddings import embedding
+from tacit.models.zoo.embedding_networks import embedding
 from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.simulated import SimulatedLedger

@@ -19,7 +19,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
-from tacit.config.contract import Worker
+from tacit.config.algorithm_contract import Worker
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import Benchmark, Dataset
@@ -32,12 +32,12 @@ from tacit.privacy.noise.labels import randomised_response
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Releaser
 from tacit.simulation.client_server import Simulator
-from tacit.simulation.gossip import PeerSimulator
+from tacit.simulation.peers import PeerSimulator
 from tacit_services.aggregator.reading import Health, RunReading, read, state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.aggregator.reporting.run_status import RunStatus
-from tacit_services.display import live, tables
+from tacit_services.display import live, text_tables
 
 SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
@@ -281,7 +281,7 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     """
     import json
 
-    console, started = tables.console(stderr=as_json), time.monotonic()
+    console, started = text_tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")

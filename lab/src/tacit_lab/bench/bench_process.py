@@ -1,4 +1,4 @@
-"""The child processes of the benchmark, `python -m tacit_lab.bench.worker KIND JSON`.
+"""The child processes of the benchmark, `python -m tacit_lab.bench.bench_process KIND JSON`.
 
 Each prints one JSON line.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.config.contract import Sections
+from tacit.config.algorithm_contract import Sections
 from tacit.config.sections import GAUSSIAN
 from tacit.config.traits import Traits
 from tacit.robust import rules

@@ -14,7 +14,7 @@ from torch.nn import functional
 from tacit.datasets import load
 from tacit.datasets.features import Features, apply
 from tacit.datasets.features.axes import Axes
-from tacit.datasets.features.basis import digest, write
+from tacit.datasets.features.public_basis import digest, write
 from tacit.datasets.own.arrays import ArraysReader, row_shape
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.values import Bounds, Values

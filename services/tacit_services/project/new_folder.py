@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 
-from tacit.datasets.own.files import digest
+from tacit.datasets.own.file_reading import digest
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
@@ -67,9 +67,9 @@ def _free_name(name: str, home: Path) -> str:
 def _draft(wanted: Wanted) -> Draft:
     if wanted.images is not None:
         return pictures.draft(wanted, wanted.images)
-    from tacit_services.project import table  # pyarrow: only tables need it
+    from tacit_services.project import new_table  # pyarrow: only tables need it
 
-    return table.draft(wanted)
+    return new_table.draft(wanted)
 
 
 def _check_names(folder: Path, wanted: Wanted) -> None:

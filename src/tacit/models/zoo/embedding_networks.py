@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from tacit.errors import ConfigError
 from tacit.models import Activation, Layer, Layered, Model, build
-from tacit.models.base import Layout
+from tacit.models.model import Layout
 from tacit.models.zoo.lstm import stacked, unrolled
 
 Kind = Literal["linear", "mlp", "cnn", "lstm"]

@@ -1,5 +1,6 @@
-"""How long a run stands still when its aggregator is killed: `python -m tacit_lab.bench.recovery`
-writes out/recovery.json.
+"""Measure how long a run stands still when its aggregator is killed.
+
+`python -m tacit_lab.bench.recovery_time` writes out/recovery.json.
 
 A process that owns the run has written UPDATES updates of the paper's CNN (21,840 parameters, 87 KB
 each) into the journal in Redis, none of them in a snapshot, and is killed with SIGKILL. An
@@ -170,7 +171,7 @@ def once(folder: Path, file: Path) -> tuple[float, float]:
     """Seconds from one kill to the first new update, and the share stolen of them."""
     children: list[Child] = []
     broker, store = start_broker(folder, children), start_store(folder, children)
-    command = [sys.executable, "-m", "tacit_lab.bench.recovery", str(file), store.address]
+    command = [sys.executable, "-m", "tacit_lab.bench.recovery_time", str(file), store.address]
     owner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     assert owner.stdout.readline() == "full\n"

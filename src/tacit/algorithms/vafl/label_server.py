@@ -30,10 +30,10 @@ from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import state as vafl_state
-from tacit.algorithms.vafl.evaluation import Evaluation
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.requests import Requests
 from tacit.algorithms.vafl.step_rules import Protocol
+from tacit.algorithms.vafl.test_evaluations import Evaluation
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
