@@ -154,7 +154,7 @@ class RunFile(Section):
         z = p.noise_multiplier if plans.default.clip_is_bounded else None
         promise = self.data.promised(a.promise(plans, p.constant_clip), source)
         return Definition(
-            **dict(self),  # its sections, under their names
+            **{name: getattr(self, name) for name in RunFile.model_fields},  # its sections
             folder=self._folder,
             differences=differences,
             source=source,

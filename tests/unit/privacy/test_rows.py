@@ -300,7 +300,9 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
-    definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
+    definition = SimpleNamespace(
+        algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1)
+    )
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*given).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
     off = "48 slots: not asked for drawn rows alone"
