@@ -32,7 +32,7 @@ _SENTENCE = re.compile(r"[.?!]\W*\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProseRule:
     """What must not be found, and what to do about it."""
 
     pattern: re.Pattern[str]
@@ -44,7 +44,7 @@ class Rules:
     """All of prose.toml; `longest`: words of a sentence."""
 
     longest: int
-    rules: list[Rule]
+    rules: list[ProseRule]
     terms: dict[str, re.Pattern[str]]
 
 
@@ -69,7 +69,7 @@ def main() -> int:
 def read(file: Path) -> Rules:
     """The rules of a file like prose.toml."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
-    rules = [Rule(re.compile(one["pattern"], re.I), one["say"]) for one in content["rule"]]
+    rules = [ProseRule(re.compile(one["pattern"], re.I), one["say"]) for one in content["rule"]]
     terms = {
         anchor: re.compile(rf"(?<![\w-]){term}(?![\w-])", re.I)
         for anchor, term in content["term"].items()

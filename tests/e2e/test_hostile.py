@@ -141,7 +141,7 @@ def entries(journal: Path) -> tuple[dict[str, list[int]], Counter[str]]:
     numbers: dict[str, list[int]] = {}
     updates = Counter[str]()
     with journal_file.open_journal(journal) as file:
-        records = list(journal_file.Reader(file, "journal"))
+        records = list(journal_file.JournalReader(file, "journal"))
     assert [record.position for record in records] == list(range(1, len(records) + 1))
     for record in records:
         meta = wire.decode(record.payload).meta

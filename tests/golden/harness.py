@@ -28,13 +28,13 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
 from tacit.config.fingerprint import canonical
-from tacit.datasets.source import Part
+from tacit.datasets.source import EdgePart
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -60,7 +60,7 @@ def make_edge(
     number: int,
     seed: int | None,
     epsilon: float | None = None,
-    part: Part | None = None,
+    part: EdgePart | None = None,
 ) -> EdgeRole:
     """Edge `number` with its rows and, unless `seed` is None, predictable noise;
 
@@ -309,7 +309,7 @@ class MqttRun(Assembled):
         outbox = Outbox(role.releaser.ledger, self.run_id)
         if not isinstance(section, Gossip):
             return task_loop(role, outbox, terms, CpuTurns(None))
-        assert isinstance(role, Worker)
+        assert isinstance(role, GossipWorker)
         state = end.enter_context(
             closing(PeerState(self.folder / f"peer-{number}.db", self.run_id))
         )
@@ -317,5 +317,5 @@ class MqttRun(Assembled):
         self.began(role)
         return peer_loop(role, outbox, terms, state, section.report_every, CpuTurns(None))
 
-    def began(self, role: Worker) -> None:
+    def began(self, role: GossipWorker) -> None:
         """A peer is about to run; for tests to watch it."""

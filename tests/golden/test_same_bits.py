@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryStore
 
 from tacit.config import RunFile
@@ -62,7 +62,7 @@ def test_mqtt_and_in_process_agree_to_the_last_bit(
     tmp_path: Path, algorithm: str, mechanism: str, edges: int
 ) -> None:
     run = parsed(algorithm, mechanism, edges, updates=60 if algorithm not in OWN else 12)
-    store = MemoryStore("golden", Limits(10**6, 1 << 40))
+    store = MemoryStore("golden", JournalLimits(10**6, 1 << 40))
     with mosquitto(tmp_path) as broker:
         keep_journal(store)
         mqtt = MqttRun(

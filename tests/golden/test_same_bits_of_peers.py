@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryStore
 from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Peer
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.config import RunFile
 from tacit.protocol import wire, wire_gossip
-from tacit.protocol.messages import Gossip, Outgoing
+from tacit.protocol.messages import Outgoing, PeerMessage
 from tests.golden.harness import MqttRun, make_edge
 from tests.golden.test_same_bits import keep_journal
 from tests.helpers.run_files import Layer, run_file
@@ -45,7 +45,7 @@ Event = tuple[str, str, frozenset[str], Any]  # peer, what it did, who was there
 DOES = ("begin", "finish", "abandon", "hear", "hear_steps", "propose", "repeat")
 
 
-def digest(message: Gossip) -> str:
+def digest(message: PeerMessage) -> str:
     """Of a message as it was received."""
     parts = [type(message).__name__]
     for name in message.__slots__:
@@ -61,20 +61,20 @@ class Watched(MqttRun):
     """
 
     def __init__(self, run: RunFile, broker: str, folder: Path) -> None:
-        store = MemoryStore("peers", Limits(10**6, 1 << 40))
+        store = MemoryStore("peers", JournalLimits(10**6, 1 << 40))
         keep_journal(store)
         super().__init__(run, broker, store, folder, "peers")
         self.log: list[Event] = []
-        self.roles: dict[str, Worker] = {}
+        self.roles: dict[str, GossipWorker] = {}
 
-    def began(self, role: Worker) -> None:
+    def began(self, role: GossipWorker) -> None:
         self.roles[role.edge] = role
         inside = [False]  # what a role makes itself do is not noted: it will again
         for name in DOES:
             setattr(role, name, self._noted(role, name, getattr(role, name), inside))
 
     def _noted(
-        self, role: Worker, name: str, work: Callable[..., Any], inside: list[bool]
+        self, role: GossipWorker, name: str, work: Callable[..., Any], inside: list[bool]
     ) -> Callable[..., Any]:
         def noted(*given: Any) -> Any:
             if inside[0]:
@@ -98,22 +98,24 @@ class Watched(MqttRun):
         return noted
 
 
-def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> dict[str, Worker]:
+def in_process(
+    run: RunFile, log: list[Event], watched: dict[str, GossipWorker]
+) -> dict[str, GossipWorker]:
     """The same peers, doing the same in the same order;
 
     every message that one hears must have been said here, too.
     """
     model = run.build_model()
     schema = model.schema_hash()
-    roles: dict[str, Worker] = {}
+    roles: dict[str, GossipWorker] = {}
     for number in range(run.edges.count):
         role = make_edge(run, model, number, SEED)
-        assert isinstance(role, Worker)
+        assert isinstance(role, GossipWorker)
         if isinstance(role, Peer) and isinstance(other := watched[role.edge], Peer):
             role.life = other.life  # a time of day
         role.count_first_hand()
         roles[role.edge] = role
-    said: dict[tuple[str, str], Gossip] = {}
+    said: dict[tuple[str, str], PeerMessage] = {}
     read: dict[str, Tensor] = {}
     for name, does, here, what in log:
         role = roles[name]
@@ -137,8 +139,8 @@ def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> di
     return roles
 
 
-def over_the_wire(out: Outgoing, schema: bytes, size: int) -> Gossip:
-    assert isinstance(out.message, Gossip)
+def over_the_wire(out: Outgoing, schema: bytes, size: int) -> PeerMessage:
+    assert isinstance(out.message, PeerMessage)
     envelope = bytearray(wire_gossip.encode_peer_message("peers", out.message, schema))
     return wire_gossip.read_peer_message(wire.decode(envelope), schema, size)
 

@@ -255,7 +255,8 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     # bits.
     with journal_file.open_journal(folder / "run.journal") as file:
         kept = [
-            (record.position, record.payload) for record in journal_file.Reader(file, "journal")
+            (record.position, record.payload)
+            for record in journal_file.JournalReader(file, "journal")
         ]
     entries = appended(folder)
     assert kept == [(entry.position, entry.payload) for entry in entries]

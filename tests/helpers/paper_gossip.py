@@ -15,14 +15,14 @@ from torch import Tensor
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.worker import WAYS, GossipSettings
-from tacit.config.topology import Kind, Topology
+from tacit.config.topology import Topology, TopologyKind
 from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.protocol.messages import Gossip, Outgoing
+from tacit.protocol.messages import Outgoing, PeerMessage
 from tests.helpers.private_sums import sum_of
 
 MODEL = build("logistic", (1, 1, 3), 2)
@@ -79,12 +79,12 @@ class Net:
     """K peers, what is on its way between them, and their durable states."""
 
     def __init__(
-        self, count: int, kind: Kind = "ring", *, apart: bool = True, **changes: Any
+        self, count: int, kind: TopologyKind = "ring", *, apart: bool = True, **changes: Any
     ) -> None:
         """`apart`: peers begin with models of their own, so that averaging has something to do."""
         self.topology = build_graph(kind, names(count), seed=7)
         self.changes = changes
-        self.flying: list[tuple[str, Gossip]] = []
+        self.flying: list[tuple[str, PeerMessage]] = []
         self.peers: dict[str, AnyPeer] = {}
         self.disks: dict[str, State] = {}
         generator = torch.Generator().manual_seed(11)
@@ -110,7 +110,7 @@ class Net:
         if outgoing:
             self.disks[name] = self.peers[name].state()
         for out in outgoing:
-            assert isinstance(out.message, Gossip)
+            assert isinstance(out.message, PeerMessage)
             self.flying.append((out.to, out.message))
 
     def deliver(self, index: int = 0, *, crash: bool = False) -> None:

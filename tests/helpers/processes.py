@@ -333,7 +333,9 @@ def appended(directory: Path) -> list[Accepted]:
 def journalled(run: Deployment) -> list[Accepted]:
     """Everything that the run has accepted, as its journal file has it."""
     with journal_file.open_journal(run.folder / "journal") as file:
-        records = [(kept.position, kept.payload) for kept in journal_file.Reader(file, "journal")]
+        records = [
+            (kept.position, kept.payload) for kept in journal_file.JournalReader(file, "journal")
+        ]
     return [_accepted(*record) for record in records]
 
 

@@ -23,7 +23,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -68,7 +68,7 @@ class Rig:
         self.run = run = run_file(RUN_FILE, more)
         definition = run.define()
         self.model: Model = definition.build_model()
-        self.role = Server(definition, self.model)
+        self.role = MapaServer(definition, self.model)
         self.link = Silent()
         store = open_store("memory://", "run")
         surroundings = Surroundings("run", store, self.link, max_message=1 << 24, chunk=CHUNK)

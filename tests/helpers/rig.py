@@ -19,7 +19,7 @@ from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.journal.store import Store
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.contract import LoopSettings
@@ -42,7 +42,7 @@ from tests.helpers.run_files import MAPA, PLACES, Layer, definition_text, roomy,
 from tests.helpers.servers import wait_for
 
 SAID_AGAIN = 10.0  # seconds without a receipt after which a Hello is said again
-ROOMY = Limits(10**6, 1 << 40)
+ROOMY = JournalLimits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
 _NUMBERS = itertools.count(1)  # of edges that have said nothing yet
 

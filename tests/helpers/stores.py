@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.journal.store import Appended, NewEntry, Store
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.sqlite import SqliteStore
 
-ROOMY = Limits(entries=1000, bytes=1 << 30)
+ROOMY = JournalLimits(entries=1000, bytes=1 << 30)
 ALL_BYTES_1_MIB = bytes(range(256)) * 4096
 Connect = Callable[..., Store]  # (run="run", limits=ROOMY) -> another store handle on the same data
 
@@ -28,7 +28,7 @@ def connector(backend: str, place: str, stack: ExitStack) -> Connect:
     """
     shared: dict[str, MemoryRun] = {}
 
-    def connect(run: str = "run", limits: Limits = ROOMY) -> Store:
+    def connect(run: str = "run", limits: JournalLimits = ROOMY) -> Store:
         store: Store
         if backend == "memory":
             store = MemoryStore(run, limits, shared)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms.vafl import vertical_settings
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
@@ -26,7 +26,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.protocol.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 from tests.helpers.run_files import Layer
 from tests.helpers.run_files import run_file as made
 
@@ -67,7 +67,7 @@ def run_file(
 class World:
     """A server and its parties, and what is on its way to the server."""
 
-    server: Server
+    server: LabelServer
     parties: dict[str, Party]
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class World:
         """What reaches the parties of what the server says to `message`: all."""
         return self.server.on_message(message)
 
-    def run(self, order: int = 1, until: Callable[[], bool] = lambda: False) -> Server:
+    def run(self, order: int = 1, until: Callable[[], bool] = lambda: False) -> LabelServer:
         """Deliver what is under way in a random order until nothing is, or `until` says so."""
         drawn = random.Random(order)
         while self.under_way and not self.server.halted and not until():
@@ -173,7 +173,7 @@ def world(
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
     people = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
-    server = Server(run.define(), top, protocol, people, lambda _: plan)
+    server = LabelServer(run.define(), top, protocol, people, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()
@@ -195,7 +195,7 @@ def world(
     return World(server, parties)
 
 
-def part_of(message: Update) -> Part:
+def part_of(message: Update) -> UploadPart:
     """Which rows an upload fills."""
     assert message.part is not None
     return message.part

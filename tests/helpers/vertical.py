@@ -15,13 +15,13 @@ from tacit_services.settings import EdgeSettings
 
 from tacit import config
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.messages import Halt, Update
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 from tests.helpers.processes import Accepted, Deployment, appended
 from tests.helpers.run_files import Layer, toml
 
@@ -80,12 +80,12 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
     return config.load(run.file), journal
 
 
-def fresh_server(run: Deployment, file: RunFile) -> Server:
+def fresh_server(run: Deployment, file: RunFile) -> LabelServer:
     labels = run.folder / "labels.safetensors"
     definition = file.define()
     people = record_labels.load(vertical(definition), None, "tacit", labels)
     server = registry.server(definition, file.build_model(), people)
-    assert isinstance(server, Server)
+    assert isinstance(server, LabelServer)
     return server
 
 
@@ -119,7 +119,7 @@ def expect(message: Update, party: Party, told: list[Downward]) -> None:
     assert torch.allclose(released.vectors.flatten(), message.vector, atol=1e-5)
 
 
-def answered_by(part: Part, one: Downward) -> bool:
+def answered_by(part: UploadPart, one: Downward) -> bool:
     """Whether `part` answers this word of the server's."""
     match one:
         case Request(number=number):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tacit_services.transport.address import bind
-from tacit_services.transport.http_server import Server
+from tacit_services.transport.http_server import HttpServer
 
 from tests.helpers.servers import HOST, PATIENCE
 
@@ -19,7 +19,7 @@ def listening(app: Any, **more: Any) -> Iterator[str]:
     """Serve `app` on a free loopback port; yields HOST:PORT. more: of http_server.Server."""
     with bind(f"{HOST}:0") as listener:
         listener.listen()  # already: the first request waits for the server
-        server = Server(app, **{"timeout_graceful_shutdown": 30} | more)
+        server = HttpServer(app, **{"timeout_graceful_shutdown": 30} | more)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -15,7 +15,7 @@ from tacit.privacy.release import Released, embeddings, release, trained
 from tacit.protocol import messages as m
 from tacit.protocol import wire, wire_down, wire_gossip, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 
 RUN, EDGE, SEQ = "golden", "edge-0", 7
 SCHEMA = bytes(range(32))
@@ -41,9 +41,9 @@ UP: dict[str, Any] = {
     "update f32": m.Push(EDGE, 3, FLOATS),
     "update i32": m.Push(EDGE, 3, INTEGERS),
     "report": m.Report(EDGE, 40, 5, MODEL, *PAID),
-    "embeddings": Embed(EDGE, 9, Part(2, 0, ROWS), EMBEDDED, *PAID),
-    "embeddings of a request": Embed(EDGE, 9, Part(2, 4, ROWS), EMBEDDED, *PAID),
-    "embeddings known already": Embed(EDGE, 9, Part(3, 0, ROWS), None, *PAID),
+    "embeddings": Embed(EDGE, 9, UploadPart(2, 0, ROWS), EMBEDDED, *PAID),
+    "embeddings of a request": Embed(EDGE, 9, UploadPart(2, 4, ROWS), EMBEDDED, *PAID),
+    "embeddings known already": Embed(EDGE, 9, UploadPart(3, 0, ROWS), None, *PAID),
     "retired": m.Retired(EDGE, "the budget is spent", *PAID),
 }
 DOWN: dict[str, Any] = {

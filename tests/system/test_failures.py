@@ -108,7 +108,9 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     assert sha256(refold(rig.run, accepted)[0]) == sha256(rig.live.role)
     if make is kept:
         with journal_file.open_journal(tmp_path / "run.journal") as file:
-            assert [record.payload for record in journal_file.Reader(file, "file")] == accepted
+            assert [
+                record.payload for record in journal_file.JournalReader(file, "file")
+            ] == accepted
 
 
 def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(

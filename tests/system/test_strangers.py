@@ -23,7 +23,7 @@ from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.transport import rest_client
-from tacit_services.transport.http_door import Limits
+from tacit_services.transport.http_door import ClientLimits
 from tacit_services.transport.tls import context_trusting
 
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
@@ -117,7 +117,7 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
         made += under.over(
             progress, lambda: attacked(address, "rest", length.seconds, progress.asked)
         )
-    assert made > 2 * Limits().connections, "no attack"
+    assert made > 2 * ClientLimits().connections, "no attack"
     grown = peak(aggregator) - before
     log.info(
         f"{made} connections; {calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
@@ -232,7 +232,7 @@ def test_enrolment_goes_on(tmp_path: Path, length: Length) -> None:
         )
         grown = peak(server) - before
         log.info(f"{made} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
-        assert made > 2 * Limits().connections, "no attack"
+        assert made > 2 * ClientLimits().connections, "no attack"
         assert set(enrolled) == {201}
         assert grown < ROOM
         assert server.log.count("Traceback") == 0

@@ -24,7 +24,7 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import trusted_noise
 from tacit_services.aggregator.ingest.checks import Checks
-from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.guard import UpdateGuard
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.staging import Staging
@@ -75,7 +75,7 @@ def assemble(
     journal = _journal(definition, role, model, surroundings)
     at_server = definition.privacy.noise_at == "server"
     noise = trusted_noise.opened(journal, definition, surroundings.ledger) if at_server else None
-    guard = Guard(guarded, role, definition.plans.named, clock)
+    guard = UpdateGuard(guarded, role, definition.plans.named, clock)
     presence: dict[str, str] = {}
     update_bytes = 4 * max(model.size, role.largest)
     run = Run(

@@ -47,7 +47,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class AppendBatch:
     """Messages that share one append. began: when the first was taken from the inbox."""
 
     candidates: list[Candidate]

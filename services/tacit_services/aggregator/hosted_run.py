@@ -88,7 +88,9 @@ class HostedRun:
         run_status = RunStatus(definition, run, settings.out / "metrics.jsonl")
         operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
         salt = settings.salt
-        inference = Inference(run, driver, role, salt) if isinstance(role, vafl.Server) else None
+        inference = (
+            Inference(run, driver, role, salt) if isinstance(role, vafl.LabelServer) else None
+        )
         read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
         self.app = create_app(
             run_status, operator, model, inference, settings.known_hosts(), read_token

@@ -38,7 +38,7 @@ def main(settings: AggregatorSettings) -> None:
 @contextmanager
 def _served(app: object, listener: socket.socket) -> Iterator[None]:
     """Answer REST in a thread of its own, for as long."""
-    server = http_server.Server(app, timeout_graceful_shutdown=1)
+    server = http_server.HttpServer(app, timeout_graceful_shutdown=1)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
     )

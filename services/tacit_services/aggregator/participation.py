@@ -63,7 +63,7 @@ class Start:
 
 
 @dataclass(slots=True)
-class Account:
+class EdgeTurns:
     """One edge's account.
 
     level: turns taken, divided by its weight. since: when it got its task, or ended its latest one,
@@ -89,7 +89,7 @@ class Shares:
         self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
     ) -> None:
         self._weight, self.slack, self._there = weight, slack, there
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, EdgeTurns] = {}
         self.front = 0.0  # the highest level at which a turn has begun
         self._floor = 0.0  # no edge that is waited for is below
         self._usual = 0.0  # seconds of a turn of the quickest quarter; 0: not known
@@ -108,7 +108,7 @@ class Shares:
         )
         self._floor = self.front - self.slack
         for edge, count in taken.items():
-            self.accounts[edge] = Account(weights[edge], max(count / weights[edge], self._floor))
+            self.accounts[edge] = EdgeTurns(weights[edge], max(count / weights[edge], self._floor))
 
     def end(self, edge: str, now: float) -> None:
         """End the turn of `edge`, as its update has been accepted."""
@@ -147,9 +147,9 @@ class Shares:
         self._look(now)
         return [edge for edge in edges if self.begin(edge, now)]
 
-    def _account(self, edge: str) -> Account:
+    def _account(self, edge: str) -> EdgeTurns:
         if edge not in self.accounts:
-            self.accounts[edge] = Account(self._weight(edge), self.front)
+            self.accounts[edge] = EdgeTurns(self._weight(edge), self.front)
         return self.accounts[edge]
 
     def _look(self, now: float) -> None:
@@ -164,7 +164,7 @@ class Shares:
         )
         self._floor = min(levels, default=math.inf)
 
-    def _waited_for(self, edge: str, account: Account, now: float) -> bool:
+    def _waited_for(self, edge: str, account: EdgeTurns, now: float) -> bool:
         age, usual = now - account.since, self._usual
         if age > max(LEASE, LEASES * usual) or not self._there(edge):
             return False

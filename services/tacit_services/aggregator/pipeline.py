@@ -22,7 +22,7 @@ from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.entries import OPERATOR, Batch, Candidate
+from tacit_services.aggregator.entries import OPERATOR, AppendBatch, Candidate
 from tacit_services.aggregator.ingest.checks import Checks
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts, RetryLater
@@ -37,7 +37,9 @@ from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.pipeline")
 ROUND_SECONDS = 0.2  # for which one `accept` goes on taking messages
-Answers = Callable[[], list[Appended]]  # waits for the store, and returns what it made of a batch
+AwaitAppends = Callable[
+    [], list[Appended]
+]  # waits for the store, and returns what it made of a batch
 
 
 class Pipeline:
@@ -99,11 +101,13 @@ class Pipeline:
         written have then been told to wait.
         """
         until = time.monotonic() + ROUND_SECONDS
-        batch, answers = Batch([], 0.0), _nothing
+        batch, answers = AppendBatch([], 0.0), _nothing
         while True:
             arrived = self._receive(len(batch.candidates), seconds, until)
             began = time.perf_counter()
-            following = Batch([c for inbound in arrived if (c := self._candidate(inbound))], began)
+            following = AppendBatch(
+                [c for inbound in arrived if (c := self._candidate(inbound))], began
+            )
             appended = self._appended(answers, [*batch.candidates, *following.candidates])
             try:
                 answers = self._append(following.candidates)
@@ -306,7 +310,7 @@ class Pipeline:
 
     # -- 5. append ---------------------------------------------------------------------------------
 
-    def _append(self, candidates: list[Candidate]) -> Answers:
+    def _append(self, candidates: list[Candidate]) -> AwaitAppends:
         """Begin to append. Raises ServiceError; the edges have then been told to wait."""
         try:
             return self._journal.begin(candidates)
@@ -314,7 +318,7 @@ class Pipeline:
             self._ask_to_wait(candidates)
             raise
 
-    def _appended(self, answers: Answers, candidates: Iterable[Candidate]) -> list[Appended]:
+    def _appended(self, answers: AwaitAppends, candidates: Iterable[Candidate]) -> list[Appended]:
         """Wait for the store's answers to what was appended.
 
         candidates: all that are on their way. Raises ServiceError; their edges have then been told
@@ -335,7 +339,7 @@ class Pipeline:
 
     # -- 6. acknowledge, 7. fold, 8. reply ---------------------------------------------------------
 
-    def _acknowledge_fold_reply(self, batch: Batch, answers: list[Appended]) -> None:
+    def _acknowledge_fold_reply(self, batch: AppendBatch, answers: list[Appended]) -> None:
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
         for candidate, answer in zip(batch.candidates, answers, strict=True):

@@ -12,7 +12,7 @@ from collections.abc import Set
 
 from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.ingest import presence
-from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.guard import UpdateGuard
 from tacit_services.aggregator.reading import Health, Load, RunReading, read
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
@@ -62,7 +62,7 @@ class Run:
         *,
         names: Set[str],
         presence: dict[str, str],
-        guard: Guard,
+        guard: UpdateGuard,
         limiter: RateLimiter,
         scheduler: TaskScheduler,
     ) -> None:

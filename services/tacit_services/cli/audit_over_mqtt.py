@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.audit.statistics import Values
+from tacit.audit.statistics import ScoreValues
 from tacit.audit.subject import EDGE, RUN, SCHEMA
 from tacit.audit.times import WARM, Pair, turns
 from tacit.audit.worlds import MessageSource
@@ -23,7 +23,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 PATIENCE = 60.0  # seconds for one push
 
 
-def wire_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
+def wire_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
     """Seconds from sending a model to the arrival of the push, of two edges in random order.
 
     It is measured over a real broker. Raises ServiceError when a push does not come.

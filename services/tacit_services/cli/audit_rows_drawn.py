@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.algorithms.mapa import Edge
-from tacit.audit.statistics import Values
+from tacit.algorithms.mapa import MapaEdge
+from tacit.audit.statistics import ScoreValues
 from tacit.audit.subject import DELTA, EDGE, RUN
 from tacit.datasets import Dataset
 from tacit.datasets.edge_rows import EdgeRows
@@ -62,7 +62,7 @@ class CountedRows(RowsAlone):
         return rows
 
 
-class Server:
+class ReceiptServer:
     """Answers every message of the edge's with a receipt and the model, and writes down when.
 
     done: that so many pushes have come.
@@ -93,7 +93,7 @@ class Server:
         self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
 
 
-def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
+def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
     """Return, for each push, the seconds after its model, and the number of rows that it drew.
 
     held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
@@ -104,7 +104,7 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
     with tempfile.TemporaryDirectory() as name, stopping(children), ExitStack() as end:
         folder = Path(name)
         broker = start_broker(folder, children).address
-        server = Server(broker, WARM + pushes)
+        server = ReceiptServer(broker, WARM + pushes)
         end.callback(server.connection.stop)
         server.connection.start(PATIENCE)
         patience = threading.Timer(PATIENCE * (WARM + pushes), server.done.set)
@@ -138,7 +138,7 @@ def _work(
     return rows.counts
 
 
-def _role(folder: Path, end: ExitStack) -> tuple[Edge, CountedRows]:
+def _role(folder: Path, end: ExitStack) -> tuple[MapaEdge, CountedRows]:
     x, y = MODEL.random_batch(ROWS, torch.Generator().manual_seed(1))
     ledger = end.enter_context(closing(Ledger(folder / "ledger.db", "audit")))
     plan = Plan("gaussian", RATE, ROWS * RATE, 1.0, CLIP, CLIP, math.inf, DELTA, rows_max=ROWS)
@@ -147,4 +147,4 @@ def _role(folder: Path, end: ExitStack) -> tuple[Edge, CountedRows]:
         rows = CountedRows(data, MODEL, plan, random)
     except NotAlone as why:
         raise ServiceError(f"audit: {why}") from None
-    return Edge(EDGE, MODEL, Releaser(plan, ledger, random), rows), rows
+    return MapaEdge(EDGE, MODEL, Releaser(plan, ledger, random), rows), rows

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.owners import owners_screen
 from tacit_services.cli.say import say
 from tacit_services.extras import need
@@ -44,20 +44,20 @@ def basis(
     most: Annotated[
         int | None, typer.Option(min=1, help="records that are read, at most [default: all]")
     ] = None,
-    data: Data = None,
+    data: DataFolder = None,
 ) -> None:
     """Compute a public basis for `data.features`, in bounded memory; refused for private files."""
     need("edge")
     from tacit.errors import ConfigError
     from tacit_services.display.progress import LongWork
-    from tacit_services.project.basis_request import Wanted, make
+    from tacit_services.project.basis_request import BasisRequest, make
     from tacit_services.settings import data_home
 
     steps = tuple(step.strip() for step in features.split(",") if step.strip())
     if unknown := [step for step in steps if step not in _STEPS]:
         raise ConfigError(f"--features {unknown[0]}: expected {', '.join(_STEPS)}")
     sides = None if size is None else (size, size)
-    wanted = Wanted(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
+    wanted = BasisRequest(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
     with LongWork("reading records", most) as work:
         made = make(out, wanted, data_folder(data), data_home(), work.at)
     say(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import PrivacyError
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.owners import owners_screen
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.project.preview import Report
+    from tacit_services.project.preview import CheckReport
 
 
 @owners_screen()
 def check(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
-    data: Data = None,
+    data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Check data, model, budget, memory and time of a run; nothing is spent."""
@@ -43,7 +43,7 @@ def check(
         raise PrivacyError(f"tacit run will not start: {report.refused}")
 
 
-def _show(report: Report, file: Path) -> None:
+def _show(report: CheckReport, file: Path) -> None:
     for what, found in report.facts:
         say(f"{what:<18} {found}")
     for warning in report.warnings:

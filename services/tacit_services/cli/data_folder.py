@@ -9,7 +9,7 @@ import typer
 
 BESIDE = Path("../shared/data")  # a folder beside the checkout, which need not be there
 
-Data = Annotated[
+DataFolder = Annotated[
     Path | None,
     typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {BESIDE}, if there]"),
 ]

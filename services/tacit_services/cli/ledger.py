@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, DataError, PrivacyError
+from tacit_services.cli.options import AsJson
 from tacit_services.cli.say import say
 from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger.chain import Chain
-    from tacit_services.identity.own_ledgers import Account
+    from tacit_services.identity.own_ledgers import DataLedgers
 
 app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 
@@ -27,7 +28,6 @@ Place = Annotated[
     Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")
 ]
 Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @app.command(epilog="Example: tacit ledger show clinic")
@@ -151,7 +151,7 @@ def _file(place: Path) -> Path:
     return place / "ledger.db" if place.is_dir() else place
 
 
-def _account(name: str, path: Path) -> Account | None:
+def _account(name: str, path: Path) -> DataLedgers | None:
     """The ledgers of the data that is called so; None: it is a path.
 
     Raises DataError where there is neither, PrivacyError for a damaged register.
@@ -168,7 +168,7 @@ def _account(name: str, path: Path) -> Account | None:
     return account
 
 
-def _show_account(account: Account, delta: float, as_json: bool) -> None:
+def _show_account(account: DataLedgers, delta: float, as_json: bool) -> None:
     found = []
     for edge, path in account.edges.items():
         of_edge = [_document(path, chain, delta) for chain in _verified(path)]
@@ -268,7 +268,7 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
     ]
 
 
-def _print_account(account: Account, found: list[dict[str, Any]], delta: float) -> None:
+def _print_account(account: DataLedgers, found: list[dict[str, Any]], delta: float) -> None:
     from rich.table import Table
 
     from tacit_services.display import text_tables

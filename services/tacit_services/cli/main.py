@@ -33,7 +33,8 @@ from tacit_services.cli import (
     tune,
 )
 from tacit_services.cli import ledger as ledgers
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
+from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 from tacit_services.launch import INTERRUPTED, complain
 
@@ -92,7 +93,7 @@ def run(
         str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's")] = None,
-    data: Data = None,
+    data: DataFolder = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -109,7 +110,7 @@ def run(
     keep: Annotated[
         bool, typer.Option("--keep", help="serve the page on after the end, until Ctrl-C")
     ] = False,
-    as_json: remote.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
     need("run")

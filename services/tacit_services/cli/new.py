@@ -45,11 +45,11 @@ def new(
     if table is not None and images is not None:
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")
-    from tacit_services.project.draft import Wanted
+    from tacit_services.project.draft import DraftRequest
     from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
-    wanted = Wanted(table, target, unit, model, sites, images)
+    wanted = DraftRequest(table, target, unit, model, sites, images)
     files = make(folder, wanted, data_home())
     say(f"{folder}/: {', '.join(file.name for file in files)}")
     if wanted.public is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.cli.options import AsJson
 from tacit_services.enrollment.acl import BROKER
 from tacit_services.extras import need
 
@@ -19,8 +20,9 @@ app = typer.Typer(
     name="pki", help="Certificates: make an authority, issue, revoke, let edges enrol."
 )
 
-Folder = Annotated[Path, typer.Option("--dir", envvar="TACIT_PKI", help="the authority's folder")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+AuthorityFolder = Annotated[
+    Path, typer.Option("--dir", envvar="TACIT_PKI", help="the authority's folder")
+]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="how long a certificate is valid")]
 DEFAULT = Path("pki")
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -198,7 +200,7 @@ def issue(
     host: Annotated[
         list[str] | None, typer.Option(help="DNS name or address of a server; may be repeated")
     ] = None,
-    folder: Folder = DEFAULT,
+    folder: AuthorityFolder = DEFAULT,
     days: Days = 365,
     renew: Annotated[
         bool, typer.Option("--renew", help="a new certificate for the key that is there")
@@ -220,7 +222,7 @@ def issue(
 
 
 @app.command(epilog="Example: tacit pki revoke edge-3")
-def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+def revoke(name: str, folder: AuthorityFolder = DEFAULT, as_json: AsJson = False) -> None:
     """Revoke every certificate of NAME; the broker uses the new list after its next start."""
     from tacit_services.enrollment.authority import REVOKED, CertificateAuthority
 
@@ -246,7 +248,7 @@ def token(
     once: Annotated[
         bool, typer.Option("--once", help="for one edge only; may also reopen a revoked name")
     ] = False,
-    folder: Folder = DEFAULT,
+    folder: AuthorityFolder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Make a token with which an edge can enrol, and print it; only its digest is kept."""
@@ -260,7 +262,7 @@ def token(
 
 
 @app.command("list", epilog="Example: tacit pki list")
-def list_(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+def list_(folder: AuthorityFolder = DEFAULT, as_json: AsJson = False) -> None:
     """Show who has a certificate, until when, and who had one."""
     from tacit_services.enrollment.authority import CertificateAuthority
 
@@ -283,7 +285,7 @@ def serve(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="where edges may enrol (HTTPS)")
     ] = "127.0.0.1:8443",
-    folder: Folder = DEFAULT,
+    folder: AuthorityFolder = DEFAULT,
     days: Days = 365,
 ) -> None:
     """Let edges enrol: POST /v1/enroll, over HTTPS, with the certificate in DIR/enrollment."""

@@ -26,7 +26,7 @@ from tacit_services.transport import rest_client
 if TYPE_CHECKING:
     from tacit_client import Client, Predictions
 
-    from tacit.exported import Kind, Prediction
+    from tacit.exported import RowPrediction, RowsKind
 
 # The error, and so the exit code, for each status code that the aggregator answers.
 _KINDS: dict[int, type[TacitError]] = {
@@ -52,7 +52,7 @@ NewTable = Annotated[
 NewImages = Annotated[
     Path | None, typer.Option(help="new pictures: a file, a folder, or a table of paths")
 ]
-OwnRows = Annotated[Path | None, typer.Option(help="new rows: what the run's own code reads")]
+NewRows = Annotated[Path | None, typer.Option(help="new rows: what the run's own code reads")]
 PredictionsFile = Annotated[
     Path | None, typer.Option(help="CSV to write the predictions to [default: print them]")
 ]
@@ -73,7 +73,7 @@ ServerUrl = Annotated[
         envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)"
     ),
 ]
-TokenFile = Annotated[
+ReaderTokenFile = Annotated[
     Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token")
 ]
 
@@ -84,12 +84,12 @@ def predict(
     table: NewTable = None,
     images: NewImages = None,
     arrays: Annotated[Path | None, typer.Option(help="new rows: npz or safetensors")] = None,
-    rows: OwnRows = None,
+    rows: NewRows = None,
     out: PredictionsFile = None,
     ids: RecordIds = None,
     wait: Wait = 60.0,
     url: ServerUrl = "http://127.0.0.1:8000",
-    token_file: TokenFile = None,
+    token_file: ReaderTokenFile = None,
     trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -98,7 +98,7 @@ def predict(
     With --ids: classes of records, with a vertical run's model. The run's parties release
     embeddings of the records, and pay for them.
     """
-    given_rows: dict[Kind, Path | None] = {
+    given_rows: dict[RowsKind, Path | None] = {
         "table": table,
         "images": images,
         "arrays": arrays,
@@ -127,7 +127,7 @@ def predict(
 
 
 def _exported(
-    folder: Path, chosen: dict[Kind, Path], out: Path | None, trust_code: bool, as_json: bool
+    folder: Path, chosen: dict[RowsKind, Path], out: Path | None, trust_code: bool, as_json: bool
 ) -> None:
     """Print, or write, a line for each row."""
     if len(chosen) != 1:
@@ -155,13 +155,13 @@ def _exported(
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def _begun(found: Iterator[Prediction]) -> Iterator[Prediction]:
+def _begun(found: Iterator[RowPrediction]) -> Iterator[RowPrediction]:
     """`found`, whose first row was computed: what is wrong is said before anything is written."""
     first = list(islice(found, 1))
     return chain(first, found)
 
 
-def _lines(names: Iterable[str], found: Iterable[Prediction]) -> Iterator[list[str]]:
+def _lines(names: Iterable[str], found: Iterable[RowPrediction]) -> Iterator[list[str]]:
     """A heading, and a line for each row."""
     yield cells(["row", "prediction", *(f"p({name})" for name in names)])
     for one in found:

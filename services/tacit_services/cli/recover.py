@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacit.errors import ConfigError
-from tacit_services.cli.replay import LABELS, SALT, Code, Data, Labels, Salt, opened
+from tacit_services.cli.replay import LABELS, SALT, Code, Labels, Salt, VerticalData, opened
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
@@ -29,7 +29,7 @@ def recover(
             "or another history has gone on; the journal file is kept",
         ),
     ] = None,
-    data: Data = None,
+    data: VerticalData = None,
     labels: Labels = LABELS,
     salt: Salt = SALT,
     code: Code = Path(),
@@ -38,7 +38,7 @@ def recover(
     need("aggregator")
     from tacit_services.aggregator import recovery
     from tacit_services.aggregator.run_journal import RunJournal
-    from tacit_services.journal.journal_file import Reader, Writer, open_journal
+    from tacit_services.journal.journal_file import JournalReader, Writer, open_journal
     from tacit_services.journal.store import open_store
 
     writer, others = Writer(file), 0
@@ -63,7 +63,7 @@ def recover(
             if empty is not None:
                 others = recovery.empty(kept, writer, definition, reader.header)
             with open_journal(file) as now:  # as it is with what the store alone had
-                records = Reader(now, str(file), code)
+                records = JournalReader(now, str(file), code)
                 back = recovery.put_back(journal, records, reader.header.base.cursor)
         finally:
             kept.close()

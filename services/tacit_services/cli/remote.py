@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.cli.options import AsJson
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tacit_client import Client, Point, Status
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 TokenFile = Annotated[
     Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
 ]

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tacit.config.definition import Definition
     from tacit.models import Model
     from tacit.protocol.messages import ServerInput as Message
-    from tacit_services.journal.journal_file import Reader
+    from tacit_services.journal.journal_file import JournalReader
 
 LABELS = Path("state/labels.safetensors")
 SALT = "tacit"
 # What a journal file has not got, as whoever folds it names it.
-Data = Annotated[
+VerticalData = Annotated[
     Path | None,
     typer.Option(
         envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it"
@@ -70,7 +70,7 @@ def replay(
     file: Annotated[
         Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")
     ],
-    data: Data = None,
+    data: VerticalData = None,
     labels: Labels = LABELS,
     salt: Salt = SALT,
     code: Code = Path(),
@@ -144,7 +144,7 @@ def fold(
 @contextmanager
 def opened(
     path: Path, data: Path | None, labels: Path, salt: str, code: Path
-) -> Iterator[tuple[Reader, Definition[Any], Model, ServerRole]]:
+) -> Iterator[tuple[JournalReader, Definition[Any], Model, ServerRole]]:
     """The journal file at `path`, the definition, model and server role of its run: a new one.
 
     Raises what `fold` does.
@@ -153,7 +153,7 @@ def opened(
     from tacit_services.journal import journal_file
 
     with journal_file.open_journal(path) as file:
-        reader = journal_file.Reader(file, str(path), code)
+        reader = journal_file.JournalReader(file, str(path), code)
         definition, model = _defined(reader.header.parameters, path)
         vertical = definition.algorithm.worker == "party"
         people = _people(definition, data, labels, salt) if vertical else None
@@ -192,7 +192,7 @@ def _restore(role: ServerRole, snapshot: bytes) -> None:
         )
 
 
-def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
+def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Message]:
     """Yield the messages that the records hold.
 
     Raises WireError where one is no message, or comes twice, which a store never accepts.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.extras import need
 
 
@@ -22,7 +22,7 @@ def simulate(
     edges: Annotated[
         int | None, typer.Option(min=1, help="number of edges, instead of the file's")
     ] = None,
-    data: Data = None,
+    data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Train in one process, in virtual time: the same result for the same seed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.owners import owners_screen
 from tacit_services.cli.say import say
 from tacit_services.extras import need
@@ -33,7 +33,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="run file to write, with the best settings")
     ] = None,
-    data: Data = None,
+    data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Search clip, rate and batch of a run in the simulator, on public rows; nothing is spent."""

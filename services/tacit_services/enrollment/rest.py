@@ -160,9 +160,9 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
     return app
 
 
-def web(app: FastAPI, own: Path) -> http_server.Server:
+def web(app: FastAPI, own: Path) -> http_server.HttpServer:
     """An HTTPS server for `app`, with the certificate in the folder `own`."""
-    return http_server.Server(
+    return http_server.HttpServer(
         app, timeout_graceful_shutdown=1, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
     )
 

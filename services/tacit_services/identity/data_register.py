@@ -22,7 +22,7 @@ FORMAT = 2  # 1, of tacit 0.2: had no `joined`
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DataRecord:
     """The record of one owner's data, as in data.json.
 
     id: the folder's name, and what the ledgers call their data. names, digests: all that the data
@@ -44,25 +44,25 @@ class Entry:
     joined: tuple[str, ...] = ()
 
 
-def entries(root: Path) -> list[Entry]:
+def entries(root: Path) -> list[DataRecord]:
     """All entries that count. Raises PrivacyError for a damaged one, ValueError for its format."""
     found = [read(path) for path in sorted(root.glob("*/data.json"))]
     over = {name for entry in found for name in entry.joined}
     return [entry for entry in found if entry.id not in over]
 
 
-def with_name(root: Path, name: str) -> Entry | None:
+def with_name(root: Path, name: str) -> DataRecord | None:
     """The entry of the data that was ever called so. Raises as `entries`."""
     return next((entry for entry in entries(root) if name in entry.names), None)
 
 
-def begun(owned: Owned) -> Entry:
+def begun(owned: Owned) -> DataRecord:
     """Return the entry of data that nothing is known of."""
     name = hashlib.sha256(owned.name.encode()).hexdigest()[:16]
-    return Entry(name, (), (), owned.unit, owned.dealing)
+    return DataRecord(name, (), (), owned.unit, owned.dealing)
 
 
-def named(entry: Entry, owned: Owned) -> Entry:
+def named(entry: DataRecord, owned: Owned) -> DataRecord:
     """Return the entry that knows the data's name and bytes from now on."""
     names, digests = added(entry.names, owned.name), added(entry.digests, owned.digest)
     return replace(entry, names=names, digests=digests)
@@ -82,7 +82,7 @@ def locked(root: Path) -> Iterator[None]:
         yield
 
 
-def read(path: Path) -> Entry:
+def read(path: Path) -> DataRecord:
     """The entry in this data.json. Raises PrivacyError where it is damaged, and ValueError."""
     try:
         content = json.loads(path.read_bytes())
@@ -95,10 +95,10 @@ def read(path: Path) -> Entry:
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
     names, digests = tuple(content.pop("names")), tuple(content.pop("digests"))
     joined = tuple(content.pop("joined", ()))
-    return Entry(names=names, digests=digests, edges=edges, joined=joined, **content)
+    return DataRecord(names=names, digests=digests, edges=edges, joined=joined, **content)
 
 
-def write(folder: Path, entry: Entry) -> None:
+def write(folder: Path, entry: DataRecord) -> None:
     """Replace the entry in `folder`, durably. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     content = {"format": FORMAT, **asdict(entry)}

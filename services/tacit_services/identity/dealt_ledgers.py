@@ -10,26 +10,26 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.history import History, beyond
 from tacit.privacy.ledger import Ledger, read_chains
 from tacit_services.disk import files
-from tacit_services.identity.data_register import Entry
+from tacit_services.identity.data_register import DataRecord
 from tacit_services.identity.ledger_place import LedgerPlace
 
 DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
 RUN = "run.lock"  # of the run that trains on the data
 
 
-def ledger_of(folder: Path, entry: Entry, slot: str) -> Path:
+def ledger_of(folder: Path, entry: DataRecord, slot: str) -> Path:
     """Where the ledger of this edge lies in the present dealing."""
     return folder / str(entry.number) / f"edge-{slot}.db"
 
 
-def present(folder: Path, entry: Entry) -> dict[str, Path]:
+def present(folder: Path, entry: DataRecord) -> dict[str, Path]:
     """The ledgers of the present dealing, by the edge's number."""
     paths = (folder / str(entry.number)).glob("edge-*.db")
     found = {path.stem.removeprefix("edge-"): path for path in paths}
     return dict(sorted(found.items(), key=lambda one: int(one[0])))
 
 
-def started(folder: Path, entry: Entry, slot: str) -> Path:
+def started(folder: Path, entry: DataRecord, slot: str) -> Path:
     """The ledger of `slot`. One that is new begins with what may have been spent before."""
     path = ledger_of(folder, entry, slot)
     if not path.exists():
@@ -59,24 +59,24 @@ def _charge(path: Path, dataset: str, history: History) -> None:
             )
 
 
-def before(folder: Path, entry: Entry) -> History:
+def before(folder: Path, entry: DataRecord) -> History:
     """Return what an edge without a ledger in this dealing may have spent, at most."""
     return _earlier(folder, entry) if entry.dealing else most(folder, entry)
 
 
-def most(folder: Path, entry: Entry) -> History:
+def most(folder: Path, entry: DataRecord) -> History:
     """Return an upper bound on what any edge spent: where it is dealt anew, each starts there."""
     paths = present(folder, entry).values()
     return beyond((), _earlier(folder, entry), *map(history, paths))
 
 
-def owed(folder: Path, entry: Entry, slot: str, others: list[str]) -> History:
+def owed(folder: Path, entry: DataRecord, slot: str, others: list[str]) -> History:
     """Return what the ledger of `slot` lacks to be no lower than those of `others`."""
     every = [history(ledger_of(folder, entry, other)) for other in others]
     return beyond(history(ledger_of(folder, entry, slot)), *every)
 
 
-def raise_to(folder: Path, entry: Entry, slot: str, others: list[str]) -> None:
+def raise_to(folder: Path, entry: DataRecord, slot: str, others: list[str]) -> None:
     """Charge the ledger of `slot` what it lacks, if it is there: a new one begins high enough.
 
     Raises PrivacyError while an edge has it open.
@@ -87,11 +87,11 @@ def raise_to(folder: Path, entry: Entry, slot: str, others: list[str]) -> None:
             _charge(path, entry.id, owed(folder, entry, slot, others))
 
 
-def _earlier(folder: Path, entry: Entry) -> History:
+def _earlier(folder: Path, entry: DataRecord) -> History:
     return () if entry.before is None else history(folder / entry.before)
 
 
-def spent(root: Path, entry: Entry | None) -> bool:
+def spent(root: Path, entry: DataRecord | None) -> bool:
     """Whether anything was ever spent by this entry."""
     if entry is None:
         return False

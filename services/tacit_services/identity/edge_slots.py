@@ -8,10 +8,12 @@ from pathlib import Path
 from tacit.datasets.sketch import Sketches, shared_rows, shared_units
 from tacit.datasets.source import Owned
 from tacit_services.identity import sketch_files
-from tacit_services.identity.data_register import Entry
+from tacit_services.identity.data_register import DataRecord
 
 
-def slot_of(folder: Path, entry: Entry, owned: Owned, number: int, drawn: Sketches | None) -> str:
+def slot_of(
+    folder: Path, entry: DataRecord, owned: Owned, number: int, drawn: Sketches | None
+) -> str:
     """The number under which this edge's ledger is kept: of the file with these bytes, or its own.
 
     Where the edge's own file before had none of these units and another edge's had: that one's.

@@ -24,7 +24,7 @@ _ID = 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class LedgerRecord:
     """One data set's ledger: its lineage, and the least that it has come to."""
 
     lineage: bytes
@@ -41,11 +41,11 @@ class Enrolment:
 
     path: Path
     owner: bytes
-    ledgers: dict[str, Enrolled]
+    ledgers: dict[str, LedgerRecord]
 
     def note(self, dataset: str, ledger: Ledger) -> None:
         """Write how far the ledger of `dataset` has come, durably. Raises OSError."""
-        newest = self.ledgers | {dataset: Enrolled(ledger.lineage, ledger.charged())}
+        newest = self.ledgers | {dataset: LedgerRecord(ledger.lineage, ledger.charged())}
         ledgers = {
             name: {
                 "lineage": one.lineage.hex(),
@@ -79,6 +79,6 @@ def read(folder: Path) -> Enrolment:
         raise PrivacyError(f"identity {path}: {error}; refusing to train without it") from error
 
 
-def _enrolled(one: dict[str, Any]) -> Enrolled:
+def _enrolled(one: dict[str, Any]) -> LedgerRecord:
     charged = Charged(int(one["count"]), bytes.fromhex(one["head"]))
-    return Enrolled(bytes.fromhex(one["lineage"]), charged)
+    return LedgerRecord(bytes.fromhex(one["lineage"]), charged)

@@ -13,10 +13,10 @@ from tacit.datasets.sketch import merged
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import History
 from tacit_services.identity import data_register, dealt_ledgers, sketch_files
-from tacit_services.identity.data_register import Entry, added
+from tacit_services.identity.data_register import DataRecord, added
 
 
-def unspent(root: Path, entry: Entry, others: tuple[Entry, ...]) -> Entry:
+def unspent(root: Path, entry: DataRecord, others: tuple[DataRecord, ...]) -> DataRecord:
     """Return `entry` with others, from which nothing was spent, in it; not written yet.
 
     Raises PrivacyError while one of them is in use.
@@ -28,7 +28,7 @@ def unspent(root: Path, entry: Entry, others: tuple[Entry, ...]) -> Entry:
     return entry
 
 
-def join(home: Path, one: str, other: str) -> Entry:
+def join(home: Path, one: str, other: str) -> DataRecord:
     """Make one entry of two that have these names; every edge starts from both spends, composed.
 
     A person who is in the data of both may have spent the most of either, so the composition of
@@ -59,17 +59,17 @@ def join(home: Path, one: str, other: str) -> Entry:
         raise PrivacyError(f"ledgers {root}: {error}") from error
 
 
-def _composition(root: Path, *entries: Entry) -> History:
+def _composition(root: Path, *entries: DataRecord) -> History:
     return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
 
 
-def _named(root: Path, name: str) -> Entry:
+def _named(root: Path, name: str) -> DataRecord:
     if (entry := data_register.with_name(root, name)) is None:
         raise PrivacyError(f"{name}: no ledger in {root} has this name")
     return entry
 
 
-def _with(entry: Entry, other: Entry) -> Entry:
+def _with(entry: DataRecord, other: DataRecord) -> DataRecord:
     return replace(
         entry,
         names=added(entry.names, *other.names),
@@ -78,7 +78,7 @@ def _with(entry: Entry, other: Entry) -> Entry:
     )
 
 
-def _take_sketches(root: Path, entry: Entry, other: Entry) -> None:
+def _take_sketches(root: Path, entry: DataRecord, other: DataRecord) -> None:
     """Let `entry` know the units of `other`; it may know them although they are not joined then."""
     for part, theirs in sketch_files.parts(root / other.id):
         ours = sketch_files.read(root / entry.id, part)
@@ -87,9 +87,9 @@ def _take_sketches(root: Path, entry: Entry, other: Entry) -> None:
         elif not set(theirs.files) <= set(ours.files):
             every = added(ours.files, *theirs.files)
             both = merged(ours.sketches, theirs.sketches)
-            sketch_files.write(root / entry.id, part, sketch_files.Kept(every, both))
+            sketch_files.write(root / entry.id, part, sketch_files.PartSketches(every, both))
 
 
-def _refuse_in_use(root: Path, entry: Entry) -> None:
+def _refuse_in_use(root: Path, entry: DataRecord) -> None:
     locks = (dealt_ledgers.DEALT, dealt_ledgers.RUN)
     dealt_ledgers.refuse_in_use(root / entry.id, entry.names[0], *locks)

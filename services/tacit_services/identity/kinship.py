@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.sketch import Shared, Sketches, shared_rows, shared_units
+from tacit.datasets.sketch import SharedRows, Sketches, shared_rows, shared_units
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
 from tacit_services.identity import data_register, dealt_ledgers, sketch_files
-from tacit_services.identity.data_register import Entry
+from tacit_services.identity.data_register import DataRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Kin:
     by: how it is known. joins: entries from which nothing was spent, and whose data this is, too.
     """
 
-    entry: Entry | None
+    entry: DataRecord | None
     by: str = ""
-    joins: tuple[Entry, ...] = ()
+    joins: tuple[DataRecord, ...] = ()
 
     @property
     def by_units(self) -> bool:
@@ -115,7 +115,7 @@ def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | 
     return (*(NotApart(name) for name in owned.apart_from if name in ours), *others)
 
 
-def known(root: Path, drawn: Sketches) -> Iterator[tuple[Entry, Shared]]:
+def known(root: Path, drawn: Sketches) -> Iterator[tuple[DataRecord, SharedRows]]:
     """Yield every entry that has rows of these sketches, and which share of them."""
     for entry in data_register.entries(root):
         for _, kept in sketch_files.parts(root / entry.id):
@@ -124,7 +124,7 @@ def known(root: Path, drawn: Sketches) -> Iterator[tuple[Entry, Shared]]:
                 break
 
 
-def _found(entries: list[Entry], owned: Owned) -> Kin:
+def _found(entries: list[DataRecord], owned: Owned) -> Kin:
     named = [entry for entry in entries if owned.name in entry.names]
     alike = [entry for entry in entries if owned.digest in entry.digests]
     if named and alike and named[0].id != alike[0].id:
@@ -138,7 +138,9 @@ def _found(entries: list[Entry], owned: Owned) -> Kin:
     return Kin(alike[0], "bytes") if alike else Kin(None)
 
 
-def _alike(root: Path, entries: list[Entry], drawn: Sketches) -> Iterator[tuple[Entry, str, float]]:
+def _alike(
+    root: Path, entries: list[DataRecord], drawn: Sketches
+) -> Iterator[tuple[DataRecord, str, float]]:
     """Yield the entries that have units of these: known by people, else rows; and the share."""
     for entry in entries:
         kept = [one.sketches for _, one in sketch_files.parts(root / entry.id)]
@@ -149,7 +151,7 @@ def _alike(root: Path, entries: list[Entry], drawn: Sketches) -> Iterator[tuple[
                 break
 
 
-def _said_apart(entry: Entry, owned: Owned) -> bool:
+def _said_apart(entry: DataRecord, owned: Owned) -> bool:
     """Whether the owner says that this entry is of others: by any name, of a joined one by all."""
     missing = [name for name in entry.names if name not in owned.apart_from]
     if entry.joined and 0 < len(missing) < len(entry.names):

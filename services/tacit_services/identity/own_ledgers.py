@@ -54,9 +54,9 @@ from tacit_services.identity import (
     kinship,
     sketch_files,
 )
-from tacit_services.identity.data_register import Entry
+from tacit_services.identity.data_register import DataRecord
 from tacit_services.identity.kinship import Apart, Kin, NotApart
-from tacit_services.identity.sketch_files import Kept
+from tacit_services.identity.sketch_files import PartSketches
 
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 
@@ -85,7 +85,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DataSpending:
     """What an edge's data has spent. unseen: ledgers of tacit 0.2, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
@@ -101,7 +101,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DataLedgers:
     """The ledgers of some data. names: all that it was ever called. dealing: of one file, in words.
 
     started: the ledger that every edge of this dealing started from, if any. edges: each edge's.
@@ -147,7 +147,7 @@ def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLoc
         return LedgerLocation(path, entry.id, None if known is None else known.names[0], apart)
 
 
-def standing(owned: Owned, number: int, home: Path) -> Standing:
+def standing(owned: Owned, number: int, home: Path) -> DataSpending:
     """Return what is known of this data; nothing is written or registered. Raises as `place`."""
     root = home / "ledgers"
     with _durable(root):
@@ -156,7 +156,7 @@ def standing(owned: Owned, number: int, home: Path) -> Standing:
     drawn = None if seen is not None else sketch_files.drawn(owned, key or b"")
     tells = _tells(seen.sketches if seen else drawn)
     if not root.is_dir():
-        return Standing(Known(None, ""), (), 0, tells)
+        return DataSpending(Known(None, ""), (), 0, tells)
     with _durable(root):
         kin = kinship.find(root, owned, None if key is None else drawn)
         unseen = sum(
@@ -167,10 +167,10 @@ def standing(owned: Owned, number: int, home: Path) -> Standing:
         spent = _history(root, kin, owned, number, drawn)
         sketches = None if key is None else seen.sketches if seen else drawn
         apart = kinship.apart(root, owned, sketches)
-        return Standing(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
+        return DataSpending(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
 
 
-def account(name: str, home: Path) -> Account | None:
+def account(name: str, home: Path) -> DataLedgers | None:
     """The ledgers of the data that was ever called so; None: there is none. Raises PrivacyError."""
     root = home / "ledgers"
     with _durable(root):
@@ -179,7 +179,7 @@ def account(name: str, home: Path) -> Account | None:
         folder = root / entry.id
         started = None if entry.before is None else folder / entry.before
         edges = dealt_ledgers.present(folder, entry)
-        return Account(entry.names, entry.unit, entry.dealing, started, edges)
+        return DataLedgers(entry.names, entry.unit, entry.dealing, started, edges)
 
 
 def prepare(home: Path) -> None:
@@ -307,7 +307,7 @@ def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
     return sketch_files.drawn(owned, key)
 
 
-def _seen(root: Path, owned: Owned, number: int) -> Kept | None:
+def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
     """The sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None
@@ -322,7 +322,7 @@ def _tells(sketches: Sketches | None) -> bool:
     return sketches is None or sketches.units is not None or sketches.rows.tells
 
 
-def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> Entry:
+def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
     """The data's entry, which knows its name, bytes and units from now on."""
     kin = kinship.find(root, owned, drawn)
     entry = kin.entry or data_register.begun(owned)
@@ -340,7 +340,7 @@ def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> E
     return entry
 
 
-def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> Entry:
+def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
     """The data's entry, dealt as this run deals it."""
     entry = _adopted(root, owned, number, drawn)
     folder = root / entry.id
@@ -363,7 +363,7 @@ def _dealt_anew(kin: Kin, owned: Owned) -> bool:
     return kin.by_units and not (owned.dealing and owned.unit != "row")
 
 
-def _redealt(folder: Path, entry: Entry, owned: Owned) -> Entry:
+def _redealt(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
     dealt_ledgers.refuse_in_use(folder, owned.name, dealt_ledgers.DEALT)
     number, before = entry.number + 1, None
     if spent := dealt_ledgers.most(folder, entry):
@@ -372,7 +372,7 @@ def _redealt(folder: Path, entry: Entry, owned: Owned) -> Entry:
     return replace(entry, dealing=owned.dealing, number=number, before=before, edges={})
 
 
-def _with_unit(folder: Path, entry: Entry, owned: Owned) -> Entry:
+def _with_unit(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
     if entry.unit != owned.unit and dealt_ledgers.spent(folder.parent, entry):
         also = "" if owned.name in entry.names else f" (it is known as {entry.names[0]})"
         raise PrivacyError(

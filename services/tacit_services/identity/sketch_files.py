@@ -29,7 +29,7 @@ _KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class PartSketches:
     """A part's sketches, and the files that they were made of: SHA-256 and schema of each."""
 
     files: tuple[str, ...]
@@ -88,7 +88,7 @@ def name_of(owned: Owned) -> str:
     return f"{owned.digest}:{owned.view}"
 
 
-def read(folder: Path, part: str) -> Kept | None:
+def read(folder: Path, part: str) -> PartSketches | None:
     """The sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
     path = _path(folder, part)
     if not path.exists():
@@ -99,14 +99,14 @@ def read(folder: Path, part: str) -> Kept | None:
             raise ValueError(other_format(found, FORMAT))
         units = content["units"]
         sketches = Sketches(unpacked(content["rows"]), None if units is None else unpacked(units))
-        return Kept(tuple(content["files"]), sketches)
+        return PartSketches(tuple(content["files"]), sketches)
     except (ValueError, KeyError, TypeError) as error:
         raise PrivacyError(
             f"{path}: is damaged ({error}); put it back from a backup of the folder"
         ) from error
 
 
-def parts(folder: Path) -> Iterator[tuple[str, Kept]]:
+def parts(folder: Path) -> Iterator[tuple[str, PartSketches]]:
     """Yield every part of the data in `folder` that has sketches. Raises PrivacyError."""
     for path in sorted(folder.glob("units-*.json")):
         part = path.stem.removeprefix("units-")
@@ -118,12 +118,12 @@ def add(folder: Path, part: str, owned: Owned, sketches: Sketches) -> None:
     """Let the part know this file, too, durably. Raises OSError, PrivacyError."""
     kept, name = read(folder, part), name_of(owned)
     if kept is None:
-        write(folder, part, Kept((name,), sketches))
+        write(folder, part, PartSketches((name,), sketches))
     elif name not in kept.files:
-        write(folder, part, Kept((*kept.files, name), merged(kept.sketches, sketches)))
+        write(folder, part, PartSketches((*kept.files, name), merged(kept.sketches, sketches)))
 
 
-def write(folder: Path, part: str, kept: Kept) -> None:
+def write(folder: Path, part: str, kept: PartSketches) -> None:
     """Replace the sketches of a part, durably. Raises OSError."""
     units = kept.sketches.units
     content = {

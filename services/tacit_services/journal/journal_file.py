@@ -82,7 +82,7 @@ def encode_record(position: int, payload: bytes | memoryview) -> bytes:
     return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
 
 
-class Reader:
+class JournalReader:
     """Reads a journal file, record by record.
 
     After the last record `torn` is the number of bytes of an unfinished one, which a crash has cut
@@ -323,7 +323,7 @@ class Writer:
     def _check(self, begin: Header) -> None:
         assert self._file is not None
         with open_journal(self.path) as file:
-            reader = Reader(file, f"journal {self.path}", begin.parameters.folder)
+            reader = JournalReader(file, f"journal {self.path}", begin.parameters.folder)
             found = reader.header
             if (found.run, found.parameters.fingerprint()) != (
                 begin.run,

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.errors import BrokerRefuses, PrivacyError, TacitError, WireError
 from tacit.protocol import topics, wire, wire_gossip
-from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share
+from tacit.protocol.messages import Answer, Outgoing, PeerMessage, Proposal, Share
 from tacit_services.logs import Seldom
 from tacit_services.peer.peer_state import PeerState
 from tacit_services.transport.inbox import (
@@ -50,7 +50,7 @@ class Exchange:
 
     def __init__(
         self,
-        role: Worker,
+        role: GossipWorker,
         state: PeerState,
         run_id: str,
         schema: bytes,
@@ -212,7 +212,7 @@ class Exchange:
             log.info("%s is %s", name, "here" if there else "away", extra={"edge": self.role.edge})
             self._asked.pop(name, None)
 
-    def _message(self, inbound: Inbound) -> Gossip | None:
+    def _message(self, inbound: Inbound) -> PeerMessage | None:
         if inbound.retained:
             raise WireError("retained", "peers retain nothing but their presence")
         _, sender, number, _ = topics.parse_peer(inbound.topic)
@@ -249,7 +249,7 @@ class Exchange:
 
     def _send(self, out: Outgoing) -> None:
         # Not while disconnected: paho would keep every copy. What is open is asked for again.
-        assert isinstance(out.message, Gossip)
+        assert isinstance(out.message, PeerMessage)
         if self._connection is None or not self._connection.up:
             return
         if isinstance(out.message, Proposal | Share):

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.errors import ConfigError
 from tacit_services.peer.peer_loop import peer_loop
 from tacit_services.peer.peer_state import PeerState
@@ -28,7 +28,7 @@ def main(settings: EdgeSettings) -> None:
 def _loop(
     role: EdgeRole, resources: WorkerResources, settings: LoopSettings
 ) -> Iterator[WorkerLoop]:
-    assert isinstance(role, Worker)
+    assert isinstance(role, GossipWorker)
     with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
         turns, folder = resources.turns, resources.identity.path
@@ -37,7 +37,7 @@ def _loop(
         yield peer_loop(role, resources.outbox, settings, state, every, turns, delay)
 
 
-def restore(role: Worker, state: PeerState) -> None:
+def restore(role: GossipWorker, state: PeerState) -> None:
     """Continue from `state`, or begin a new life.
 
     Raises ConfigError when it is of another model.

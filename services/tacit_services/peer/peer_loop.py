@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.errors import BudgetSpent
 from tacit.privacy.release import Released
 from tacit.protocol.messages import Outgoing
@@ -44,7 +44,7 @@ class Peering:
 
     def __init__(
         self,
-        role: Worker,
+        role: GossipWorker,
         exchange: Exchange,
         computing: Computing,
         every: int,
@@ -195,7 +195,7 @@ class Peering:
 
 
 def peer_loop(
-    role: Worker,
+    role: GossipWorker,
     outbox: Outbox,
     settings: LoopSettings,
     state: PeerState,

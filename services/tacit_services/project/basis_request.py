@@ -28,7 +28,7 @@ _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])  # of red, green, blue: ITU-R B
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BasisRequest:
     """The request for a basis: what to make it of.
 
     public: a folder or table of pictures, an npz or safetensors with x, or a published data set's
@@ -58,7 +58,7 @@ class Made:
 
 def make(
     out: Path,
-    wanted: Wanted,
+    wanted: BasisRequest,
     root: Path | None,
     home: Path,
     read: Callable[[int], None] = lambda records: None,
@@ -88,7 +88,7 @@ def make(
     return Made(says, axes.count, digest(out))
 
 
-def _records(wanted: Wanted, root: Path | None, home: Path) -> Iterator[Tensor]:
+def _records(wanted: BasisRequest, root: Path | None, home: Path) -> Iterator[Tensor]:
     path = Path(wanted.public).resolve()
     if not path.exists():
         for rows in torch.split(load(wanted.public, "train", root).x, _BLOCK):
@@ -104,7 +104,7 @@ def _records(wanted: Wanted, root: Path | None, home: Path) -> Iterator[Tensor]:
         yield from torch.split(torch.from_numpy(block), _BLOCK)
 
 
-def _brought(rows: Tensor, wanted: Wanted) -> Tensor:
+def _brought(rows: Tensor, wanted: BasisRequest) -> Tensor:
     """Published pictures (n, channels, height, width), grey and of another size if so wanted."""
     if rows.dim() != 4 and (wanted.size or wanted.channels):
         raise ConfigError(f"--public {wanted.public}: has no pictures; leave --size out")
@@ -117,7 +117,7 @@ def _brought(rows: Tensor, wanted: Wanted) -> Tensor:
     return functional.interpolate(rows, wanted.size, mode="bilinear", antialias=True)
 
 
-def _reader(wanted: Wanted, path: Path) -> Reader:
+def _reader(wanted: BasisRequest, path: Path) -> Reader:
     if path.suffix in (".npz", ".safetensors"):
         bounds = Bounds(wanted.low, wanted.high)
         return ArraysReader("x", "y", None, Values(row_shape(path, "x"), bounds, 2))

@@ -13,7 +13,7 @@ _EDGES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DraftRequest:
     """The request to `tacit new`.
 
     sample: the public table that columns, bounds and classes are guessed from; images: the folder

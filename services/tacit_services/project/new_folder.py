@@ -13,13 +13,13 @@ from tacit.datasets.own.file_reading import digest
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
-from tacit_services.project.draft import Draft, Wanted, check_name, check_unicode
+from tacit_services.project.draft import Draft, DraftRequest, check_name, check_unicode
 from tacit_services.project.templates import POLICY, README, RUN_FILE
 
 _PUSHES = 100
 
 
-def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
+def make(folder: Path, wanted: DraftRequest, home: Path) -> list[Path]:
     """Write the files into `folder`, which must not be there; returns them. home: of the ledgers.
 
     Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
@@ -64,7 +64,7 @@ def _free_name(name: str, home: Path) -> str:
     return next(one for one in chain([name], others) if not own_ledgers.called(one, home))
 
 
-def _draft(wanted: Wanted) -> Draft:
+def _draft(wanted: DraftRequest) -> Draft:
     if wanted.images is not None:
         return pictures.draft(wanted, wanted.images)
     from tacit_services.project import new_table  # pyarrow: only tables need it
@@ -72,7 +72,7 @@ def _draft(wanted: Wanted) -> Draft:
     return new_table.draft(wanted)
 
 
-def _check_names(folder: Path, wanted: Wanted) -> None:
+def _check_names(folder: Path, wanted: DraftRequest) -> None:
     """Raise ConfigError for what cannot be written into a run file as it is."""
     public = "" if wanted.public is None else wanted.public.name
     option = "--table" if wanted.images is None else "--images"
@@ -83,7 +83,7 @@ def _check_names(folder: Path, wanted: Wanted) -> None:
     check_unicode("--unit", wanted.unit or "")
 
 
-def _refuse_private(wanted: Wanted, home: Path) -> None:
+def _refuse_private(wanted: DraftRequest, home: Path) -> None:
     if wanted.public is None:
         return
     content = digest if wanted.images is None else pictures.content
@@ -94,7 +94,7 @@ def _refuse_private(wanted: Wanted, home: Path) -> None:
         )
 
 
-def _copy_public(wanted: Wanted, place: Path) -> None:
+def _copy_public(wanted: DraftRequest, place: Path) -> None:
     if wanted.sample is not None:
         shutil.copyfile(wanted.sample, place)
     elif wanted.images is not None:
@@ -104,7 +104,7 @@ def _copy_public(wanted: Wanted, place: Path) -> None:
             shutil.copyfile(file, copy)
 
 
-def _run_file(name: str, wanted: Wanted, draft: Draft) -> str:
+def _run_file(name: str, wanted: DraftRequest, draft: Draft) -> str:
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model, quoted
+from tacit_services.project.draft import FEDASYNC, Draft, DraftRequest, own_model, quoted
 from tacit_services.project.guess import Guess, guessed
 from tacit_services.project.templates import NETS
 
@@ -12,7 +12,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 _RATE, _REGRESSION_RATE = 4.0, 1.0
 
 
-def draft(wanted: Wanted) -> Draft:
+def draft(wanted: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
     columns, target = _columns(wanted)
     width = sum(1 if one.is_number else len(one.values) + 1 for one in columns if not one.left_out)
@@ -44,14 +44,14 @@ def _small(width: int, outputs: int) -> list[str]:
     ]
 
 
-def _columns(wanted: Wanted) -> tuple[list[Guess], Guess]:
+def _columns(wanted: DraftRequest) -> tuple[list[Guess], Guess]:
     if wanted.sample is None:
         example = [Guess("age", 0.0, 110.0), Guess("sex", values=("f", "m"))]
         return example, Guess(wanted.target or "outcome", values=("no", "yes"))
     return guessed(wanted.sample, wanted.target, wanted.unit)
 
 
-def _data(wanted: Wanted, target: Guess) -> list[str]:
+def _data(wanted: DraftRequest, target: Guess) -> list[str]:
     suffix = wanted.suffix
     what = (
         f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
@@ -73,7 +73,7 @@ def _data(wanted: Wanted, target: Guess) -> list[str]:
     return lines
 
 
-def _rows(wanted: Wanted, suffix: str) -> str:
+def _rows(wanted: DraftRequest, suffix: str) -> str:
     units = "rows" if wanted.unit is None else "units"
     if wanted.sites is not None:
         return f"rows = 5000  # public: {units} that a site is taken to have; write your number"

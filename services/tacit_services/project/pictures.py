@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import ConfigError, DataError
-from tacit_services.project.draft import FEDASYNC, Draft, Wanted, check_unicode, own_model, quoted
+from tacit_services.project.draft import (
+    FEDASYNC,
+    Draft,
+    DraftRequest,
+    check_unicode,
+    own_model,
+    quoted,
+)
 
 if TYPE_CHECKING:  # Pillow: only pictures need it
     from tacit.datasets.own.images import ImagesReader
@@ -29,7 +36,7 @@ _FEATURES = {
 _RATES = {1: 60.0, 3: 6.0}
 
 
-def draft(wanted: Wanted, folder: Path) -> Draft:
+def draft(wanted: DraftRequest, folder: Path) -> Draft:
     """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
     if wanted.unit is not None or wanted.target is not None:
         key, value = ("unit", wanted.unit) if wanted.unit else ("target", wanted.target)
@@ -121,7 +128,9 @@ def _form(folder: Path) -> tuple[tuple[int, int], int]:
     return size if kept else (_SIDE, _SIDE), 1 if grey else 3
 
 
-def _data(wanted: Wanted, classes: list[str], size: tuple[int, int], channels: int) -> list[str]:
+def _data(
+    wanted: DraftRequest, classes: list[str], size: tuple[int, int], channels: int
+) -> list[str]:
     height, width = size
     what = "a folder a class, dealt to the edges; or a table of path and label"
     lines = [

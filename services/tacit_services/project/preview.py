@@ -35,7 +35,7 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The findings. facts: (what, in words). warnings: why the run may not learn. refused: why
     `tacit run` will not start, if it will not.
     """
@@ -45,7 +45,7 @@ class Report:
     refused: str | None
 
 
-def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Report:
+def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> CheckReport:
     """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
 
     slow: is told what is under way. Raises ConfigError, DataError, PrivacyError for what would stop
@@ -74,18 +74,18 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Repor
     notes = [*run.notes, *alike, *_absent(definition.source, seen)]
     notes += _unequal(definition, seen)
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
-    return Report(facts, notes, own_budget.trained_out(definition, ledgers, home))
+    return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _EdgeRows:
     """An edge's rows: how many, or units of them, and the classes that they have."""
 
     count: int
     classes: frozenset[int]
 
 
-def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_Seen]:
+def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_EdgeRows]:
     """Every row of every edge is read, as the run will read it."""
     found = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
@@ -96,7 +96,7 @@ def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> li
 
 
 def _data(
-    definition: Definition[Any], root: Path | None, seen: list[_Seen]
+    definition: Definition[Any], root: Path | None, seen: list[_EdgeRows]
 ) -> Iterator[tuple[str, str]]:
     source, counts = definition.source, [one.count for one in seen]
     unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
@@ -109,10 +109,10 @@ def _data(
     )
 
 
-def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _Seen:
+def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
     classes = _found(rows.y[:-1]) if source.target.kind == "classes" else []
-    return _Seen(rows.records, frozenset(classes))
+    return _EdgeRows(rows.records, frozenset(classes))
 
 
 def _found(y: torch.Tensor) -> list[int]:
@@ -120,7 +120,7 @@ def _found(y: torch.Tensor) -> list[int]:
     return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
 
 
-def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
+def _absent(source: Source, seen: list[_EdgeRows]) -> Iterator[str]:
     """Classes that no edge has a row of: a folder that is empty, or a name that is another."""
     if source.target.kind != "classes":
         return
@@ -130,7 +130,7 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
-def _unequal(definition: Definition[Any], seen: list[_Seen]) -> Iterator[str]:
+def _unequal(definition: Definition[Any], seen: list[_EdgeRows]) -> Iterator[str]:
     """Warn where the guard compares edges whose rows are seen to differ much."""
     counts = [one.count for one in seen]
     unequal = max(counts) > 2 * min(counts) or len({one.classes for one in seen}) > 1

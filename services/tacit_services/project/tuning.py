@@ -22,7 +22,7 @@ from tacit.datasets import load
 from tacit.datasets.own.own_rows import EDGE, OwnRows, alike
 from tacit.datasets.own.rows import EncodedRows, each_its_own
 from tacit.datasets.own.rows_file import UnitRows
-from tacit.datasets.source import Benchmark, Part
+from tacit.datasets.source import Benchmark, EdgePart
 from tacit.datasets.stand_in import StandIn, stand_in
 from tacit.errors import ConfigError, PrivacyError, TacitError
 from tacit_services.identity import own_ledgers
@@ -35,14 +35,14 @@ _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
 _SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
 
-Values = dict[str, float]  # "privacy.clip": 0.5
+TunedValues = dict[str, float]  # "privacy.clip": 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """Settings that were tried, and what came of them: `metric`, or why they cannot be run."""
 
-    values: Values
+    values: TunedValues
     metric: float | None
     why: str = ""
 
@@ -109,7 +109,7 @@ class _Search:
         if isinstance(run.data, OwnData) and run.data.unit is not None:
             of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
         edges = rows.edges(run.edges.count, self._rows, of_unit, seed)
-        self._parts = [Part(rows, self._rows) for rows in edges]
+        self._parts = [EdgePart(rows, self._rows) for rows in edges]
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
@@ -129,7 +129,7 @@ class _Search:
         privacy, (low, high) = self._run.privacy, _CLIP
         return max(low, privacy.clip_min), min(high, privacy.clip_max)
 
-    def present(self) -> Values:
+    def present(self) -> TunedValues:
         """Return the run file's own values, as far as they are within the bounds."""
         said = {
             "privacy.clip": self._run.privacy.clip,
@@ -143,7 +143,7 @@ class _Search:
             if value is not None and key in bounds and bounds[key]._contains(value)
         }
 
-    def tried(self, values: Values) -> Trial:
+    def tried(self, values: TunedValues) -> Trial:
         """Simulate one run with these values."""
         rounded = {key: _rounded(value) for key, value in values.items()}
         try:
@@ -159,7 +159,7 @@ class _Search:
         value = found[self.metric]
         return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
 
-    def _with(self, values: Values) -> RunFile:
+    def _with(self, values: TunedValues) -> RunFile:
         content = copy.deepcopy(self._content)
         for name, value in values.items():
             section, _, key = name.partition(".")
@@ -230,7 +230,7 @@ def _rounded(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.2g}")
 
 
-def written(text: str, values: Values) -> str:
+def written(text: str, values: TunedValues) -> str:
     """The run file `text` with these values, its comments as they were."""
     document = tomlkit.parse(text)
     for name, value in values.items():
@@ -240,7 +240,7 @@ def written(text: str, values: Values) -> str:
     return tomlkit.dumps(document)
 
 
-def lines(values: Values) -> Iterator[str]:
+def lines(values: TunedValues) -> Iterator[str]:
     """The values as keys of a run file."""
     for section in sorted({name.partition(".")[0] for name in values}):
         yield f"[{section}]"

@@ -25,7 +25,7 @@ class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
     releases: None where the run has no guarantee, so no budget. known: whether its ledger begins.
-    unseen, tells, apart, seen: as `Standing`.
+    unseen, tells, apart, seen: as `DataSpending`.
     """
 
     edge: str

@@ -19,11 +19,11 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
-from tacit.config.algorithm_contract import Worker
+from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import Benchmark, Dataset
-from tacit.datasets.source import Part, published_only
+from tacit.datasets.source import EdgePart, published_only
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.models.metrics import Metrics
@@ -53,16 +53,16 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
     return datasets.splits(name, root)
 
 
-def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
+def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePart]:
     """The rows of every edge. Raises ConfigError, DataError."""
     source = published_only(definition.source)
     rows = training_rows(source, root)
     groups = rows.groups if source.dealing.method == "natural" else None
     parts = source.dealing.parts(rows.y if groups is None else groups)
-    return [Part(rows.take(index), len(index)) for index in parts[: definition.edges.count]]
+    return [EdgePart(rows.take(index), len(index)) for index in parts[: definition.edges.count]]
 
 
-def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
+def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart) -> EdgeRole:
     """Edge `number`, with noise from the run's seed; its budget binds as with secret noise.
 
     It computes a batch in slots, as `batched_edges` needs, and as every machine can: so a simulated
@@ -84,7 +84,7 @@ def edges(
     definition: Definition[Any],
     model: Model,
     root: Path | None,
-    public: Sequence[Part] | None = None,
+    public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[EdgeRole]]:
     """A server, or what peers report to, and all workers that have rows."""
     parts = rows_by_edge(definition, root) if public is None else public
@@ -96,7 +96,7 @@ def parties(
     definition: Definition[Any],
     model: Model,
     root: Path | None,
-    public: Sequence[Part] | None = None,
+    public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[Party]]:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
@@ -127,7 +127,7 @@ def parties(
 
 
 _Simulators = Callable[[Definition[Any], ServerRole, Sequence[Any]], Simulator | PeerSimulator]
-_WORLDS: dict[Worker, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Simulators]] = {
+_WORLDS: dict[WorkerKind, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Simulators]] = {
     "edge": (edges, Simulator),
     "peer": (edges, PeerSimulator),
     "party": (parties, Simulator),
@@ -138,7 +138,10 @@ class Simulation:
     """A simulated run, which is read as an aggregator's is."""
 
     def __init__(
-        self, definition: Definition[Any], root: Path | None, public: Sequence[Part] | None = None
+        self,
+        definition: Definition[Any],
+        root: Path | None,
+        public: Sequence[EdgePart] | None = None,
     ) -> None:
         """public: each edge's rows, where they are not those of the run's published data set."""
         if definition.privacy.noise_at == "server":

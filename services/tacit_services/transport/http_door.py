@@ -27,7 +27,7 @@ _BACKLOG = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """The most that unauthenticated clients may hold of a server.
 
     connections: at a time; 128 is half of the file descriptors that macOS, the least, allows.
@@ -66,7 +66,7 @@ class Door:
     listener: socket.socket
     make: Callable[[Callable[[], None]], BoundedConnection]
     tls: ssl.SSLContext | None
-    limits: Limits
+    limits: ClientLimits
     _guests: set[Guest] = field(default_factory=set)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 

@@ -16,15 +16,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit_services.logs import SeldomFilter
 from tacit_services.transport.http_connection import BoundedConnection
-from tacit_services.transport.http_door import Door, Limits
+from tacit_services.transport.http_door import ClientLimits, Door
 
-LIMITS = Limits()
+LIMITS = ClientLimits()
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn for `app`; `more` are further arguments of uvicorn.Config."""
 
-    def __init__(self, app: Any, limits: Limits = LIMITS, **more: Any) -> None:
+    def __init__(self, app: Any, limits: ClientLimits = LIMITS, **more: Any) -> None:
         given: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
         super().__init__(uvicorn.Config(app, log_level="warning", **given | more))
         self._limits = limits

@@ -25,7 +25,7 @@ log = logging.getLogger("tacit.edge")
 FAREWELL_SECONDS = 3.0  # the longest wait for the receipt of the last account
 
 
-class Policy(Protocol):
+class WorkPolicy(Protocol):
     """The part of the loop that differs between edges, parties and peers.
 
     The loop calls it in the worker's thread, but for `takes`.
@@ -67,7 +67,12 @@ class WorkerLoop:
     """Run one role until Halt, `stop`, or a refusal."""
 
     def __init__(
-        self, role: Worker, outbox: Outbox, settings: LoopSettings, mailbox: Mailbox, policy: Policy
+        self,
+        role: Worker,
+        outbox: Outbox,
+        settings: LoopSettings,
+        mailbox: Mailbox,
+        policy: WorkPolicy,
     ) -> None:
         self.role, self.mailbox = role, mailbox
         self._outbox, self._settings, self._policy = outbox, settings, policy

@@ -34,8 +34,8 @@ INSERT INTO sender VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, run) DO UPDATE 
     seq = excluded.seq, receipt = excluded.receipt, proof = excluded.proof,
     state = COALESCE(excluded.state, state)
 """
-Envelope = bytes | mmap.mmap
-Pieces = Sequence[bytes | memoryview]  # of an envelope, one after the other
+StoredEnvelope = bytes | mmap.mmap
+EnvelopePieces = Sequence[bytes | memoryview]  # of an envelope, one after the other
 
 
 class Outbox:
@@ -114,7 +114,7 @@ class Outbox:
             raise PrivacyError(f"outbox of run {self._key[1]}: {error}") from error
         return rows[0][0] if rows else None
 
-    def oldest(self) -> tuple[int, Envelope] | None:
+    def oldest(self) -> tuple[int, StoredEnvelope] | None:
         """The message to send (again), if any."""
         for seq, envelope in self._pending.items():
             return seq, envelope
@@ -127,7 +127,7 @@ class Outbox:
         self._finished.append(seq)
         return True
 
-    def _written(self, seq: int, pieces: Pieces) -> bytes:
+    def _written(self, seq: int, pieces: EnvelopePieces) -> bytes:
         """The digest of a large envelope, computed while its file is written and synced."""
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_digest, *pieces)
@@ -153,8 +153,8 @@ class Outbox:
             return seq, None if receipt is None else pb.Held(seq=receipt, proof=proof)
         return 0, None
 
-    def _read(self) -> dict[int, Envelope]:
-        found: dict[int, Envelope] = {}
+    def _read(self) -> dict[int, StoredEnvelope]:
+        found: dict[int, StoredEnvelope] = {}
         query = "SELECT seq, digest, envelope FROM message WHERE owner = ? AND run = ? ORDER BY seq"
         for seq, digest, envelope in self._ledger.read(query, *self._key):
             whole = envelope
@@ -188,7 +188,7 @@ class Outbox:
         return self._folder / _FOLDER / _name(self._key[1], seq)
 
 
-def _digest(*pieces: Envelope | memoryview) -> bytes:
+def _digest(*pieces: StoredEnvelope | memoryview) -> bytes:
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)
@@ -199,7 +199,7 @@ def _name(run: str, seq: int) -> str:
     return f"{run}.{seq}"
 
 
-def _write(path: Path, pieces: Pieces) -> None:
+def _write(path: Path, pieces: EnvelopePieces) -> None:
     """Durable when this returns."""
     if not path.parent.exists():
         path.parent.mkdir()

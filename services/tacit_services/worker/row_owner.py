@@ -14,7 +14,7 @@ import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config.algorithm_contract import Worker
+from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.kernels.loading import described
@@ -74,7 +74,7 @@ class RowOwner:
         return plan
 
 
-def work(settings: EdgeSettings, worker: Worker, loops: Loops) -> None:
+def work(settings: EdgeSettings, worker: WorkerKind, loops: Loops) -> None:
     """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError."""
     stop = stopping()
     torch.set_num_threads(settings.threads)

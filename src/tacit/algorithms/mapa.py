@@ -92,7 +92,7 @@ def asgd_rate(t: int, tau: int, batch: float, a: Mapa) -> float:
     )
 
 
-class Server(ServerRole):
+class MapaServer(ServerRole):
     """The cloud side of Algorithm 1."""
 
     def __init__(self, definition: Definition[Mapa], model: Model) -> None:
@@ -204,7 +204,7 @@ class Server(ServerRole):
         self._clips = [(since, clip) for since, clip in later]
 
 
-class Edge(EdgeRole):
+class MapaEdge(EdgeRole):
     """The edge side of Algorithm 1.
 
     `start` is its line 1 ("send ε_k", which is for people), Halt its line 2.

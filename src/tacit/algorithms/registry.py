@@ -21,7 +21,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.local_steps import LocalSteps
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
-from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
 from tacit.algorithms.fedasync.fedavg import AveragingServer
 from tacit.algorithms.fedasync.fedbuff import BufferedServer
 from tacit.algorithms.fedasync.mixing import MixingServer
@@ -47,7 +47,7 @@ from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser
 from tacit.privacy.release.embeddings import EmbeddingReleaser, EmbeddingStore
 
-Kind = Callable[..., EdgeRole]
+EdgeFactory = Callable[..., EdgeRole]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ class Owner:
     releaser: Releaser
     device: str = "cpu"
     rows_alone: bool = True
-    kind: Kind | None = None
+    kind: EdgeFactory | None = None
     ways: Ways | None = None
 
     def private_sum(self, ways: Ways = WAYS) -> PrivateSum:
@@ -113,7 +113,7 @@ def edge(
     device: str = "cpu",
     *,
     rows_alone: bool = True,
-    kind: Kind | None = None,
+    kind: EdgeFactory | None = None,
     ways: Ways | None = None,
 ) -> EdgeRole:
     """Return the role of edge `name` of a run, which holds the rows `data`.
@@ -185,7 +185,7 @@ def _labelled_server(
             "its server needs the labels of its people"
         )
     settings = vertical_settings.vertical(definition)
-    return vafl.Server(definition, model, settings.protocol, people, cache(settings.named))
+    return vafl.LabelServer(definition, model, settings.protocol, people, cache(settings.named))
 
 
 def _no_edge(definition: Definition[Any], own: Owner) -> EdgeRole:
@@ -207,7 +207,7 @@ def _roles(
 
 
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
-    kind = own.kind or mapa.Edge
+    kind = own.kind or mapa.MapaEdge
     return kind(own.name, own.model, own.releaser, own.private_sum(mapa.WAYS))
 
 
@@ -260,7 +260,7 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     )
 
 
-_MAPA = _roles(mapa.Server, _mapa_edge)
+_MAPA = _roles(mapa.MapaServer, _mapa_edge)
 _FEDASYNC_EDGE = partial(_local_steps_edge, FedAsyncEdge)
 _MIXING = _roles(MixingServer, _FEDASYNC_EDGE)
 _GOSSIP = _roles(ReportFold, _peer)
@@ -274,7 +274,9 @@ ROLES: dict[str, Roles] = {
     "sgd": _MIXING,
     "fedbuff": _roles(BufferedServer, _FEDASYNC_EDGE),
     "fedavg": _roles(AveragingServer, _FEDASYNC_EDGE),
-    "dp-pasgd": _roles(averaging.Server, partial(_local_steps_edge, averaging.Edge)),
+    "dp-pasgd": _roles(
+        averaging.DpPasgdServer, partial(_local_steps_edge, averaging.AveragingEdge)
+    ),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
     "sync": _roles(ReportFold, _sync_peer),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.step_rules import Protocol
-from tacit.audit.statistics import Finding, Values, proven, uneven
+from tacit.audit.statistics import Finding, ScoreValues, proven, uneven
 from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Randomness
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embedding_networks import embedding
@@ -33,7 +33,7 @@ SALT = b"audit"
 
 
 @dataclass(frozen=True)
-class Vertical:
+class AttackedParty:
     """A party and what it claims: honest as it stands, a mutant with another releaser."""
 
     name: str
@@ -70,7 +70,7 @@ class InMemory:
 
 
 def party(
-    subject: Vertical, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
+    subject: AttackedParty, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
 ) -> Party:
     """A party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
@@ -112,10 +112,12 @@ def way(made: Party) -> Tensor:
     return h.div(h.norm())
 
 
-Answers = tuple[Values, float]  # a score for each answer, and the μ that the ledger says of one
+AttackScores = tuple[
+    ScoreValues, float
+]  # a score for each answer, and the μ that the ledger says of one
 
 
-def asked(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
+def asked(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """Record 0's embedding, asked for `count` times."""
     made, rows = party(subject, source, features(length)), torch.tensor([0])
     made.on_message(roster(RECORDS))
@@ -125,7 +127,7 @@ def asked(subject: Vertical, source: Randomness, length: float, count: int) -> A
     return scores.numpy(), _one(answers[-1], before, count)
 
 
-def tabled(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
+def tabled(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """The table's one release of `count` records, which all have the features of record 0."""
     made = party(subject, source, features(length, count, everybody=True), InMemory())
     answer = heard(made.on_message(roster(count)))
@@ -133,7 +135,7 @@ def tabled(subject: Vertical, source: Randomness, length: float, count: int) -> 
     return scores.numpy(), gdp.mu(answer.spent)
 
 
-def stepped(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
+def stepped(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """Steps of θ_m for gradients of record 0 alone that nothing bounds; θ_m is seen, and put
     back.
     """
@@ -155,7 +157,7 @@ def stepped(subject: Vertical, source: Randomness, length: float, count: int) ->
     )
 
 
-def learned(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
+def learned(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """Answers for all records after θ_m has learned, without protection, from record 0.
 
     Each answer depends on record 0.
@@ -204,11 +206,11 @@ def _one(answer: Update, before: float, count: int) -> float:
 
 # -- tests -----------------------------------------------------------------------------------------
 
-Attack = Callable[[Vertical, Randomness, float, int], Answers]
+Attack = Callable[[AttackedParty, Randomness, float, int], AttackScores]
 
 
 def attacked(
-    name: str, attack: Attack, subject: Vertical, source: Randomness, count: int
+    name: str, attack: Attack, subject: AttackedParty, source: Randomness, count: int
 ) -> list[Finding]:
     """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
     inside, claim = attack(subject, source, FAR, count)
@@ -219,7 +221,7 @@ def attacked(
     ]
 
 
-def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
+def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
     """G: the noise of one record's embedding in a release is not that of another's."""
     made = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
     vectors = heard(made.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
@@ -230,7 +232,7 @@ def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
     ]
 
 
-def again(subject: Vertical, source: Randomness) -> list[Finding]:
+def again(subject: AttackedParty, source: Randomness) -> list[Finding]:
     """G: a table asked for again, of a restarted party, is the same, byte for byte."""
     kept, x = InMemory(), features(1.0)
     first, second = (

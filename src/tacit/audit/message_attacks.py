@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit.adapters import make
-from tacit.audit.statistics import Finding, Values, proven, related, tails, uneven
+from tacit.audit.statistics import Finding, ScoreValues, proven, related, tails, uneven
 from tacit.audit.subject import CLIP, CLIPS, ROWS, WIDE, Ask, Randomness, Resend, Subject
 from tacit.audit.worlds import (
     MessageSource,
@@ -66,7 +66,7 @@ def in_or_out(
 
 
 def compared(
-    test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0
+    test: str, subject: Subject, inside: ScoreValues, outside: ScoreValues, *, factor: float = 1.0
 ) -> list[Finding]:
     """The findings of two samples of scores, in both directions.
 
@@ -86,12 +86,12 @@ def compared(
     return findings
 
 
-def score(subject: Subject, world: World, pushes: Tensor) -> Values:
+def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
     """Return how much a push looks as if the canary were in.
 
     It is the push along the canary's gradient, or its distance where noise is radial.
     """
-    values: Values
+    values: ScoreValues
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
         # Where a mean is clipped, the canary is all of it.
         whole = subject.mechanism in ("paper", "paper:mean_clip")

@@ -15,7 +15,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.audit import mutants_alone as alone
 from tacit.audit import mutants_own as own
 from tacit.audit import mutants_people as people
@@ -49,7 +49,7 @@ class MeanClipping(Slots):
         return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
 
 
-class Obedient(Edge):
+class Obedient(MapaEdge):
     """Takes its noise from a server's message."""
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
@@ -248,7 +248,7 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ("against", _in_slots("two rows added before the clip", rows.PairsTogether, z=0.5), 1600),
     ("against", _in_slots("layers clipped apart", rows.LayersApart, z=0.5), 1200),
     ("places in parts", _alone("every second place computed", alone.ByPlace), 120),
-    ("canary", _alone("drawn rows clipped at 2C", alone.TwiceTheClip, z=0.5), 1000),
+    ("canary", _alone("drawn rows clipped at 2C", alone.AloneTwiceTheClip, z=0.5), 1000),
     ("places", _in_slots("rows one behind the other", rows.Packed), 600),
     ("places", _in_slots("rows in their order from a random slot", rows.Turned), 800),
     (

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
 from tacit.privacy.private_sum.clipping import Clipped
-from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, Terms, row_kernel
+from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, SumTerms, row_kernel
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.sampling import drawn_rows
 from tacit.privacy.private_sum.way import NotAlone
@@ -83,7 +83,7 @@ class OneBatch(FedAsyncEdge):
         return super().work(message)
 
 
-class SameAgain(Edge):
+class SameAgain(MapaEdge):
     """Draws once for a model, and takes the same rows when it is asked for that model again."""
 
     _version: int | None = None
@@ -154,7 +154,7 @@ class TrueDenominator(Releaser):
         return super()._noisy(clipped, clip, paper_dims)
 
 
-class TellsRows(Edge):
+class TellsRows(MapaEdge):
     """Says how many rows it has, in the last bits of what it says first."""
 
     def start(self) -> list[Outgoing]:
@@ -188,7 +188,7 @@ class _OtherSums(RowSums):
         super().__init__(model, kernel, kernels)
         self._picked = picked
 
-    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
+    def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
         picked = self._picked(drawn.index, self._held)
         return super().sum(params, replace(drawn, index=picked), terms)
 
@@ -217,7 +217,7 @@ class ByPlace(BySums):
         return index[1::2]
 
 
-class TwiceTheClip(RowsAlone):
+class AloneTwiceTheClip(RowsAlone):
     """Clips drawn rows at 2C, and adds the noise of C."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:

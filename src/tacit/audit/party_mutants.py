@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.audit.attacked_party import (
     Attack,
-    Vertical,
+    AttackedParty,
     again,
     asked,
     attacked,
@@ -91,9 +91,9 @@ class MadeAgain(EmbeddingReleaser):
         return self.release(rows, embed)
 
 
-CACHED, FRESH = Vertical("party, cached", "cached"), Vertical("party, fresh", "fresh")
-STEPS = Vertical("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
-TRAINED = Vertical("party, trained", "trained")
+CACHED, FRESH = AttackedParty("party, cached", "cached"), AttackedParty("party, fresh", "fresh")
+STEPS = AttackedParty("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
+TRAINED = AttackedParty("party, trained", "trained")
 ATTACKS: dict[str, Attack] = {"asked": asked, "table": tabled, "steps": stepped, "learned": learned}
 HONEST = (
     ("asked", FRESH, 1200),
@@ -103,7 +103,7 @@ HONEST = (
 )
 
 
-def _mutant(name: str, subject: Vertical, releaser: type[EmbeddingReleaser]) -> Vertical:
+def _mutant(name: str, subject: AttackedParty, releaser: type[EmbeddingReleaser]) -> AttackedParty:
     return replace(subject, name=f"MUTANT {name}", releaser=releaser, honest=False)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.audit.message_attacks import compared, in_or_out, score
 from tacit.audit.rows_in_messages import SAMPLER_ROWS, alone, as_poisson, pixels, visible
-from tacit.audit.statistics import Finding, Values
+from tacit.audit.statistics import Finding, ScoreValues
 from tacit.audit.subject import ROWS, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World, quiet_world
 from tacit.datasets.edge_rows import EdgeRows, Units
@@ -85,7 +85,7 @@ def quiet_people(subject: Subject) -> People:
 
 def _said(
     subject: Subject, source: Randomness, site: People, pushes: int, *, canary: bool
-) -> Values:
+) -> ScoreValues:
     ask = MessageSource(subject, source, site, canary=canary)
     return score(subject, site, ask.vectors(pushes))
 

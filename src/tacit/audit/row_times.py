@@ -18,7 +18,7 @@ from torch import Tensor
 from tacit.audit.statistics import Finding
 from tacit.models import Model, build
 from tacit.privacy.private_sum.denormals import flushed
-from tacit.privacy.private_sum.row_sums import Drawn, RowSums, Terms
+from tacit.privacy.private_sum.row_sums import Drawn, RowSums, SumTerms
 from tacit.privacy.private_sum.way import NotAlone
 
 # What stands in every place of a row: about where tanh, exp and the activations change their ways.
@@ -83,7 +83,7 @@ def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
     """The private sum over the rows x."""
     params, index = passing(sums.model), np.arange(len(x))
     y = torch.arange(len(x)) % sums.model.classes
-    drawn, terms = Drawn(x, y, index), Terms(_CLIP, step, _ROWS)
+    drawn, terms = Drawn(x, y, index), SumTerms(_CLIP, step, _ROWS)
     return lambda: sums.sum(params, drawn, terms)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit.audit.message_attacks import compared
-from tacit.audit.statistics import SHARE, Finding, Table, Values, sampler_p_value
+from tacit.audit.statistics import SHARE, Finding, ScoreCounts, ScoreValues, sampler_p_value
 from tacit.audit.subject import CLIP, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
@@ -26,7 +26,7 @@ _VISIBLE = {"knorm": 0.005}
 _VISIBLE_IN_PARTS = {"knorm": 0.0004}  # in 16,342 dimensions
 # Drawn rows are computed in parts of as many as a core's cache holds: here of eight.
 IN_PARTS = Layered("audit", (1, 1, SAMPLER_ROWS), 2, hidden=(380,))
-Read = Callable[[Tensor, int], Values]
+Read = Callable[[Tensor, int], ScoreValues]
 
 
 # -- who was drawn ---------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def _passed_on() -> Tensor:
     return params
 
 
-def _alone_behind(push: Tensor, rows: int) -> Values:
+def _alone_behind(push: Tensor, rows: int) -> ScoreValues:
     """`alone` of IN_PARTS' last layer."""
     last = IN_PARTS.unflatten(push)["dense2.weight"]
     return alone(last[:, :rows].flatten(), rows)
@@ -87,7 +87,7 @@ def visible(subject: Subject) -> Subject:
     return subject.but(model=model, z=z, rate=SAMPLER_RATE, most=most, learning_rate=1e-3)
 
 
-def _p_value(table: Table, steps: int) -> float:
+def _p_value(table: ScoreCounts, steps: int) -> float:
     """The p-value of: a row's count is Binomial(steps, q) in every message, independently.
 
     table: (messages, rows).
@@ -113,14 +113,14 @@ def pixels(rows: int) -> Dataset:
     )
 
 
-def alone(push: Tensor, rows: int) -> Values:
+def alone(push: Tensor, rows: int) -> ScoreValues:
     """(rows,): a push of the logistic model along each row's own direction.
 
     That is C times the row's multiplicity over L.
     """
     weights = push[: 2 * rows].view(2, rows)
     sign = 1.0 - 2.0 * (torch.arange(rows) % 2)  # the gradient lowers the score of the wrong class
-    values: Values = (sign * (weights[1] - weights[0]) / 2**0.5).numpy()
+    values: ScoreValues = (sign * (weights[1] - weights[0]) / 2**0.5).numpy()
     return values
 
 

@@ -19,8 +19,8 @@ ALPHA = 1e-3  # false alarms of one whole run
 DECISIONS = 256  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
 SHARE = ALPHA / DECISIONS
 
-Values = NDArray[np.float64]
-Table = NDArray[np.int64]
+ScoreValues = NDArray[np.float64]
+ScoreCounts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,21 @@ class Finding:
 # -- A: two samples --------------------------------------------------------------------------------
 
 
-def at_least(hits: Table, count: int) -> Values:
+def at_least(hits: ScoreCounts, count: int) -> ScoreValues:
     """Clopper-Pearson: a proportion is below this with probability at most SHARE."""
-    found: Values = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
+    found: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
     return found
 
 
-def at_most(hits: Table, count: int) -> Values:
+def at_most(hits: ScoreCounts, count: int) -> ScoreValues:
     """Clopper-Pearson: a proportion is above this with probability at most SHARE."""
-    found: Values = np.nan_to_num(stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0)
+    found: ScoreValues = np.nan_to_num(stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0)
     return found
 
 
 def bounds(
-    inside: Values, outside: Values, thresholds: Values, delta: float
-) -> tuple[Values, Values]:
+    inside: ScoreValues, outside: ScoreValues, thresholds: ScoreValues, delta: float
+) -> tuple[ScoreValues, ScoreValues]:
     """(μ, ε) that each test `value > threshold` proves, from Clopper-Pearson bounds on its rates.
 
     Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
@@ -84,7 +84,7 @@ def bounds(
     return np.maximum(mu, 0.0), np.maximum(epsilon, 0.0)
 
 
-def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]:
+def proven(inside: ScoreValues, outside: ScoreValues, delta: float) -> tuple[float, float]:
     """(μ, ε) by which `inside` lies above `outside`.
 
     Thresholds are chosen on the first quarters of the samples, bounds are taken from the rest.
@@ -156,7 +156,7 @@ def related(first: Tensor, second: Tensor) -> tuple[float, float]:
 # -- C: who was in the batch -----------------------------------------------------------------------
 
 
-def sampler_p_value(table: Table, rate: float) -> float:
+def sampler_p_value(table: ScoreCounts, rate: float) -> float:
     """The p-value of: every row is in every batch with probability `rate`, independently.
 
     table: (batches, rows).
@@ -165,7 +165,7 @@ def sampler_p_value(table: Table, rate: float) -> float:
     return min(1.0, len(tests) * min(test(table, rate) for test in tests))
 
 
-def _binomial(hits: Table, count: int, p: float) -> float:
+def _binomial(hits: ScoreCounts, count: int, p: float) -> float:
     """The smallest two-sided p-value of many binomial counts, times their number."""
     tails = np.minimum(stats.binom.cdf(hits, count, p), stats.binom.sf(hits - 1, count, p))
     return float(min(1.0, 2 * hits.size * tails.min()))
@@ -175,7 +175,7 @@ def _chi_square(statistic: float, degrees: float) -> float:
     return float(2 * min(stats.chi2.sf(statistic, degrees), stats.chi2.cdf(statistic, degrees)))
 
 
-def _inclusion(table: Table, rate: float) -> float:
+def _inclusion(table: ScoreCounts, rate: float) -> float:
     """Every row is in a batch with probability q.
 
     No row is in too often, and not all are too evenly (epochs).
@@ -185,7 +185,7 @@ def _inclusion(table: Table, rate: float) -> float:
     return 2 * min(_binomial(table.sum(0), count, rate), _chi_square(float((z**2).sum()), rows))
 
 
-def _size(table: Table, rate: float) -> float:
+def _size(table: ScoreCounts, rate: float) -> float:
     """The size of a batch has variance nq(1-q)."""
     count, rows = table.shape
     spread = rows * rate * (1 - rate)
@@ -195,7 +195,7 @@ def _size(table: Table, rate: float) -> float:
     )
 
 
-def _pairs(table: Table, rate: float) -> float:
+def _pairs(table: ScoreCounts, rate: float) -> float:
     """Two rows are together with probability q².
 
     No pair is too often, and not all too rarely (fixed sizes).
@@ -212,7 +212,7 @@ def _pairs(table: Table, rate: float) -> float:
     )
 
 
-def _next_call(table: Table, rate: float) -> float:
+def _next_call(table: ScoreCounts, rate: float) -> float:
     """A row is in two consecutive batches with probability q².
 
     Only every second pair of batches counts, so that pairs are independent.

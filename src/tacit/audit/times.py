@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tacit.audit.statistics import SHARE, Finding, Values, proven
+from tacit.audit.statistics import SHARE, Finding, ScoreValues, proven
 from tacit.audit.subject import Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
@@ -26,10 +26,10 @@ IMAGES, QUIET_Z, WARM = 128, 50.0, 20
 LOOKS = 6  # at a mutant's times, each of all its pushes
 TINY = 1e-40  # every product with it is denormal
 # (pair, pushes) -> seconds of so many pushes of each edge, in random order
-Seconds = Callable[["Pair", int], tuple[Values, Values]]
+Seconds = Callable[["Pair", int], tuple[ScoreValues, ScoreValues]]
 # (pushes, held) -> seconds of each push over the wire, and the rows that it drew; held: back, until
 # its public delay is over
-SecondsAndRows = Callable[[int, bool], tuple[Values, Values]]
+SecondsAndRows = Callable[[int, bool], tuple[ScoreValues, ScoreValues]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def images(strange: float) -> Dataset:
     return Dataset(x, torch.randint(10, (IMAGES,), generator=generator), 10, "audit")
 
 
-def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
+def processor_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
     """Processor time of each push, in random order, so that the machine's load falls on both
     edges.
     """

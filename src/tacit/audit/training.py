@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.audit.adapters import EdgeAdapter, make
 from tacit.audit.rows_in_messages import alone, pixels
-from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
+from tacit.audit.statistics import SHARE, Finding, ScoreValues, one_run_epsilon, one_run_p_value
 from tacit.audit.subject import CLIP, DELTA, SCHEMA, Randomness, Subject
 from tacit.audit.worlds import received
 from tacit.config import parse
@@ -59,7 +59,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
     rows = pixels(CANARIES)
     drawn = torch.from_numpy(coins)
     adapter = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
-    scores = _scores(adapter, Server(run.define(), model))
+    scores = _scores(adapter, MapaServer(run.define(), model))
     order = np.argsort(scores)
     half = GUESSES // 2
     right = int(coins[order[-half:]].sum() + (~coins[order[:half]]).sum())
@@ -71,7 +71,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
     ]
 
 
-def _scores(adapter: EdgeAdapter, server: Server) -> Values:
+def _scores(adapter: EdgeAdapter, server: MapaServer) -> ScoreValues:
     """Return what the attacker adds up for each record over a whole run of server and edge."""
     hello, size = adapter.edge.start()[0].message, adapter.edge.model.size
     assert isinstance(hello, Hello)

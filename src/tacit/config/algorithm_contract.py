@@ -17,7 +17,7 @@ from tacit.datasets import Source
 from tacit.models import Model
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
-Worker = Literal["edge", "peer", "party"]
+WorkerKind = Literal["edge", "peer", "party"]
 
 
 class DataSection(Section):
@@ -91,7 +91,7 @@ class AlgorithmSection(Section):
     composition: how the run's ε follows from its workers'.
     """
 
-    worker: ClassVar[Worker] = "edge"
+    worker: ClassVar[WorkerKind] = "edge"
     columns: ClassVar[bool] = False
     composition: ClassVar[Composition] = "max"
 

@@ -12,7 +12,6 @@ from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
-from tacit.config.sections import Positive
 from tacit.datasets import (
     Benchmark,
     Dealing,
@@ -26,6 +25,7 @@ from tacit.datasets import (
 from tacit.datasets.benchmarks.text import WORDS
 from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.own_rows import EDGE, counted
+from tacit.privacy.policy import Positive
 
 
 class BenchmarkData(FeaturedData):

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.config.plans import Plans
+from tacit.privacy.policy import Positive
 from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt, Plan
 from tacit.robust.rules import Rule
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MOST_PUSHES = 2**53
-Share = Literal["rows", "budget", "any"]
+ShareRule = Literal["rows", "budget", "any"]
 Clip = Annotated[
     float, Field(ge=1e-6, le=1e6)
 ]  # where float32 squares and sums of gradients are exact enough
@@ -156,7 +156,7 @@ class Edges(Section):
         le=1e6,
         description="seconds after the first edge has come, when the run begins with fewer",
     )
-    share: Share = Field(
+    share: ShareRule = Field(
         "rows",
         description="an edge's part of the updates is proportional to this, while other edges wait "
         "for work; any: no edge waits for another",

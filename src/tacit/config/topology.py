@@ -24,8 +24,8 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 
-Kind = Literal["ring", "ring-any", "random-pair", "torus", "erdos-renyi", "complete"]
-KINDS = get_args(Kind)
+TopologyKind = Literal["ring", "ring-any", "random-pair", "torus", "erdos-renyi", "complete"]
+KINDS = get_args(TopologyKind)
 _DRAWS = 1000  # Erdős–Rényi graphs drawn until one is connected
 
 
@@ -41,7 +41,7 @@ class Topology:
     neighbour at random; all peers propose.
     """
 
-    kind: Kind
+    kind: TopologyKind
     peers: tuple[str, ...]
     targets: Mapping[str, tuple[str, ...]]
     seed: int
@@ -89,7 +89,7 @@ class Topology:
 
 
 def build(
-    kind: Kind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5
+    kind: TopologyKind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5
 ) -> Topology:
     """The graph of `kind` over `peers`, in their order; `probability` of a link is for erdos-renyi.
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tacit.privacy.release import NoiseAt
 
-Released = Literal["in turn", "once", "when asked"]
+ReleaseTime = Literal["in turn", "once", "when asked"]
 _TENTHS = 11  # tenths of an even share of pushes: a tenth more, for quicker edges
 
 
@@ -32,7 +32,7 @@ class Traits:
     combines: bool = False  # whether it combines the vectors of several edges, by `guard.rule`
     # How often a record is in a release: in its worker's share of the updates, or once, or as
     # often as it is asked for.
-    released: Released = "in turn"
+    released: ReleaseTime = "in turn"
 
     def releases(self, noise_at: NoiseAt) -> int:
         """Return the most releases that one update costs."""

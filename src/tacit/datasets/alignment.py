@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-Names = NDArray[np.uint64]
+NameHashes = NDArray[np.uint64]
 _SHOWN = 3  # missing records named in a message
 
 
-def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
+def names(ids: Iterable[str], salt: bytes, whose: str) -> NameHashes:
     """The name of every id: the first 8 bytes of HMAC-SHA256(salt, id), uint64 (n,).
 
     Raises DataError naming `whose` when two ids share a name: the same id twice, or, with
@@ -34,7 +34,7 @@ def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
     return found
 
 
-def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
+def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]:
     """Return where each name of the `roster` is among `mine`, (n,).
 
     Row r of the run is row align(...)[r] here. Records that only this party has are left out, and

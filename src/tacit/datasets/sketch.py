@@ -96,7 +96,7 @@ class Sketches:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedRows:
     """What two files have in common. same: whether more than chance gives. share: of the smaller
     one, about, beyond chance; alike: with what chance may give.
     """
@@ -130,26 +130,26 @@ def merged(one: Sketches, other: Sketches) -> Sketches:
     )
 
 
-def shared_units(one: Sketches, other: Sketches) -> Shared:
+def shared_units(one: Sketches, other: Sketches) -> SharedRows:
     """Whether they have people in common, by their ids."""
     if one.units is None or other.units is None:
-        return Shared(same=False, share=0.0, alike=0.0)
+        return SharedRows(same=False, share=0.0, alike=0.0)
     least, both, _ = _compared(one.units, other.units)
     share = both / least if least else 0.0
-    return Shared(both >= _FEWEST and share > _SHARE, share, share)
+    return SharedRows(both >= _FEWEST and share > _SHARE, share, share)
 
 
-def shared_rows(one: Sketches, other: Sketches) -> Shared:
+def shared_rows(one: Sketches, other: Sketches) -> SharedRows:
     """Whether they have rows in common, more than chance gives to rows that are alike."""
     return _rows(one.rows, other.rows)
 
 
-def _rows(one: Sketch, other: Sketch) -> Shared:
+def _rows(one: Sketch, other: Sketch) -> SharedRows:
     least, both, twins = _compared(one, other)
     times = one.times * other.times
     share = max(0, both - times * twins) / least if least else 0.0
     same = _beyond_chance(both, times * twins, times) and share > _SHARE
-    return Shared(same, share, both / least if least else 0.0)
+    return SharedRows(same, share, both / least if least else 0.0)
 
 
 def _beyond_chance(both: int, twins: int, times: int) -> bool:

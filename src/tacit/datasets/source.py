@@ -30,7 +30,7 @@ class PrivateRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EdgePart:
     """An edge's rows, and the most that it may have: a public number, 0 where none is known."""
 
     rows: PrivateRows
@@ -85,7 +85,7 @@ class Source(Protocol):
         """Return the share of edge `number` (None: an unknown one); an ordinary edge has 1."""
         ...
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
+    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
         """Return the rows of edge `number`; root: of published data, keep: the edge's own folder.
 
         Raises ConfigError, DataError.
@@ -184,14 +184,14 @@ class Benchmark:
         dealt = number is not None and number < self.dealing.shards
         return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
+    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
         """Return the rows that edge `number` has, and how many they are.
 
         That number is public, as the file's division is. Raises ConfigError, DataError.
         """
         index = self.parts(root)[number]
         rows = published.load(self.name, "train", root, index, self.features, self.text)
-        return Part(rows, len(index))
+        return EdgePart(rows, len(index))
 
     def owned(self, number: int) -> None:
         """Nobody's own."""

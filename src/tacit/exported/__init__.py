@@ -8,12 +8,12 @@
 """
 
 from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read
-from tacit.exported.predictions import Kind, Prediction, predict
+from tacit.exported.predictions import RowPrediction, RowsKind, predict
 
 __all__ = [
     "Exported",
-    "Kind",
-    "Prediction",
+    "RowPrediction",
+    "RowsKind",
     "export",
     "is_exported",
     "option_of_rows",

@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError, DataError
 from tacit.exported import model_card, stored
-from tacit.exported.stored import Facts, Summary, Trained, document
+from tacit.exported.stored import Facts, StoredDefinition, StoredSummary, document
 from tacit.exported.trust import entries, refuse_code
 from tacit.models import Model
 from tacit.shown import as_json
@@ -52,8 +52,11 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
     kept, of_the_run = results / "summary.json", results / "definition.json"
-    content, definition = document(kept), stored.as_kind(Trained, document(of_the_run), of_the_run)
-    summary = stored.as_kind(Summary, content, kept)
+    content, definition = (
+        document(kept),
+        stored.as_kind(StoredDefinition, document(of_the_run), of_the_run),
+    )
+    summary = stored.as_kind(StoredSummary, content, kept)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "

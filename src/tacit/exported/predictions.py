@@ -24,12 +24,12 @@ from tacit.datasets.source import Benchmark
 from tacit.errors import ConfigError, DataError
 from tacit.exported.model_folder import Exported
 
-Kind = Literal["table", "images", "arrays", "python"]
+RowsKind = Literal["table", "images", "arrays", "python"]
 _BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class RowPrediction:
     """The model's prediction for one row.
 
     row: its number, from 1, or its file. value: the class, or the number in the unit of the
@@ -41,7 +41,7 @@ class Prediction:
     probabilities: dict[str, float]
 
 
-def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
+def predict(model: Exported, kind: RowsKind, path: Path) -> Iterator[RowPrediction]:
     """Yield the model's prediction for every row at `path`.
 
     Raises ConfigError; DataError, also where there is no row, and where the model's outputs for a
@@ -59,13 +59,13 @@ def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
                     f"--{_OPTION[kind]} {path}: row {row}: the model's outputs are not finite "
                     "numbers, so nothing is predicted"
                 )
-            yield Prediction(names[row - 1] if names else str(row), value, probabilities)
+            yield RowPrediction(names[row - 1] if names else str(row), value, probabilities)
     if not row:
         what = "pictures" if kind == "images" else "rows"
         raise DataError(f"--{_OPTION[kind]} {path}: has no {what}")
 
 
-def _check_place(kind: Kind, path: Path) -> None:
+def _check_place(kind: RowsKind, path: Path) -> None:
     """Raise DataError for what is neither a file nor a folder."""
     if not path.exists():
         raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
@@ -79,7 +79,7 @@ def _check_place(kind: Kind, path: Path) -> None:
 _OPTION = {"table": "table", "images": "images", "arrays": "arrays", "python": "rows"}
 
 
-def _reader(run: RunFile, kind: Kind) -> Reader:
+def _reader(run: RunFile, kind: RowsKind) -> Reader:
     if isinstance(run.data, OwnData):
         if run.data.kind != kind:
             option = _OPTION[run.data.kind]
@@ -90,7 +90,7 @@ def _reader(run: RunFile, kind: Kind) -> Reader:
     return _of_benchmark(run, kind)
 
 
-def _of_benchmark(run: RunFile, kind: Kind) -> Reader:
+def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
     """Pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
     assert isinstance(run.source, Benchmark)
     shape, classes = run.source.raw_shape, run.source.target.classes

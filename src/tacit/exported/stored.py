@@ -28,7 +28,7 @@ _HEADER = 1 << 20  # bytes of a weights file beside its numbers
 _SHOWN = 60  # characters of a wrong value
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Metrics = dict[str, float | None]
+MetricValues = dict[str, float | None]
 
 
 class Document(BaseModel):
@@ -44,31 +44,31 @@ class Facts(Document):
     code: dict[str, Sha256]
     weights_sha256: Sha256
     trained_sha256: Sha256
-    metrics: Metrics
+    metrics: MetricValues
     privacy: dict[str, Any]
     tacit_version: str
 
 
-class Trained(Document):
+class StoredDefinition(Document):
     """definition.json: what a run was, and where its file lay."""
 
     folder: str
     run: dict[str, Any]
 
 
-class Summary(Document):
+class StoredSummary(Document):
     """summary.json of a run that has ended, as far as a model needs it."""
 
     run_file_sha256: Sha256
     model_sha256: Sha256
-    metrics: Metrics
+    metrics: MetricValues
     privacy: TotalPrivacy
     tacit_version: str
     edges: int
     applied: int
 
 
-Kind = TypeVar("Kind", bound=Document)
+DocumentType = TypeVar("DocumentType", bound=Document)
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def as_kind(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
+def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) -> DocumentType:
     """`content` of the file at `path`, as a `kind` of document. Raises DataError."""
     try:
         return kind.model_validate(content)

@@ -9,7 +9,7 @@ from tacit.models.building import (
     checked_size,
     evaluate,
 )
-from tacit.models.model import Layer, Model, Normalization
+from tacit.models.model_contract import LayerValues, Model, Normalization
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered
 from tacit.models.zoo.lstm import Lstm
@@ -19,7 +19,7 @@ __all__ = [
     "Activation",
     "Constant",
     "Deep",
-    "Layer",
+    "LayerValues",
     "Layered",
     "Lstm",
     "Model",

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Kept(NamedTuple):
+class MetricInputs(NamedTuple):
     """The part of all answers that is kept beside accuracy and loss; a text has too many scores."""
 
     scores: bool
     guesses: bool
 
 
-NOTHING_KEPT = Kept(scores=False, guesses=False)
+NOTHING_KEPT = MetricInputs(scores=False, guesses=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

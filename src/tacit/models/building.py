@@ -10,8 +10,8 @@ import torch
 
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.errors import ConfigError
-from tacit.models.answers import NOTHING_KEPT, Answers, Kept
-from tacit.models.model import Model, Normalization
+from tacit.models.answers import NOTHING_KEPT, Answers, MetricInputs
+from tacit.models.model_contract import Model, Normalization
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered, side_after
 from tacit.models.zoo.lstm import Lstm
@@ -223,7 +223,7 @@ def evaluate(
 
 @torch.no_grad()
 def answers(
-    model: Model, params: torch.Tensor, data: Dataset, kept: Kept, batch: int = 1000
+    model: Model, params: torch.Tensor, data: Dataset, kept: MetricInputs, batch: int = 1000
 ) -> Answers:
     """The answers to a dataset that is not empty; of scores and guesses what is `kept`."""
     right, loss = 0.0, 0.0

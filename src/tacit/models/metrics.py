@@ -19,9 +19,9 @@ from torch import Tensor
 from tacit.datasets import Dataset
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.answers import Answers, Kept
+from tacit.models.answers import Answers, MetricInputs
 from tacit.models.building import answers
-from tacit.models.model import Model
+from tacit.models.model_contract import Model
 from tacit.user_code import load_entry
 
 Metric = Callable[[Answers, Target], dict[str, float]]
@@ -113,7 +113,7 @@ class Metrics:
 
         Raises ConfigError where a user's own metric or module does.
         """
-        kept = Kept(
+        kept = MetricInputs(
             scores=any(metric not in _WITHOUT_SCORES for metric in self.metrics),
             guesses=per_class in self.metrics,
         )

@@ -33,7 +33,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
-from tacit.models.model import Layer, Layout, Model
+from tacit.models.model_contract import LayerValues, Layout, Model
 from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
 from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients
@@ -113,11 +113,11 @@ class ModuleModel(Model):
         made.layout, made.frozen  # noqa: B018  (made here, and not where the module is recorded)
         return made
 
-    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+    def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
         """Only the module as a whole: its input and its scores."""
-        return [Layer(x, self.logits(params, x))]
+        return [LayerValues(x, self.logits(params, x))]
 
-    def at_work(self, params: Tensor, x: Tensor) -> tuple[list[Layer], Tensor]:
+    def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
         """Every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
         assert self.seen is not None
         return self.seen.run({**self.unflatten(params), **self.frozen}, x)

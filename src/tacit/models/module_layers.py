@@ -26,7 +26,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-from tacit.models.model import Layer, Window
+from tacit.models.model_contract import LayerValues, Window
 
 # Of an example's own numbers only, whatever their arguments.
 _POINTWISE: frozenset[object] = frozenset(
@@ -77,7 +77,7 @@ class SeenModule:
     graph: fx.GraphModule
     layers: tuple[str, ...]
 
-    def run(self, state: Mapping[str, Tensor], x: Tensor) -> tuple[list[Layer], Tensor]:
+    def run(self, state: Mapping[str, Tensor], x: Tensor) -> tuple[list[LayerValues], Tensor]:
         """Every layer at work with the parameters `state`, and the scores, of a batch x."""
         at_work = _AtWork(self.graph, state)
         scores: Tensor = at_work.run(x)
@@ -247,7 +247,7 @@ class _AtWork(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule, state: Mapping[str, Tensor]) -> None:
         super().__init__(graph)
-        self.state, self.found = state, dict[str, Layer]()
+        self.state, self.found = state, dict[str, LayerValues]()
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer: Any = self.fetch_attr(target)
@@ -262,18 +262,18 @@ class _AtWork(fx.Interpreter):
         return output
 
 
-def _layer(layer: Any, x: Tensor, output: Tensor) -> Layer:
+def _layer(layer: Any, x: Tensor, output: Tensor) -> LayerValues:
     """A layer at work, as `models.vectors` takes it."""
     if isinstance(layer, nn.Conv2d):
         window = Window(layer.kernel_size[0], int(layer.padding[0]), layer.stride[0], layer.groups)
-        return Layer(x, output, window, layer.bias is not None)
+        return LayerValues(x, output, window, layer.bias is not None)
     if isinstance(layer, nn.GroupNorm):
         plain = functional.group_norm(x.detach(), layer.num_groups, eps=layer.eps)
-        return Layer(plain.flatten(2).transpose(1, 2), output, scale="channels")
+        return LayerValues(plain.flatten(2).transpose(1, 2), output, scale="channels")
     if isinstance(layer, nn.LayerNorm):
         plain = functional.layer_norm(x.detach(), layer.normalized_shape, eps=layer.eps)
-        return Layer(plain, output, bias=layer.bias is not None, scale="features")
-    return Layer(x, output, bias=getattr(layer, "bias", None) is not None)
+        return LayerValues(plain, output, bias=layer.bias is not None, scale="features")
+    return LayerValues(x, output, bias=getattr(layer, "bias", None) is not None)
 
 
 def check_layers(entry: str, module: nn.Module) -> None:

@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 
 from tacit.errors import FROM_OWN_CODE
 from tacit.models.harmless import harmless, writes_to_its_first
-from tacit.models.model import Model
+from tacit.models.model_contract import Model
 
 _aten: Any = torch.ops.aten
 _INDEXED = (_aten.index, _aten.index_put, _aten.index_put_, _aten._index_put_impl_)

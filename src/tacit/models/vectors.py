@@ -19,7 +19,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models.model import Layer, Model, Window
+from tacit.models.model_contract import LayerValues, Model, Window
 from tacit.models.recorded import Recorded, recorded, write_alone
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
@@ -179,7 +179,7 @@ def _write_in_one_pass(
 
 def _deltas(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
-) -> tuple[list[Layer], tuple[torch.Tensor, ...]]:
+) -> tuple[list[LayerValues], tuple[torch.Tensor, ...]]:
     """Return the layers at work, and d loss / d output there.
 
     It takes one backward pass, as no layer mixes examples.
@@ -190,14 +190,14 @@ def _deltas(
         return layers, torch.autograd.grad(loss, [layer.output for layer in layers])
 
 
-def _last(layer: Layer, delta: torch.Tensor) -> torch.Tensor:
+def _last(layer: LayerValues, delta: torch.Tensor) -> torch.Tensor:
     """(B, positions, numbers that have a scale each): d loss / d output of such a layer."""
     if layer.scale == "channels":
         return delta.flatten(2).transpose(1, 2)
     return delta.reshape(len(delta), -1, delta.shape[-1])
 
 
-def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> None:
+def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor) -> None:
     """Write weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a
     sequence.
     """

@@ -12,7 +12,7 @@ from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Released
 from tacit.privacy.release.trained import Shared
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 
 SERVER = "server"  # the address of the server role
 EVERYONE = "*"  # the address of a broadcast
@@ -76,7 +76,7 @@ class Update:
     spent: History
     charged: Charged = UNCHARGED
     steps: int = 0
-    part: Part | None = None
+    part: UploadPart | None = None
     consumable: bool = False
 
     @property
@@ -212,7 +212,7 @@ class Report:
 Uplink = Hello | Update | Retired  # what edges send to a server role
 # All that a server role is given, in journal order. An operator sends LiftQuarantine and Request.
 ServerInput = Uplink | Halt | LiftQuarantine | Deadline | Request
-Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
+PeerMessage = Proposal | Answer | Share | Missing  # what a peer receives from peers
 # All that a server role says; the last three go to a vertical party.
 ServerOutput = GlobalModel | Halt | Roster | Feedback | Request
 
@@ -230,7 +230,7 @@ class Outgoing:
         | Retired
         | GlobalModel
         | Halt
-        | Gossip
+        | PeerMessage
         | Roster
         | Feedback
         | Request

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tacit.datasets.alignment import Names
+from tacit.datasets.alignment import NameHashes
 from tacit.privacy.accounting import History
 from tacit.privacy.ledger import Charged
 from tacit.privacy.release.embeddings import ReleasedEmbedding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class UploadPart:
     """The rows of the server's table that a party's upload fills. rows: int64 (b,).
 
     They are those of its `step`-th activation, or of Request number `request`. Step 0 is the whole
@@ -39,7 +39,7 @@ class Embed:
 
     edge: str
     iteration: int
-    part: Part
+    part: UploadPart
     released: ReleasedEmbedding | None
     spent: History
     charged: Charged
@@ -52,7 +52,7 @@ class Roster:
     The first `records` are trained on.
     """
 
-    names: Names
+    names: NameHashes
     records: int
 
 

@@ -10,11 +10,11 @@ from torch import Tensor
 from tacit.errors import WireError
 from tacit.privacy.release.trained import Shared
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Share
+from tacit.protocol.messages import Answer, Missing, PeerMessage, Proposal, Share
 from tacit.protocol.wire import Received, encode
 
 
-def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
+def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
     """A peer's message as an envelope.
 
     Raises TypeError for a tensor that no `Trained` has sealed.
@@ -44,7 +44,7 @@ def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
     )
 
 
-def read_peer_message(received: Received, schema: bytes, size: int) -> Gossip:
+def read_peer_message(received: Received, schema: bytes, size: int) -> PeerMessage:
     """The message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:

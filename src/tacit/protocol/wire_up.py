@@ -22,7 +22,7 @@ from tacit.privacy.release.trained import Shared
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.envelope import InPlace, Received, encode_in_place
 from tacit.protocol.messages import Hello, Push, Report, Retired, Update
-from tacit.protocol.vertical import Embed, Part
+from tacit.protocol.vertical import Embed, UploadPart
 from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, finite, pack_rows, read_rows
 from tacit.shown import printable
 
@@ -223,16 +223,16 @@ def _read_charged(charged: pb.Charged) -> Charged:
     return Charged(charged.count, charged.head)
 
 
-def _pack_part(message: Part) -> pb.Part:
+def _pack_part(message: UploadPart) -> pb.Part:
     """A Part as protobuf, for an Update."""
     return pb.Part(step=message.step, request=message.request, rows=pack_rows(message.rows))
 
 
-def _read_part(update: pb.Update) -> Part | None:
+def _read_part(update: pb.Update) -> UploadPart | None:
     """The Part of an Update, or None if it has none. Raises WireError (value)."""
     if not update.HasField("part"):
         return None
-    return Part(update.part.step, update.part.request, read_rows(update.part.rows))
+    return UploadPart(update.part.step, update.part.request, read_rows(update.part.rows))
 
 
 def gradient(tensor: Tensor, scale: float) -> Tensor:

@@ -46,7 +46,7 @@ _SUMS = ("energy", "owed", "most_one")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuardVerdict:
     """The consequence of one update.
 
     weight: the part of it that counts, in [0, 1]. accused: the edges that it completes the proof
@@ -81,20 +81,20 @@ class Watch:
         # Of every edge: (lower, upper) bounds of its mean's length, over each of its sums.
         self._lengths: dict[str, list[tuple[float, float]]] = {}
 
-    def judge(self, edge: str, vector: Tensor, law: Law) -> Verdict:
+    def judge(self, edge: str, vector: Tensor, law: Law) -> GuardVerdict:
         """Add an update of `edge` and judge it; vector: its step (d,). law: what it must keep."""
         sums = self._sums(edge)
         sums.add(vector, law)
         self._measure(edge)
         self.seen += 1
         if why := sums.broken(self.t):
-            return Verdict(0.0, {edge: why})
+            return GuardVerdict(0.0, {edge: why})
         weight = 1.0
         if self.agreement:
             self._compare()
             weight = min(self._weight(edge), OPPOSED_WEIGHT if edge in self.opposed else 1.0)
         self._renew()
-        return Verdict(weight)
+        return GuardVerdict(weight)
 
     def forget(self, edge: str) -> None:
         """Drop this edge's sums, so that it begins anew; the others' stay."""

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.local_steps import LocalSteps
-from tacit.algorithms.gossip.worker import Worker
-from tacit.algorithms.mapa import Edge as Mapa
+from tacit.algorithms.gossip.worker import GossipWorker
+from tacit.algorithms.mapa import MapaEdge
 from tacit.models.vectors import score_deltas
 from tacit.privacy.private_sum.clipping import Clipped, drawn_outer_sum
 from tacit.privacy.private_sum.slots import OuterSlots
@@ -27,7 +27,7 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
     """Whether `answer_together` may take this task: the edge refuses nothing and its budget
     pays.
     """
-    if not isinstance(edge, Mapa | LocalSteps) or edge.halted or edge.refuses(message):
+    if not isinstance(edge, MapaEdge | LocalSteps) or edge.halted or edge.refuses(message):
         return False
     return can_batch(edge, message.clip, edge.task_steps(message.version))
 
@@ -69,8 +69,8 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
     ]
 
 
-def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
-    """Return what `Worker.gradient` of each peer will release, each at its own model (d,).
+def clipped_sums(peers: Sequence[GossipWorker], models: Sequence[Tensor]) -> list[Clipped]:
+    """Return what `GossipWorker.gradient` of each peer will release, each at its own model (d,).
 
     The peers' next steps must be ones that `can_batch`. Nothing is charged or noised yet: that is
     done, and must be, when the step is.

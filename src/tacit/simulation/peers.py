@@ -19,12 +19,12 @@ from typing import Any
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.config.definition import Definition
 from tacit.errors import BudgetSpent
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Released
-from tacit.protocol.messages import Deadline, Gossip, Halt, Outgoing
+from tacit.protocol.messages import Deadline, Halt, Outgoing, PeerMessage
 from tacit.simulation.batched_edges import can_batch, clipped_sums
 from tacit.simulation.client_server import received
 from tacit.simulation.pace import EdgeTimes
@@ -37,7 +37,7 @@ class PeerSimulator:
     """An observer and its peers, in virtual time."""
 
     def __init__(
-        self, definition: Definition[Any], server: ServerRole, peers: Sequence[Worker]
+        self, definition: Definition[Any], server: ServerRole, peers: Sequence[GossipWorker]
     ) -> None:
         self.server, self.edges = server, {role.edge: role for role in peers}
         self.now, self.refused = 0.0, 0
@@ -156,7 +156,7 @@ class PeerSimulator:
         records = self.server.edges
         return any(name not in records or not records[name].retired for name in self.edges)
 
-    def _hear(self, name: str, message: Gossip) -> None:
+    def _hear(self, name: str, message: PeerMessage) -> None:
         role = self.edges[name]
         back = self._times[name].next_online(self.now)
         if back > self.now:  # the message is lost; once back, the peer asks again, and is asked
@@ -173,15 +173,15 @@ class PeerSimulator:
         for other in sorted(role.neighbours):
             self._send(self.edges[other], self.edges[other].repeat([name]))
 
-    def _send(self, role: Worker, outgoing: list[Outgoing]) -> None:
+    def _send(self, role: GossipWorker, outgoing: list[Outgoing]) -> None:
         for out in outgoing:
-            assert isinstance(out.message, Gossip)
+            assert isinstance(out.message, PeerMessage)
             arrival = self.now + self._times[role.edge].uplink() + self._times[out.to].downlink()
             self._at(arrival, partial(self._hear, out.to, out.message))
 
     # -- the observer ------------------------------------------------------------------------------
 
-    def _report(self, role: Worker) -> None:
+    def _report(self, role: GossipWorker) -> None:
         steps, params = role.steps, role.trained.params
         before, said = self._reported[role.edge]
         last = role.finished and role.settled and params is not said

@@ -41,7 +41,7 @@ class NotSourceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """One file of Python, as it was read."""
 
     path: Path
@@ -62,7 +62,7 @@ class Scan(ModuleFinder):
     def __init__(self, folder: Path) -> None:
         super().__init__(path=[str(folder)])
         self._folder = folder
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceFile] = {}
 
     @property
     def missing(self) -> set[str]:
@@ -88,7 +88,7 @@ class Scan(ModuleFinder):
             return super().load_module(fqname, fp, pathname, file_info)
         if path.suffix != ".py":
             raise NotSourceError(f"{path.name} is no Python source; only .py files are run")
-        source = self.sources[fqname] = Source(path, fp.read(readable.MOST + 1))
+        source = self.sources[fqname] = SourceFile(path, fp.read(readable.MOST + 1))
         try:
             readable.check(source.content)
         except ValueError as error:
@@ -100,7 +100,7 @@ class Scan(ModuleFinder):
 class _Loader(SourceLoader):
     """Runs one source. It knows no time of the file, so no compiled copy of it counts."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self.source = source
 
     def get_filename(self, fullname: str) -> str:
@@ -128,7 +128,7 @@ class Folder(MetaPathFinder):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, SourceFile] = {}
         self._missing: set[str] = set()
 
     def take(self, scan: Scan) -> None:
@@ -186,7 +186,7 @@ class Folder(MetaPathFinder):
         return path.is_relative_to(self.folder) and not installed
 
 
-def _source(name: str) -> Source | None:
+def _source(name: str) -> SourceFile | None:
     """Return what a loaded module was made of, if it was made here."""
     loader = getattr(sys.modules.get(name), "__loader__", None)
     return loader.source if isinstance(loader, _Loader) else None

@@ -21,14 +21,14 @@ from torch import Tensor
 
 from tacit.audit import message_attacks, rows_in_messages
 from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
-from tacit.audit.mutants_alone import TwiceTheClip
+from tacit.audit.mutants_alone import AloneTwiceTheClip
 from tacit.audit.party_mutants import HONEST as PARTIES
 from tacit.audit.party_mutants import MUTANTS, STRUCTURE
 from tacit.audit.statistics import (
     DECISIONS,
     SHARE,
     Finding,
-    Values,
+    ScoreValues,
     one_run_epsilon,
     one_run_p_value,
     proven,
@@ -54,7 +54,7 @@ from tests.unit.protocol.test_wire import of_0_2
 PUSHES = 1600
 FEW = 400  # what shows a mutant: with more pushes a bound only rises
 GAUSSIAN, DISCRETE, KNORM = HONEST
-WIDE_CLIP = next(s for _, s, _ in SAMPLED if s.ways and s.ways.alone is TwiceTheClip)
+WIDE_CLIP = next(s for _, s, _ in SAMPLED if s.ways and s.ways.alone is AloneTwiceTheClip)
 WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
 NOBODY = Dataset(torch.zeros(0, *NARROW.shape), torch.zeros(0, dtype=torch.int64), 2, "audit")
 BY_NAME = {subject.mechanism: subject for subject in HONEST}
@@ -189,8 +189,8 @@ def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Subject) -> No
     assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "ε")
 
 
-def nearer(points: Tensor, shift: Tensor) -> Values:
-    values: Values = (points.norm(dim=1) / (points - shift).norm(dim=1)).log().numpy()
+def nearer(points: Tensor, shift: Tensor) -> ScoreValues:
+    values: ScoreValues = (points.norm(dim=1) / (points - shift).norm(dim=1)).log().numpy()
     return values
 
 
@@ -313,23 +313,23 @@ def test_a_form_that_its_numbers_do_not_make_is_noticed() -> None:
 
 
 def table(
-    draw: Callable[[np.random.Generator], Values], count: int = 1000
+    draw: Callable[[np.random.Generator], ScoreValues], count: int = 1000
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     rng = np.random.default_rng(1)
     return np.stack([draw(rng) for _ in range(count)]).astype(np.int64)
 
 
-def poisson(rate: float) -> Callable[[np.random.Generator], Values]:
+def poisson(rate: float) -> Callable[[np.random.Generator], ScoreValues]:
     return lambda rng: (rng.random(40) < rate).astype(np.float64)
 
 
-def of_one_size(rng: np.random.Generator) -> Values:
+def of_one_size(rng: np.random.Generator) -> ScoreValues:
     row = np.zeros(40)
     row[rng.choice(40, 4, replace=False)] = 1
     return row
 
 
-def a_couple(rng: np.random.Generator) -> Values:
+def a_couple(rng: np.random.Generator) -> ScoreValues:
     row = poisson(0.1)(rng)
     row[1] = row[0]
     return row

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tacit_services.cli.audit_rows_drawn import seconds_and_rows
 
-from tacit.audit.statistics import Values
+from tacit.audit.statistics import ScoreValues
 from tacit.audit.times import counted
 from tacit.audit.whole import PUSHES
 from tacit.kernels.loading import library
@@ -41,7 +41,7 @@ def test_the_time_of_a_push_that_is_not_held_back_tells_it() -> None:
 def test_times_that_a_busy_machine_blurs_are_looked_at_again(share: float, caught: str) -> None:
     random, looks = np.random.default_rng(5), 0
 
-    def blurred(pushes: int, held: bool) -> tuple[Values, Values]:
+    def blurred(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
         nonlocal looks
         looks += 1
         rows = random.binomial(64, 0.25, pushes).astype(float)
@@ -55,7 +55,7 @@ def test_times_that_a_busy_machine_blurs_are_looked_at_again(share: float, caugh
 def test_times_of_an_honest_edge_are_looked_at_once() -> None:
     random, looks = np.random.default_rng(6), []
 
-    def independent(pushes: int, held: bool) -> tuple[Values, Values]:
+    def independent(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
         looks.append(held)
         return random.normal(size=pushes), random.binomial(64, 0.25, pushes).astype(float)
 

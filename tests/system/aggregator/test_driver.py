@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tacit_services.journal.store import open_store
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.transport.mqtt import Inbound
 
@@ -58,7 +58,7 @@ def test_a_full_journal_makes_room_for_itself(
     # Given a journal that holds fewer messages than lie between two snapshots, none of which comes
     # by the clock,
     monkeypatch.setattr("tacit_services.aggregator.run_journal.SNAPSHOT_SECONDS", math.inf)
-    rig = Rig(run_file(updates=15), address, "full", MemoryStore("full", Limits(8, 1 << 40)))
+    rig = Rig(run_file(updates=15), address, "full", MemoryStore("full", JournalLimits(8, 1 << 40)))
     rig.serve()
     rig.edge(0, tmp_path)
     assert rig.finished().version == 15

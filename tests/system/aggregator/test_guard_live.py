@@ -18,7 +18,7 @@ from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.rate_limit import FRUITLESS_AT_ONCE
 
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.config import sections
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
@@ -284,7 +284,7 @@ def test_clip_is_what_the_server_asked_for_with_that_model(guarded: Guarded) -> 
     edge = known(rig, "edge-0")
     (payload,) = edge.parts(edge.update(1.0, base=0))
     update, role = received(rig, payload), rig.live.role
-    assert isinstance(role, Server)
+    assert isinstance(role, MapaServer)
     first, factor = bound_of(rig, update), role.algorithm.reduction
     with rig.live.lock:
         for role.version in (10, 11, 15):

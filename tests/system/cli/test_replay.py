@@ -14,7 +14,7 @@ import pytest
 from tacit_services.cli.main import main
 from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file
-from tacit_services.journal.journal_file import Header, Reader, Writer
+from tacit_services.journal.journal_file import Header, JournalReader, Writer
 from tacit_services.journal.store import Snapshot
 
 from tacit import config
@@ -40,7 +40,7 @@ def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -
 
 def payloads(file: Path) -> list[tuple[int, bytes]]:
     with journal_file.open_journal(file) as opened:
-        return [(kept.position, kept.payload) for kept in Reader(opened, "file")]
+        return [(kept.position, kept.payload) for kept in JournalReader(opened, "file")]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tacit_services.journal.store import (
     Verdict,
     open_store,
 )
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.redis_client import without_password
 
 from tacit import errors
@@ -228,7 +228,7 @@ class TestContract:
         assert contents(store) == EMPTY
 
     def test_a_batch_sees_its_own_earlier_entries(self, connect: Connect) -> None:
-        store = connect(limits=Limits(entries=3, bytes=1000))
+        store = connect(limits=JournalLimits(entries=3, bytes=1000))
         store.open("f")
         answers = store.append([*entries("a", 5, 5, 6), *entries("b", 1, 2), *entries("a", 6)])
         assert answers == [
@@ -243,7 +243,7 @@ class TestContract:
         assert store.append([]) == []
 
     def test_busy_by_count_until_a_save_makes_room(self, connect: Connect) -> None:
-        store = connect(limits=Limits(entries=2, bytes=1000))
+        store = connect(limits=JournalLimits(entries=2, bytes=1000))
         store.open("f")
         assert verdicts(store.append(entries("a", 1, 2))) == ["accepted"] * 2
         before = contents(store)
@@ -255,7 +255,7 @@ class TestContract:
         assert store.read(0, 10)[-1].position == 3
 
     def test_busy_by_bytes_until_a_save_makes_room(self, connect: Connect) -> None:
-        store = connect(limits=Limits(entries=1000, bytes=25))
+        store = connect(limits=JournalLimits(entries=1000, bytes=25))
         store.open("f")
         # At 20 bytes the journal is under its limit and takes 10 more; at 30 it takes not even 0.
         assert verdicts(store.append([*entries("a", 1, 2, 3), NewEntry("a", 4, b"")])) == [
@@ -270,12 +270,12 @@ class TestContract:
         assert verdicts(store.append(entries("a", 4, 5))) == ["accepted", "busy"]
 
     def test_busy_at_exactly_the_limit_of_bytes(self, connect: Connect) -> None:
-        store = connect(limits=Limits(entries=1000, bytes=20))
+        store = connect(limits=JournalLimits(entries=1000, bytes=20))
         store.open("f")
         assert verdicts(store.append(entries("a", 1, 2, 3))) == ["accepted", "accepted", "busy"]
 
     def test_a_duplicate_is_told_even_when_busy(self, connect: Connect) -> None:
-        store = connect(limits=Limits(entries=1, bytes=1000))
+        store = connect(limits=JournalLimits(entries=1, bytes=1000))
         store.open("f")
         assert verdicts(store.append(entries("a", 1, 1, 2))) == ["accepted", "duplicate", "busy"]
 
@@ -400,7 +400,7 @@ class TestContract:
         assert reader.last_seqs() == {"édge\n": 1, "empty": 1}
 
     def test_runs_side_by_side_do_not_meet(self, connect: Connect) -> None:
-        one, two = connect("one", Limits(1, 1000)), connect("two")
+        one, two = connect("one", JournalLimits(1, 1000)), connect("two")
         assert (one.open("f1"), two.open("f2")) == (1, 1)
         one.append(entries("a", 1))
         before = contents(one)
@@ -450,7 +450,7 @@ class TestContract:
         assert connect("one").anchors() == {"digits/a": further}
 
     def test_a_message_that_is_not_accepted_leaves_no_anchor(self, connect: Connect) -> None:
-        store, mark = connect(limits=Limits(1, 1000)), Anchor("digits/a", 5, bytes(32))
+        store, mark = connect(limits=JournalLimits(1, 1000)), Anchor("digits/a", 5, bytes(32))
         store.open("f")
         store.append(entries("a", 1))
         assert verdicts(
@@ -502,7 +502,7 @@ OPERATION = st.one_of(
     ),
     st.tuples(st.just("read"), HANDLE, st.tuples(st.integers(-1, 8), st.integers(-1, 4))),
 )
-TIGHT = Limits(entries=5, bytes=60)
+TIGHT = JournalLimits(entries=5, bytes=60)
 fresh_run = itertools.count()
 
 

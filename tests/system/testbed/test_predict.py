@@ -25,7 +25,7 @@ from tacit_services.cli.main import main
 from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file
 from tacit_services.journal.journal_file import Writer
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.journal.weights import weights
@@ -34,7 +34,7 @@ from tacit_services.testbed.vertical_predict import predict
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import gdp
 from tacit.privacy.ledger import Ledger
@@ -62,13 +62,16 @@ class Trained:
         self.folder, self.file = folder, folder / "run.journal"
         self.run = run_file(RUN, algorithm={"mode": mode}, privacy={"pushes": pushes})
         store = StoreWithJournalFile(
-            MemoryStore("predict", Limits(10**6, 1 << 40)), Writer(self.file), "predict", self.run
+            MemoryStore("predict", JournalLimits(10**6, 1 << 40)),
+            Writer(self.file),
+            "predict",
+            self.run,
         )
         self.mqtt = MqttRun(self.run, broker, store, folder, "predict")
         self.mqtt.serves = serves
         self.live, self.driver = self.mqtt.live, self.mqtt.driver
         self.stop = threading.Event()
-        assert isinstance(self.live.role, Server)
+        assert isinstance(self.live.role, LabelServer)
         self.inference = Inference(self.live, self.driver, self.live.role, SALT.decode())
         self.operator = Operator(TOKEN)
         run_status = RunStatus(self.run.define(), self.live, folder / "metrics.jsonl")
@@ -163,13 +166,13 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
         assert max(run.charged()) == BUDGET
     # The journal has it all: it folds to the model's digest, and to the embeddings that were
     # released.
-    assert isinstance(run.live.role, Server)
+    assert isinstance(run.live.role, LabelServer)
     sha256 = hashlib.sha256(weights(run.mqtt.model, run.live.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
     with journal_file.open_journal(run.file) as file:
-        payloads = [kept.payload for kept in journal_file.Reader(file, "file")]
+        payloads = [kept.payload for kept in journal_file.JournalReader(file, "file")]
     role, _ = refold(run.run, payloads, registry.people(datasets.splits("digits", None), SALT))
-    assert isinstance(role, Server)
+    assert isinstance(role, LabelServer)
     rows = torch.tensor([1437 + 3, 7])
     assert torch.equal(role.scores(rows), run.live.role.scores(rows))
     assert torch.allclose(role.scores(rows).softmax(1), probabilities(found), atol=1e-6)

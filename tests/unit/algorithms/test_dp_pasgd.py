@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
-from tacit.algorithms.dp_pasgd.averaging import Edge, Server
+from tacit.algorithms.dp_pasgd.averaging import AveragingEdge, DpPasgdServer
 from tacit.config import RunFile
 from tacit.config.algorithms import DpPasgd
 from tacit.datasets import Dataset
@@ -36,26 +36,26 @@ def run_file(tau: int = 4, updates: int = 100) -> RunFile:
     )
 
 
-def server(updates: int = 100) -> Server:
+def server(updates: int = 100) -> DpPasgdServer:
     made = registry.server(run_file(updates=updates).define(), MODEL)
-    assert isinstance(made, Server)
+    assert isinstance(made, DpPasgdServer)
     for edge in "abc":
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))
     return made
 
 
-def device(tau: int, plan: Plan, seed: int | None = 1) -> Edge:
+def device(tau: int, plan: Plan, seed: int | None = 1) -> AveragingEdge:
     algorithm = run_file(tau).algorithm
     assert isinstance(algorithm, DpPasgd)
     releaser = Releaser(plan, Ledger(":memory:", "test"), Random(seed))
-    return Edge(algorithm, "a", MODEL, releaser, sum_of(DATA, MODEL, releaser))
+    return AveragingEdge(algorithm, "a", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
 def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:
     return Plan(mechanism, q, 4.0, z, 0.01, 100.0, 100.0, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
-def pushed(edge: Edge, params: Tensor, clip: float = 1.0) -> Push:
+def pushed(edge: AveragingEdge, params: Tensor, clip: float = 1.0) -> Push:
     (out,) = edge.on_message(GlobalModel(0, params, clip))
     assert isinstance(out.message, Push)
     return out.message

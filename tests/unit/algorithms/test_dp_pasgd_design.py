@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.algorithms.dp_pasgd import design, formulas
-from tacit.algorithms.dp_pasgd.design import Plan, plan
+from tacit.algorithms.dp_pasgd.design import DesignedRun, plan
 from tacit.algorithms.dp_pasgd.formulas import Numbers
-from tacit.algorithms.dp_pasgd.problem import Problem
+from tacit.algorithms.dp_pasgd.problem import DesignProblem
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend, calibrate, epsilon_pld
 
@@ -38,8 +38,8 @@ WORKED: dict[str, Any] = {
 }
 
 
-def problem(**changes: Any) -> Problem:
-    return Problem(**{**WORKED, **changes})
+def problem(**changes: Any) -> DesignProblem:
+    return DesignProblem(**{**WORKED, **changes})
 
 
 def at(*values: float) -> Numbers:
@@ -168,7 +168,7 @@ def test_the_relaxed_optimum_rounds_past_the_resource() -> None:
 # -- what the bounds say of a run whose gap is known -----------------------------------------------
 
 
-def quadratic(p: Problem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
+def quadratic(p: DesignProblem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
     """Mean gap of each of K iterates of (7) on λ/2·θ² in d dimensions, from θ⁰ with gap α; (K,)."""
     generator = np.random.default_rng(5)
     lam, eta, M, d = p.strong_convexity, p.lr, p.devices, p.dim
@@ -234,14 +234,14 @@ def test_the_last_iterate_is_no_later_than_the_average(K: int, B: float, step: f
 # -- the search ------------------------------------------------------------------------------------
 
 
-def brute(p: Problem, Z: float) -> tuple[float, int, int]:
+def brute(p: DesignProblem, Z: float) -> tuple[float, int, int]:
     """The least last-iterate bound over all K and all τ dividing K, by the formulas of
     privacy.md §5 alone.
     """
     return min(_brute(p, Z))
 
 
-def _brute(p: Problem, Z: float) -> Iterator[tuple[float, int, int]]:
+def _brute(p: DesignProblem, Z: float) -> Iterator[tuple[float, int, int]]:
     eta, L, lam, M = p.lr, p.smoothness, p.strong_convexity, p.devices
     inverse = sum(1 / x**2 for x in p.batch) / len(p.batch)
     for K in range(1, int(p.resource / p.c2) + 1):
@@ -345,11 +345,11 @@ Q = 0.25
 
 
 @pytest.fixture(scope="module")
-def poisson() -> Plan:
+def poisson() -> DesignedRun:
     return plan(problem(**SMALL), "poisson", Q)
 
 
-def test_the_poisson_planner_finds_what_calibrating_everywhere_finds(poisson: Plan) -> None:
+def test_the_poisson_planner_finds_what_calibrating_everywhere_finds(poisson: DesignedRun) -> None:
     p = problem(**SMALL)
     rounds, tau = design.pairs(p)
     K = rounds * tau
@@ -363,7 +363,7 @@ def test_the_poisson_planner_finds_what_calibrating_everywhere_finds(poisson: Pl
     assert poisson.noise_multiplier == noise[poisson.K]
 
 
-def test_the_poisson_planner_keeps_the_budget_with_less_noise(poisson: Plan) -> None:
+def test_the_poisson_planner_keeps_the_budget_with_less_noise(poisson: DesignedRun) -> None:
     spent = epsilon_pld([Spend(Q, poisson.noise_multiplier, poisson.K, "discrete_gaussian")], 1e-4)
     assert poisson.epsilon == spent <= 2
     assert (
@@ -426,7 +426,7 @@ def test_a_plan_keeps_both_limits(
     one: bool,
 ) -> None:
     batch = tuple(float(size) for size in sizes[: 1 if one else devices])
-    p = Problem(
+    p = DesignProblem(
         epsilon,
         delta,
         devices,

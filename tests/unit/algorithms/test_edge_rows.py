@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients
@@ -26,14 +26,14 @@ LOGISTIC, MLP = build("logistic", (1, 1, 4), 3), build("mlp", (1, 1, 4), 3, hidd
 LSTM = build("lstm", (6,), 20, hidden=(8,))
 
 
-def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> Edge:
+def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> MapaEdge:
     plan = Plan(mechanism, 1.0, 4.0, 20.0, 0.1, 10.0, math.inf, 1e-5, rows_max=4)
     releaser = Releaser(plan, Ledger(":memory:", "t"), Random(1))
     rows = sum_of(Dataset(x, y, model.classes, "test"), model, releaser)
-    return Edge("edge-0", model, releaser, rows)
+    return MapaEdge("edge-0", model, releaser, rows)
 
 
-def pushes(made: Edge) -> int:
+def pushes(made: MapaEdge) -> int:
     sent = [
         out for _ in range(3) for out in made.on_message(GlobalModel(1, made.model.init(1), 1.0))
     ]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tacit.algorithms.fedasync.edge_task import Edge
+from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient
@@ -36,14 +36,14 @@ def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float
     return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
-def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
+def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> FedAsyncEdge:
     algorithm = run_file(name, section).algorithm
     assert isinstance(algorithm, FedAsync)
     releaser = Releaser(made, Ledger(":memory:", "test"), Random(seed))
-    return Edge(algorithm, "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser))
+    return FedAsyncEdge(algorithm, "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
-def pushed(edge: Edge, model: GlobalModel) -> Push:
+def pushed(edge: FedAsyncEdge, model: GlobalModel) -> Push:
     (out,) = edge.on_message(model)
     assert isinstance(out.message, Push)
     return out.message
@@ -69,7 +69,7 @@ def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
     releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
     ways = Ways(WatchedRows, WatchedSlots, WatchedSlots)
     rows = sum_of(DATA, MODEL, releaser, rows_alone=rows_alone, ways=ways)
-    watched = Edge(section, "edge-0", MODEL, releaser, rows)
+    watched = FedAsyncEdge(section, "edge-0", MODEL, releaser, rows)
     pushed(watched, GlobalModel(1, torch.zeros(SIZE), 1.0))
     assert len(drawn) == 6
     assert len(set(drawn)) == 6

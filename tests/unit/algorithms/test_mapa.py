@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tacit.algorithms import mapa
 from tacit.algorithms.base.server import STALENESS_WINDOW
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.config.algorithms import Mapa
 from tacit.config.sections import Edges
@@ -69,8 +69,8 @@ def hello(edge: str, noise: float = 0.01) -> Hello:
     return Hello(edge, 2.0, 1e-5, "gaussian", noise, 0.1, 100.0, ())
 
 
-def server(*edges: Hello, **changes: Any) -> Server:
-    made = Server(run_file(**changes).define(), MODEL)
+def server(*edges: Hello, **changes: Any) -> MapaServer:
+    made = MapaServer(run_file(**changes).define(), MODEL)
     for edge in edges or (hello("a"), hello("b")):
         made.on_message(edge)
     return made
@@ -199,7 +199,7 @@ def test_a_stage_is_one_over_theta_squared_longer_than_the_last_where_noise_rule
 # -- Table II --------------------------------------------------------------------------------------
 
 
-def applied(made: Server, count: int) -> Server:
+def applied(made: MapaServer, count: int) -> MapaServer:
     for _ in range(count):
         made.on_message(update("a", made.version))
     return made
@@ -250,7 +250,7 @@ def test_cloud_lines_1_and_2_the_noisiest_edge_rules_delta_0() -> None:
     )
     strict = calibrated.plan(1)
     assert strict.epsilon == 0.5
-    made = Server(calibrated.define(), MODEL)
+    made = MapaServer(calibrated.define(), MODEL)
     assert (
         made.noise_variance == strict.noise_variance(SIZE) > calibrated.plan(0).noise_variance(SIZE)
     )
@@ -475,7 +475,7 @@ messages = st.lists(
 )
 
 
-def fed(made: Server, sequence: list[Any]) -> Server:
+def fed(made: MapaServer, sequence: list[Any]) -> MapaServer:
     for message in sequence:
         if isinstance(message, tuple):
             edge, back, value = message

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import WAYS, Edge
+from tacit.algorithms.mapa import WAYS, MapaEdge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, mean_gradient
@@ -45,13 +45,13 @@ def edge(
     model: Model = MODEL,
     *,
     rows_alone: bool = True,
-) -> Edge:
+) -> MapaEdge:
     releaser = Releaser(made, Ledger(":memory:", "data"), Random(seed))
     rows = sum_of(data, model, releaser, rows_alone=rows_alone, ways=WAYS)
-    return Edge("a", model, releaser, rows)
+    return MapaEdge("a", model, releaser, rows)
 
 
-def push(made: Edge, clip: float = 1.0, version: int = 7) -> Push:
+def push(made: MapaEdge, clip: float = 1.0, version: int = 7) -> Push:
     (sent,) = made.on_message(GlobalModel(version, PARAMS, clip))
     assert sent.to == SERVER
     assert isinstance(sent.message, Push)
@@ -146,7 +146,7 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
     assert "budget" in retired.message.reason
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, made: Edge) -> list[Tensor]:
+def chosen(monkeypatch: pytest.MonkeyPatch, made: MapaEdge) -> list[Tensor]:
     """The rows that the modes without privacy draw."""
     rows: list[Tensor] = []
     plain = made.private_sum

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.audit.statistics import proven
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import EdgeRows, Units
@@ -59,7 +59,7 @@ def edge(
     rows: int = ROWS,
     z: float = 2.0,
     units: bool = False,
-    make: Callable[..., EdgeRole] = Edge,
+    make: Callable[..., EdgeRole] = MapaEdge,
 ) -> EdgeRole:
     """With `rows` rows and a public one, of which the record is the last private one if it is
     there.
@@ -123,7 +123,7 @@ def fedasync(*arguments: object) -> EdgeRole:
     return FedAsyncEdge(section, *arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", [Edge, fedasync])
+@pytest.mark.parametrize("make", [MapaEdge, fedasync])
 def test_an_edge_answers_a_model_that_makes_a_record_raise(make: Callable[..., EdgeRole]) -> None:
     model, params = model_of(Solve), attack(model_of(Solve))
     role = edge(model, make=make)

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.centralised import centralised
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
-from tacit.protocol.vertical import Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Feedback, Request, Roster, UploadPart
 from tests.helpers.vafl_rig import World, blocks, part_of, run_file, table, take, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
@@ -30,7 +30,7 @@ PROTOCOL = vertical_settings.vertical(run_file().define()).protocol
 CACHED = EmbeddingPlan("cached", 1.0, 5.0, 1e6, 1e-5)
 
 
-def loss_at(server: Server, params: Tensor, h: Tensor, rows: Tensor) -> Tensor:
+def loss_at(server: LabelServer, params: Tensor, h: Tensor, rows: Tensor) -> Tensor:
     """ℓ of eq. (1) for the sum head, written out: mean of -ln softmax(Σ_m h_m + θ_0)[y]."""
     scores = h.sum(1) + params
     right = scores[torch.arange(len(rows)), server.people.labels[rows]]
@@ -187,7 +187,7 @@ def test_lines_2_and_14_it_ends_after_k_iterations_and_says_so_to_everyone() -> 
     made = world(run_file(updates=7)).start()
     server = made.run()
     assert (server.version, server.halt_reason) == (7, "all updates applied")
-    late = Update("edge-0", 7, torch.ones(30), 1.0, (), part=Part(9, 0, torch.arange(3)))
+    late = Update("edge-0", 7, torch.ones(30), 1.0, (), part=UploadPart(9, 0, torch.arange(3)))
     assert server.screen(late) == "halted"
     server.on_message(late)
     assert server.version == 7
@@ -235,7 +235,7 @@ def test_algorithm_2_waits_for_t_clients_and_answers_each_of_them() -> None:
         assert (out.message.step, out.message.iteration) == (part_of(message).step, 0)
 
 
-def server_gradient(server: Server, params: Tensor, rows: Tensor) -> Tensor:
+def server_gradient(server: LabelServer, params: Tensor, rows: Tensor) -> Tensor:
     leaf = params.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss_at(server, leaf, server.table[rows], rows), leaf)
     return gradient
@@ -268,7 +268,7 @@ def test_t_synchronous_with_common_batches_and_t_m_is_centralised_sgd() -> None:
 def test_bounded_delay_no_entry_older_than_d_is_ever_used(order: int, bound: int, t: int) -> None:
     used: list[int] = []
 
-    class Watched(Server):
+    class Watched(LabelServer):
         def _iterate(self, group: Any) -> Any:
             used.append(max(int(self.delays(rows).max()) for _, _, rows in group))
             return super()._iterate(group)
@@ -486,17 +486,17 @@ def test_a_party_restored_between_any_two_messages_goes_on_to_the_same_bits() ->
 @pytest.mark.parametrize(
     ("part", "numbers", "reason"),
     [
-        (Part(1, 0, torch.tensor([3, 3])), 20, "rows"),
-        (Part(1, 0, torch.tensor([10**6])), 10, "rows"),
-        (Part(1, 0, torch.tensor([], dtype=torch.int64)), 0, "rows"),
-        (Part(1, 0, torch.tensor([1, 2])), 19, "shape"),
+        (UploadPart(1, 0, torch.tensor([3, 3])), 20, "rows"),
+        (UploadPart(1, 0, torch.tensor([10**6])), 10, "rows"),
+        (UploadPart(1, 0, torch.tensor([], dtype=torch.int64)), 0, "rows"),
+        (UploadPart(1, 0, torch.tensor([1, 2])), 19, "shape"),
         (None, 10, "kind"),
-        (Part(1, 0, torch.tensor([1, 2])), 20, None),
-        (Part(1, 0, torch.tensor([1, 2])), 0, None),
+        (UploadPart(1, 0, torch.tensor([1, 2])), 20, None),
+        (UploadPart(1, 0, torch.tensor([1, 2])), 0, None),
     ],
 )
 def test_what_is_no_upload_never_enters_the_journal(
-    part: Part | None, numbers: int, reason: str | None
+    part: UploadPart | None, numbers: int, reason: str | None
 ) -> None:
     server = world().after_tables().server
     assert server.screen(Update("edge-0", 0, torch.ones(numbers), 1.0, (), part=part)) == reason

@@ -12,13 +12,13 @@ from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
 
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello, Update
-from tacit.protocol.vertical import Feedback, Part, Request
+from tacit.protocol.vertical import Feedback, Request, UploadPart
 from tests.helpers.rest import Silent
 from tests.helpers.run_files import definition_text
 from tests.helpers.vafl_rig import NONE, run_file, world
@@ -26,9 +26,9 @@ from tests.helpers.vafl_rig import NONE, run_file, world
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 
 
-def upload(server: Server, edge: str, step: int, rows: Tensor, value: float = 0.1) -> Update:
+def upload(server: LabelServer, edge: str, step: int, rows: Tensor, value: float = 0.1) -> Update:
     vector = torch.full((len(rows) * server.table.shape[2],), value)
-    return Update(edge, server.version, vector, 1.0, (), part=Part(step, 0, rows))
+    return Update(edge, server.version, vector, 1.0, (), part=UploadPart(step, 0, rows))
 
 
 def test_no_gradient_is_given_for_rows_whose_labels_are_in_clear() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tacit.algorithms.vafl import step_rules
-from tacit.algorithms.vafl.step_rules import Steps
+from tacit.algorithms.vafl.step_rules import StepRule
 
 # -- step sizes ------------------------------------------------------------------------------------
 
@@ -51,15 +51,15 @@ def test_theorem_4_the_step() -> None:
 
 @pytest.mark.parametrize("rule", ["theorem_1", "theorem_3"])
 def test_theorems_7_and_9_the_server_steps_t_times_as_far_as_a_party(rule: str) -> None:
-    steps = Steps(rule=rule, smoothness=3.0, delay=5, horizon=400, t=4)
+    steps = StepRule(rule=rule, smoothness=3.0, delay=5, horizon=400, t=4)
     assert steps.server(9) == pytest.approx(4 * steps.party(9))
-    assert steps.server(9) == Steps(rule=rule, smoothness=3.0, delay=5, horizon=400).party(9)
+    assert steps.server(9) == StepRule(rule=rule, smoothness=3.0, delay=5, horizon=400).party(9)
 
 
 @pytest.mark.parametrize("rule", ["theorem_2", "theorem_4"])
 def test_theorems_8_and_10_a_larger_t_starts_with_a_longer_step(rule: str) -> None:
     one, four = (
-        Steps(rule=rule, smoothness=3.0, convexity=0.1, delay=5, rarest=0.2, t=t) for t in (1, 4)
+        StepRule(rule=rule, smoothness=3.0, convexity=0.1, delay=5, rarest=0.2, t=t) for t in (1, 4)
     )
     assert four.party(0) == pytest.approx(4 * one.party(0))
     assert four.server(9) == four.party(9)
@@ -67,6 +67,6 @@ def test_theorems_8_and_10_a_larger_t_starts_with_a_longer_step(rule: str) -> No
 
 
 def test_the_experiments_step_is_constant_with_a_share_for_the_server() -> None:
-    steps = Steps(rate=0.7, server_share=1 / 12)  # appendix G.3: η_0 = η_m/M
+    steps = StepRule(rate=0.7, server_share=1 / 12)  # appendix G.3: η_0 = η_m/M
     assert steps.party(5) == 0.7
     assert steps.server(5) == pytest.approx(0.7 / 12)

@@ -17,10 +17,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.audit.adapters import vector
 from tacit.audit.mutants_rows import CopiesStrangeRows
-from tacit.audit.statistics import Finding, Values, proven
+from tacit.audit.statistics import Finding, ScoreValues, proven
 from tacit.audit.subject import SCHEMA, Randomness, Subject
 from tacit.audit.times import QUIET_Z, times
 from tacit.datasets import Dataset
@@ -58,7 +58,7 @@ def edge(
     clip: float,
     *,
     alone: bool = True,
-) -> Edge:
+) -> MapaEdge:
     """alone: in the way of `tacit edge`; else, and for what fills slots itself, in slots."""
     ways = WAYS if kind is Slots else Ways(slots=kind, outer=kind)
     plan = Plan(
@@ -66,10 +66,10 @@ def edge(
     )  # public: the same with the record and without
     releaser = Releaser(plan, Ledger(":memory:", "attack"), Random())
     rows = sum_of(data, model, releaser, rows_alone=alone and kind is Slots, ways=ways)
-    return Edge("edge-0", model, releaser, rows)
+    return MapaEdge("edge-0", model, releaser, rows)
 
 
-def sent(role: Edge, params: Tensor, clip: float) -> bytes | None:
+def sent(role: MapaEdge, params: Tensor, clip: float) -> bytes | None:
     """What the edge says to a model, as bytes; None: nothing."""
     for out in role.on_message(GlobalModel(1, params, clip)):
         if isinstance(out.message, Push):
@@ -147,7 +147,7 @@ def proven_by_place(
 
     0 where nothing leaves.
     """
-    scores: list[Values] = []
+    scores: list[ScoreValues] = []
     for record in (True, False):
         data = rows(row, record=record)
         role = edge(kind, data, ADULT, mechanism, LOUD, clip, alone=alone)

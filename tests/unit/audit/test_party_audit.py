@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.audit.attacked_party import Vertical, again, attacked, unlike
+from tacit.audit.attacked_party import AttackedParty, again, attacked, unlike
 from tacit.audit.party_mutants import ATTACKS, CACHED, FRESH, HONEST, MUTANTS, STRUCTURE
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness
@@ -20,7 +20,7 @@ LONG = "steps"  # of training, of which few are enough to see that they pass
 QUICK = [one for one in HONEST if one[0] != LONG]
 
 
-def leaked(name: str, subject: Vertical, count: int) -> Finding:
+def leaked(name: str, subject: AttackedParty, count: int) -> Finding:
     (finding,) = attacked(name, ATTACKS[name], subject, Randomness(1), count)
     return finding
 
@@ -29,7 +29,7 @@ def leaked(name: str, subject: Vertical, count: int) -> Finding:
     ("name", "subject", "count"), [*QUICK, *nightly(*(one for one in HONEST if one not in QUICK))]
 )
 def test_a_hostile_server_learns_no_more_than_the_ledger_says(
-    name: str, subject: Vertical, count: int
+    name: str, subject: AttackedParty, count: int
 ) -> None:
     finding = leaked(name, subject, count)
     assert finding.verdict == "passes"
@@ -53,12 +53,12 @@ def test_every_mode_with_a_promise_is_audited() -> None:
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_a_mutant_is_caught(name: str, subject: Vertical, count: int) -> None:
+def test_a_mutant_is_caught(name: str, subject: AttackedParty, count: int) -> None:
     assert leaked(name, subject, count).verdict == "caught"
 
 
 @pytest.mark.parametrize("subject", [FRESH, CACHED], ids=lambda subject: subject.name)
-def test_embeddings_of_a_release_have_noise_of_their_own(subject: Vertical) -> None:
+def test_embeddings_of_a_release_have_noise_of_their_own(subject: AttackedParty) -> None:
     assert [finding.verdict for finding in unlike(subject, Randomness(1))] == ["passes"]
 
 

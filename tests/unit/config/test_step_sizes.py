@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tacit.algorithms import registry
-from tacit.algorithms.gossip.worker import Worker
-from tacit.algorithms.mapa import Server
-from tacit.algorithms.vafl.step_rules import Steps
+from tacit.algorithms.gossip.worker import GossipWorker
+from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.vafl.step_rules import StepRule
 from tacit.config.algorithms import Mapa, Vafl
 from tacit.datasets import EdgeRows
 from tacit.privacy.ledger import Ledger
@@ -50,7 +50,7 @@ def test_a_rate_of_the_run_file_takes_the_place_of_table_ii(name: str) -> None:
         algorithm={"name": name, "learning_rate": 4.0, "schedule": "linear"},
         privacy={"clip": 1.0, "noise_multiplier": 1.0, "batch": 32},
     )
-    server = Server(run.define(), run.build_model())
+    server = MapaServer(run.define(), run.build_model())
     assert server.learning_rate() == 4.0
     server.version = 5
     assert server.learning_rate() == 2.0
@@ -98,7 +98,7 @@ def test_peers_follow_it_by_the_global_counter(name: str) -> None:
     x, y = model.random_batch(41, torch.Generator().manual_seed(1))
     releaser = Releaser(run.plan(0), Ledger(":memory:", "test"), Random(1))
     peer = registry.edge(definition, "edge-0", EdgeRows(x, y), model, releaser)
-    assert isinstance(peer, Worker)
+    assert isinstance(peer, GossipWorker)
     assert peer.rate == 0.5
     peer.counts |= {"edge-0": 20, "edge-2": 30}
     assert peer.rate == 0.25
@@ -106,9 +106,9 @@ def test_peers_follow_it_by_the_global_counter(name: str) -> None:
 
 def test_parties_and_their_server_follow_it_unless_a_theorem_gives_the_step() -> None:
     made = Vafl.model_validate({"name": "vafl", "schedule": "linear"})
-    steps = Steps(rate=0.5, server_share=0.5, horizon=100, factor=made.factor)
+    steps = StepRule(rate=0.5, server_share=0.5, horizon=100, factor=made.factor)
     assert (steps.party(50), steps.server(50)) == (0.25, 0.125)
-    by_theorem = Steps(rule="theorem_1", horizon=100, factor=made.factor)
+    by_theorem = StepRule(rule="theorem_1", horizon=100, factor=made.factor)
     assert by_theorem.party(50) == by_theorem.party(0)
     given = {"name": "vafl", "schedule": "linear", "steps_rule": "theorem_1"}
     assert (made.unread(), Vafl.model_validate(given).unread()) == ([], ["schedule"])

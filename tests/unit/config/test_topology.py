@@ -14,7 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.config.topology import KINDS, Kind, Topology, build, expected, pairwise, spectral_gap
+from tacit.config.topology import (
+    KINDS,
+    Topology,
+    TopologyKind,
+    build,
+    expected,
+    pairwise,
+    spectral_gap,
+)
 from tacit.errors import ConfigError
 
 
@@ -22,7 +30,7 @@ def names(size: int) -> list[str]:
     return [f"peer-{index}" for index in range(size)]
 
 
-def graph(kind: Kind, size: int, probability: float = 0.5) -> Topology:
+def graph(kind: TopologyKind, size: int, probability: float = 0.5) -> Topology:
     return build(kind, names(size), seed=3, probability=probability)
 
 
@@ -50,7 +58,7 @@ def test_one_exchange_is_doubly_stochastic_symmetric_and_idempotent(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [4, 6, 8, 9, 16])
 def test_every_graph_is_doubly_stochastic_and_its_models_agree_in_the_end(
-    kind: Kind, size: int
+    kind: TopologyKind, size: int
 ) -> None:
     topology = graph(kind, size)
     assert float(topology.probabilities().sum()) == pytest.approx(1.0)
@@ -61,7 +69,7 @@ def test_every_graph_is_doubly_stochastic_and_its_models_agree_in_the_end(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_expected_matrix_is_the_mean_of_those_that_are_drawn(kind: Kind) -> None:
+def test_the_expected_matrix_is_the_mean_of_those_that_are_drawn(kind: TopologyKind) -> None:
     size, draws, random = 6, 6000, Random(5)
     topology, total = graph(kind, size), torch.zeros(6, 6, dtype=torch.float64)
     proposing = [peer for peer in topology.peers if topology.targets[peer]]
@@ -88,7 +96,7 @@ def test_the_gap_of_a_ring(size: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 4, 8, 16, 31])
 @pytest.mark.parametrize("kind", ["complete", "random-pair"])
-def test_the_gap_of_a_complete_graph(kind: Kind, size: int) -> None:
+def test_the_gap_of_a_complete_graph(kind: TopologyKind, size: int) -> None:
     # p = 2/K(K-1) and λ_2 = K: the best that one pair at a time can do.
     assert spectral_gap(expected(graph(kind, size))) == pytest.approx(1 / (size - 1))
 
@@ -126,7 +134,7 @@ def test_two_halves_without_a_link_never_agree() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ring", "ring-any"])
-def test_an_even_ring_is_split_so_that_no_two_proposals_can_cross(kind: Kind) -> None:
+def test_an_even_ring_is_split_so_that_no_two_proposals_can_cross(kind: TopologyKind) -> None:
     topology = graph(kind, 8)
     senders = {peer for peer in topology.peers if topology.targets[peer]}
     receivers = {target for targets in topology.targets.values() for target in targets}
@@ -204,7 +212,7 @@ def test_a_matched_partner_that_is_away_is_not_replaced() -> None:
     ],
 )
 def test_what_is_no_graph_is_refused_in_one_line(
-    kind: Kind, size: int, probability: float, why: str
+    kind: TopologyKind, size: int, probability: float, why: str
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         graph(kind, size, probability=probability)

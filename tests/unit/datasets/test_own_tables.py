@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 
 from tacit.datasets.own import file_reading
 from tacit.datasets.own.dealing import edges_of
-from tacit.datasets.own.rows import EncodedRows, RowError, Units
+from tacit.datasets.own.rows import EncodedRows, RowError, UnitIds
 from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
@@ -48,7 +48,7 @@ def read(
     return EncodedRows(rows.x[:-1].numpy(), rows.y[:-1].numpy(), ids(tmp_path / "rows"))
 
 
-def ids(folder: Path) -> Units:
+def ids(folder: Path) -> UnitIds:
     """Whose each row in `folder` is."""
     return np.fromfile(folder / "units.bin", dtype=np.dtype((np.void, 16)))
 

@@ -312,7 +312,7 @@ def _places(content: Any) -> Any:
             yield from _places(content[key])
 
 
-def tried(model: Path, kind: exported.Kind, rows: Path) -> None:
+def tried(model: Path, kind: exported.RowsKind, rows: Path) -> None:
     """Read it and predict: it may be refused, in a line, and nothing else may happen."""
     code = 3
     try:
@@ -331,7 +331,7 @@ def test_mutated_folders_never_end_in_a_traceback(tmp_path: Path, seed: int) -> 
     images = run_of(tmp_path, {**IMAGES, "classes": ["a", "b"]}, name="cnn", channels=[2], kernel=3)
     results(tmp_path / "out", images)
     exported.export(tmp_path / "out", tmp_path / "i", tmp_path)
-    cases: list[tuple[Path, exported.Kind, Path]] = [
+    cases: list[tuple[Path, exported.RowsKind, Path]] = [
         (table_model(tmp_path / "t"), "table", rows),
         (tmp_path / "i", "images", pictures),
     ]

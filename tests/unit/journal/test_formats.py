@@ -283,7 +283,7 @@ class TestOf01:
             journal_file.open_journal(old / "journal") as file,
             pytest.raises(WireError) as refusal,
         ):
-            journal_file.Reader(file, f"journal {old / 'journal'}")
+            journal_file.JournalReader(file, f"journal {old / 'journal'}")
         assert str(refusal.value).startswith(f"journal: journal {old / 'journal'}: ")
         assert str(refusal.value).endswith(f"is of a run that tacit 0.1 began: {OF_0_1}")
         assert contents(old) == before

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file, snapshot_file
-from tacit_services.journal.journal_file import Header, Reader, Writer
+from tacit_services.journal.journal_file import Header, JournalReader, Writer
 from tacit_services.journal.store import Appended, NewEntry, Snapshot, Verdict
-from tacit_services.journal.store.append_rules import Limits
+from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 
@@ -53,7 +53,7 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
     """(position, payload) of every record, and the torn bytes."""
     with journal_file.open_journal(path) as file:
-        reader = Reader(file, "file")
+        reader = JournalReader(file, "file")
         records = [(kept.position, kept.payload) for kept in reader]
         return records, reader.torn
 
@@ -68,7 +68,7 @@ def test_what_is_written_comes_back(
     written(path, *contents, header=header)
     assert read(path) == (list(enumerate(contents, cursor + 1)), 0)
     with journal_file.open_journal(path) as file:
-        assert Reader(file, "file").header == header
+        assert JournalReader(file, "file").header == header
 
 
 @steady
@@ -308,7 +308,7 @@ class TestStoreWithJournalFile:
 
     def opened(self, path: Path, shared: dict[str, MemoryRun]) -> StoreWithJournalFile:
         store = StoreWithJournalFile(
-            MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN
+            MemoryStore("run", JournalLimits(100, 1 << 20), shared), Writer(path), "run", RUN
         )
         try:
             store.open(RUN.fingerprint())
@@ -361,14 +361,14 @@ class TestStoreWithJournalFile:
     def test_a_file_asked_for_later_begins_at_the_snapshot(
         self, tmp_path: Path, shared: dict[str, MemoryRun]
     ) -> None:
-        inner = MemoryStore("run", Limits(100, 1 << 20), shared)
+        inner = MemoryStore("run", JournalLimits(100, 1 << 20), shared)
         inner.open(RUN.fingerprint())
         self.put(inner, 1, 2, 3)
         inner.save(Snapshot(2, b"state at 2"))
         self.opened(tmp_path / "file", shared).close()
         assert read(tmp_path / "file")[0] == [(3, b"3")]
         with journal_file.open_journal(tmp_path / "file") as file:
-            assert Reader(file, "file").header.base == Snapshot(2, b"state at 2")
+            assert JournalReader(file, "file").header.base == Snapshot(2, b"state at 2")
 
     def test_a_file_that_misses_what_the_store_has_forgotten(
         self, tmp_path: Path, shared: dict[str, MemoryRun]
@@ -377,7 +377,7 @@ class TestStoreWithJournalFile:
         self.put(store, 1)
         store.close()
         inner = MemoryStore(
-            "run", Limits(100, 1 << 20), shared
+            "run", JournalLimits(100, 1 << 20), shared
         )  # an aggregator without the setting
         inner.open(RUN.fingerprint())
         self.put(inner, 2)
@@ -395,7 +395,7 @@ class TestStoreWithJournalFile:
             self.opened(tmp_path / "file", {})
         data = shared["run"]
         data.position, data.journal, data.last_seqs["edge"] = 1, data.journal[:1], 1
-        inner = MemoryStore("run", Limits(100, 1 << 20), shared)
+        inner = MemoryStore("run", JournalLimits(100, 1 << 20), shared)
         inner.open(RUN.fingerprint())
         inner.append([NewEntry("edge", 2, b"another two")])
         with pytest.raises(ConfigError, match="position 2 is another message"):

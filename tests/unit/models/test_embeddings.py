@@ -12,9 +12,16 @@ from torch.func import grad, vmap
 
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.models.zoo.embedding_networks import Embedding, Kind, Recurrent, embedding, head, neuron
+from tacit.models.zoo.embedding_networks import (
+    Embedding,
+    EmbeddingKind,
+    Recurrent,
+    embedding,
+    head,
+    neuron,
+)
 
-KINDS: list[tuple[Kind, tuple[int, ...], dict[str, Any]]] = [
+KINDS: list[tuple[EmbeddingKind, tuple[int, ...], dict[str, Any]]] = [
     ("linear", (1, 4, 28), {}),
     ("linear", (9,), {}),
     ("mlp", (9,), {"hidden": (7, 5), "activation": "tanh"}),
@@ -29,14 +36,16 @@ def generator(seed: int = 1) -> torch.Generator:
 
 
 def made(
-    kind: Kind, shape: tuple[int, ...], arguments: dict[str, Any]
+    kind: EmbeddingKind, shape: tuple[int, ...], arguments: dict[str, Any]
 ) -> tuple[Embedding, Tensor, Tensor]:
     h = embedding(kind, shape, 6, **arguments)
     return h, h.init(3), torch.rand(10, *shape, generator=generator())
 
 
 @pytest.mark.parametrize(("kind", "shape", "arguments"), KINDS)
-def test_an_embedding_maps_every_record_by_itself(kind: Kind, shape: Any, arguments: Any) -> None:
+def test_an_embedding_maps_every_record_by_itself(
+    kind: EmbeddingKind, shape: Any, arguments: Any
+) -> None:
     h, theta, x = made(kind, shape, arguments)
     together = h.embed(theta, x)
     assert together.shape == (10, 6)
@@ -50,7 +59,7 @@ def test_an_embedding_maps_every_record_by_itself(kind: Kind, shape: Any, argume
 
 @pytest.mark.parametrize(("kind", "shape", "arguments"), KINDS)
 def test_every_parameter_matters_and_per_example_gradients_exist(
-    kind: Kind, shape: Any, arguments: Any
+    kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
     h, theta, x = made(kind, shape, arguments)
     each = vmap(grad(lambda t, one: h.embed(t, one[None]).square().sum()), (None, 0))(theta, x)

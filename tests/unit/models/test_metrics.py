@@ -15,7 +15,7 @@ from tacit.errors import ConfigError
 from tacit.models import build
 from tacit.models.losses import bce_with_logits, mse
 from tacit.models.metrics import METRICS, chosen
-from tacit.models.model import Model
+from tacit.models.model_contract import Model
 from tacit.models.module import module_model
 
 TWO, THREE = Target("classes", ("no", "yes")), Target("classes", ("a", "b", "c"))

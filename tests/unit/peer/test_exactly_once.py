@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from torch import Tensor
 
-from tacit.config.topology import Kind
+from tacit.config.topology import TopologyKind
 from tacit.protocol.messages import Outgoing
 from tests.helpers.paper_gossip import AnyPeer, Net
 
 CLOSE = 1e-12  # float64 rounding of a few hundred exchanges; the requirement is 1e-6
-KINDS: tuple[Kind, ...] = ("ring", "ring-any", "random-pair", "torus", "complete")
+KINDS: tuple[TopologyKind, ...] = ("ring", "ring-any", "random-pair", "torus", "complete")
 
 
 class Network(RuleBasedStateMachine):
@@ -27,7 +27,7 @@ class Network(RuleBasedStateMachine):
     @initialize(
         kind=st.sampled_from(KINDS), count=st.sampled_from([4, 6]), tau=st.sampled_from([0, 1, 100])
     )
-    def begin(self, kind: Kind, count: int, tau: int) -> None:
+    def begin(self, kind: TopologyKind, count: int, tau: int) -> None:
         self.net = Net(count, kind, max_staleness=tau)
         self.first = self.net.total()
         self.reading: dict[str, Tensor] = {}

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models import Layer, Layered, Lstm, build
+from tacit.models import Layered, LayerValues, Lstm, build
 from tacit.privacy.private_sum.probe import require_separate_examples, rows_alone
 
 IMAGE = (1, 8, 8)
@@ -22,7 +22,7 @@ class Mutant(Layered):
 
     across: str = ""
 
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """As Layered's, with the mean or the largest element of the batch in every row."""
         if self.across == "mean":
             x = x - x.mean(0, keepdim=True)
@@ -31,11 +31,11 @@ class Mutant(Layered):
         layers = super().trace(params, x)
         if self.across == "output":  # where the fast path's backward pass mixes the rows
             last = layers[-1]
-            layers[-1] = Layer(
+            layers[-1] = LayerValues(
                 last.input, functional.batch_norm(last.output, None, None, training=True)
             )
         elif self.across == "slightly":
-            layers[-1] = Layer(x.flatten(1) + 1e-4 * x.flatten(1).mean(0), layers[-1].output)
+            layers[-1] = LayerValues(x.flatten(1) + 1e-4 * x.flatten(1).mean(0), layers[-1].output)
         return layers
 
 
@@ -65,7 +65,7 @@ def test_a_language_model_keeps_its_sequences_apart() -> None:
 class Crossed(Lstm):
     """A language model whose first sequence reads the second one's words."""
 
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """As Lstm's, of words that came from the batch."""
         return super().trace(params, torch.cat((x[1:2], x[1:])))
 
@@ -93,7 +93,7 @@ def test_the_shape_that_an_edge_computes_is_the_one_that_is_tried(rows: int) -> 
 
     @dataclass(frozen=True)
     class Large(Layered):
-        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
             return super().trace(params, x - x.mean(0, keepdim=True) if len(x) > 100 else x)
 
     model = Large("logistic", IMAGE, 10)
@@ -107,11 +107,11 @@ def test_the_shape_that_an_edge_computes_is_the_one_that_is_tried(rows: int) -> 
 def test_one_bit_of_difference_is_enough() -> None:
     @dataclass(frozen=True)
     class Rounded(Layered):
-        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
             last = super().trace(params, x)[-1]
             odd = bool((x.flatten(1)[:, 0] > 1).any())  # somebody strange is there
             return [
-                Layer(
+                LayerValues(
                     last.input,
                     torch.nextafter(last.output, last.output + 1) if odd else last.output,
                 )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Model, build
@@ -23,7 +23,7 @@ from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.private_sum.clipping import clipped_sum, integer_sum, reduced_clip
 from tacit.privacy.private_sum.plain import Plain
 from tacit.privacy.private_sum.probe import cancelling, rows_alone
-from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, Terms, _checked
+from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, SumTerms, _checked
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.private_sum.way import NotAlone
@@ -80,7 +80,7 @@ def total(
 ) -> Tensor:
     step = clip / 4096 if whole else None
     drawn = Drawn(x, y, np.array(index, dtype=np.int64))
-    found = sums_of(model).sum(params_of(model), drawn, Terms(clip, step, 64))
+    found = sums_of(model).sum(params_of(model), drawn, SumTerms(clip, step, 64))
     assert found.sensitivity == clip
     return found.total
 
@@ -105,7 +105,7 @@ def test_a_long_row_in_float64_leaves_the_room_that_rounding_may_take(
     params, one = params_of(model), Drawn(x, y, np.array([3]))
     length = float(example_gradients(model, params, x[3:4], y[3:4]).norm())
     clip = min(CLIP, length / 4)
-    found = sums_of(model).sum(params, one, Terms(clip, None, rows))
+    found = sums_of(model).sum(params, one, SumTerms(clip, None, rows))
     assert float(found.total.norm()) == pytest.approx(reduced_clip(clip, rows), rel=1e-9)
     assert reduced_clip(clip, rows) < clip * (1 - 1e-5)
 
@@ -168,9 +168,9 @@ def test_more_steps_than_float32_holds_are_refused() -> None:
     model = MODELS["logistic"]
     given = params_of(model), Drawn(*rows_of(model), np.arange(3))
     with pytest.raises(ValueError, match=r"^step="):
-        sums_of(model).sum(*given, Terms(1.0, 2.0**-13, 64))
+        sums_of(model).sum(*given, SumTerms(1.0, 2.0**-13, 64))
     with pytest.raises(ValueError, match=r"rows: float64 sums"):
-        sums_of(model).sum(*given, Terms(1.0, None, 2**24 + 1))
+        sums_of(model).sum(*given, SumTerms(1.0, None, 2**24 + 1))
 
 
 def test_what_cancels_leaves_only_rounding() -> None:
@@ -250,12 +250,14 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
     refuses(MODELS["cnn"])
 
 
-def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> Edge:
+def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> MapaEdge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     rows = Dataset(x, y, 10, "mine")
-    return Edge("edge-0", model, releaser, sum_of(rows, model, releaser, device, rows_alone=alone))
+    return MapaEdge(
+        "edge-0", model, releaser, sum_of(rows, model, releaser, device, rows_alone=alone)
+    )
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
@@ -271,7 +273,7 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
         assert isinstance(way, RowsAlone if alone else Slots)
         if isinstance(way, RowsAlone):
             step = 1 / 4096 if mechanism == "discrete_gaussian" else None
-            found = way.sums.sum(params, Drawn(way.x, way.y, all_rows), Terms(1.0, step, 60))
+            found = way.sums.sum(params, Drawn(way.x, way.y, all_rows), SumTerms(1.0, step, 60))
         elif isinstance(way, Slots):
             found = way.clipped(params, 1.0, index, mask)
         pushed.append(found.total.to(torch.float64) * (found.step or 1.0))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge_task import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
 from tacit.audit.statistics import sampler_p_value
 from tacit.config.algorithms import FedAsync
 from tacit.datasets.edge_rows import EdgeRows, Units
@@ -83,7 +83,7 @@ def edge(
 ) -> EdgeRole:
     made = plan(mechanism, rate, max(8, data.records))
     releaser = Releaser(made, Ledger(":memory:", "t"), Random(seed))
-    return mapa.Edge("edge-0", model, releaser, sum_of(data, model, releaser))
+    return mapa.MapaEdge("edge-0", model, releaser, sum_of(data, model, releaser))
 
 
 def slots_of(model: Model, data: EdgeRows, **changes: Any) -> Slots:
@@ -341,7 +341,7 @@ def test_every_step_draws_units_and_their_rows_afresh(
     made: EdgeRole = (
         FedAsyncEdge(section, "edge-0", LOGISTIC, releaser, summed)
         if algorithm == "fedasync"
-        else mapa.Edge("edge-0", LOGISTIC, releaser, summed)
+        else mapa.MapaEdge("edge-0", LOGISTIC, releaser, summed)
     )
     pushes = [
         out for _ in range(2) for out in made.on_message(GlobalModel(1, LOGISTIC.init(1), 1.0))

@@ -18,12 +18,12 @@ from tacit.privacy.ledger import Charged
 from tacit.privacy.release.trained import Shared, Trained
 from tacit.protocol import topics, wire, wire_gossip, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Report, Share, Update
+from tacit.protocol.messages import Answer, Missing, PeerMessage, Proposal, Report, Share, Update
 
 SCHEMA = bytes(range(32))
 VECTOR = torch.tensor([1.0, -2.5, 3.25])
 SEALED = Trained.again(VECTOR)
-MESSAGES: tuple[Gossip, ...] = (
+MESSAGES: tuple[PeerMessage, ...] = (
     Proposal("edge-1", 7, 3, SEALED, {"edge-0": 4, "edge-1": 9}),
     Answer("edge-1", 7, 3, SEALED, {}),
     Share("edge-1", 0, SEALED),
@@ -32,7 +32,7 @@ MESSAGES: tuple[Gossip, ...] = (
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 
 
-def back(message: Gossip, size: int = 3) -> Gossip:
+def back(message: PeerMessage, size: int = 3) -> PeerMessage:
     return wire_gossip.read_peer_message(
         wire.decode(bytearray(wire_gossip.encode_peer_message("run", message, SCHEMA))),
         SCHEMA,
@@ -40,7 +40,7 @@ def back(message: Gossip, size: int = 3) -> Gossip:
     )
 
 
-def vector(message: Gossip) -> torch.Tensor | None:
+def vector(message: PeerMessage) -> torch.Tensor | None:
     found = (
         message.delta
         if isinstance(message, Answer)
@@ -51,7 +51,7 @@ def vector(message: Gossip) -> torch.Tensor | None:
     return found.vector if isinstance(found, Shared) else found
 
 
-def plain(message: Gossip) -> dict[str, object]:
+def plain(message: PeerMessage) -> dict[str, object]:
     return {
         f.name: getattr(message, f.name)
         for f in fields(message)
@@ -60,7 +60,7 @@ def plain(message: Gossip) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_comes_back_as_it_was_sent(message: Gossip) -> None:
+def test_a_message_comes_back_as_it_was_sent(message: PeerMessage) -> None:
     read = back(message)
     assert type(read) is type(message)
     sent, got = vector(message), vector(read)
@@ -81,7 +81,7 @@ def test_the_same_counts_are_the_same_bytes_in_every_process() -> None:
     "message",
     [Proposal("a", 1, 1, VECTOR, {}), Answer("a", 1, 1, VECTOR, {}), Share("a", 1, VECTOR)],
 )
-def test_a_bare_tensor_cannot_leave(message: Gossip) -> None:
+def test_a_bare_tensor_cannot_leave(message: PeerMessage) -> None:
     with pytest.raises(TypeError, match="only a Shared vector may leave"):
         wire_gossip.encode_peer_message("run", message, SCHEMA)
 

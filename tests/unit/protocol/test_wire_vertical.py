@@ -15,7 +15,7 @@ from tacit.privacy.release.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import ServerOutput, Update
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 
 SCHEMA = bytes(range(32))
 steady = settings(derandomize=True, deadline=None, max_examples=60)
@@ -47,7 +47,7 @@ def test_an_upload_arrives_bit_for_bit(count: int, width: int, step: int, reques
     out, rows = door(), torch.randperm(100)[:count]
     released = out.release(rows, lambda: torch.randn(count, width))
     ledger = out.ledger
-    part = Part(step, request, rows)
+    part = UploadPart(step, request, rows)
     read = sent(Embed("edge-1", 5, part, released, ledger.history(), ledger.charged()))
     assert read.part is not None
     assert (read.edge, read.base_version, read.part.step, read.part.request) == (
@@ -62,14 +62,14 @@ def test_an_upload_arrives_bit_for_bit(count: int, width: int, step: int, reques
 
 
 def test_an_upload_without_vectors_repeats_what_was_sent_before() -> None:
-    read = sent(Embed("edge-1", 5, Part(3, 0, torch.tensor([1, 2])), None, (), Charged()))
+    read = sent(Embed("edge-1", 5, UploadPart(3, 0, torch.tensor([1, 2])), None, (), Charged()))
     assert read.vector.numel() == 0
     assert read.part is not None
     assert read.part.rows.tolist() == [1, 2]
 
 
 def test_a_bare_tensor_cannot_leave_a_party() -> None:
-    bare = Embed("edge-1", 5, Part(3, 0, torch.tensor([1])), torch.ones(1, 2), (), Charged())  # type: ignore[arg-type]
+    bare = Embed("edge-1", 5, UploadPart(3, 0, torch.tensor([1])), torch.ones(1, 2), (), Charged())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sealed"):
         wire_up.up("r", 1, bare, SCHEMA)
 

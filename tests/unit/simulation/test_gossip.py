@@ -15,7 +15,7 @@ from tacit_services.testbed.simulated_run import Simulation
 
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.report_fold import ReportFold
-from tacit.algorithms.gossip.worker import Worker
+from tacit.algorithms.gossip.worker import GossipWorker
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.simulation import peers
 from tacit.simulation.batched_edges import clipped_sums
@@ -72,7 +72,7 @@ def test_computing_peers_together_gives_the_bits_of_one_by_one(
     }
     most = 0
 
-    def counting(peers: Sequence[Worker], models: Sequence[torch.Tensor]) -> list[Clipped]:
+    def counting(peers: Sequence[GossipWorker], models: Sequence[torch.Tensor]) -> list[Clipped]:
         nonlocal most
         most = max(most, len(peers))
         return clipped_sums(peers, models)
@@ -89,7 +89,7 @@ def test_computing_peers_together_gives_the_bits_of_one_by_one(
         assert role.releaser.ledger.history() == alone.edges[peer].releaser.ledger.history()
 
 
-def workers(simulator: PeerSimulator) -> dict[str, Worker]:
+def workers(simulator: PeerSimulator) -> dict[str, GossipWorker]:
     return simulator.edges
 
 

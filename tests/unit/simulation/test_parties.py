@@ -13,7 +13,7 @@ import torch
 from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.errors import ConfigError
 from tacit.models import evaluate
 from tests.conftest import ROOT
@@ -36,7 +36,7 @@ def simulated(
     privacy: str = 'mechanism = "none"',
     slowdown: Sequence[float] = (),
     network: str = "",
-) -> tuple[Simulation, Server]:
+) -> tuple[Simulation, LabelServer]:
     """A run that has ended; more of their sections in `algorithm`, `privacy` and `network`."""
     run = run_file(
         FILE,
@@ -46,7 +46,7 @@ def simulated(
     )
     simulation = Simulation(run.define(), None)
     simulation.simulator.run()
-    assert isinstance(simulation.role, Server)
+    assert isinstance(simulation.role, LabelServer)
     return simulation, simulation.role
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +13,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+WORDS = tomllib.loads((ROOT / "tools" / "words.toml").read_text(encoding="utf-8"))
+DOCUMENTS = {"documents", "report", "models"}  # of the REST interface, there and at the client
 SOURCES = sorted(
     path
     for folder in ("src/tacit", "services", "clients/python", "lab/src")
@@ -63,3 +68,54 @@ def _bodies(path: Path) -> list[list[ast.stmt]]:
     return [
         getattr(node, "body", []) for node in nodes if not isinstance(node, ast.Lambda | ast.IfExp)
     ]
+
+
+def test_a_class_name_is_of_a_single_class() -> None:
+    modules = defaultdict(set)
+    for path in SOURCES:
+        for name in _classes(path):
+            modules[name].add(path.stem)
+    several = {name for name, stems in modules.items() if len(stems - DOCUMENTS) + 1 > 2}
+    several |= {name for name, stems in modules.items() if len(stems - DOCUMENTS) == 1 < len(stems)}
+    assert several == set(WORDS["classes"])
+
+
+def _classes(path: Path) -> Iterator[str]:
+    """The classes and type aliases that a module defines."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            targets = (target.id for target in node.targets if isinstance(target, ast.Name))
+            yield from (name for name in targets if name[0].isupper() and not name.isupper())
+
+
+def test_a_file_name_is_of_a_single_file() -> None:
+    places = defaultdict(list)
+    for path in SOURCES:
+        places[path.stem].append(path)
+    several = {stem for stem, paths in places.items() if len(paths) > 1}
+    assert several - {"__init__", "__main__"} == set(WORDS["files"])
+
+
+def test_few_names_tell_nothing() -> None:
+    folders = ("src", "services", "clients", "lab", "tests", "tools")
+    names = [
+        name.strip("_")
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "_pb" not in path.parts
+        for name in _bound(path)
+    ]
+    vague = set(WORDS["vague"]["names"].split())
+    many = sum(name in vague for name in names)
+    assert many * WORDS["vague"]["one_in"] <= len(names), many
+
+
+def _bound(path: Path) -> Iterator[str]:
+    """The variables and parameters of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id

@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.transport.connection_slots import ConnectionSlots
-from tacit_services.transport.http_door import Limits
+from tacit_services.transport.http_door import ClientLimits
 from tacit_services.transport.problems import BLOCK, install, partial
 from tacit_services.transport.tls import context_trusting
 
@@ -24,8 +24,8 @@ from tests.helpers.servers import HOST, PATIENCE, wait_for
 from tests.helpers.web import dial, ending, listening, raw
 
 SIZE = 32 << 20
-SOON = Limits(connections=8, handshake=0.5, client=1.0)
-ROOMY = Limits(connections=8, handshake=PATIENCE, client=PATIENCE)
+SOON = ClientLimits(connections=8, handshake=0.5, client=1.0)
+ROOMY = ClientLimits(connections=8, handshake=PATIENCE, client=PATIENCE)
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 

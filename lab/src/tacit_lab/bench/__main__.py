@@ -39,11 +39,11 @@ from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
 from tacit import config
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.protocol import topics
 from tacit_lab.bench import cost, crowd, large, push, step, training_cost
-from tacit_lab.bench.workers import Worker
+from tacit_lab.bench.workers import ChildProcess
 from tacit_lab.checkout import ROOT
 
 EDGES = 5
@@ -186,13 +186,13 @@ def _small_path(folder: Path) -> float:
 def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
     """Messages/s of `size` bytes through the broker alone: EDGES publishers, one subscriber."""
     children, broker, _ = _services(folder, f"raw-{time.monotonic_ns()}")
-    receiver = Worker(
+    receiver = ChildProcess(
         "receive", module="tacit_lab.bench.raw_worker", broker=broker, count=count * EDGES
     )
     receiver.ready()
     receiver.go()
     senders = [
-        Worker(
+        ChildProcess(
             "publish",
             module="tacit_lab.bench.raw_worker",
             broker=broker,
@@ -223,7 +223,7 @@ def _aggregator(run: RunFile, broker: str, url: str) -> tuple[Assembly, BrokerLi
     # Ready-made updates, many without a receipt at a time, are of any version.
     definition = replace(definition, traits=replace(definition.traits, in_turn=False))
     model = definition.build_model()
-    assembly = assemble(definition, Server(definition, model), model, surroundings)
+    assembly = assemble(definition, MapaServer(definition, model), model, surroundings)
     assembly.driver.recover()
     link.open([topics.up_all("bench")], assembly.pipeline.hear)
     return assembly, link
@@ -255,7 +255,7 @@ def _path(
         "folder": str(folder),
         "count": each,
     }
-    workers = [Worker(kind, number=k, **common) for k in range(EDGES)]
+    workers = [ChildProcess(kind, number=k, **common) for k in range(EDGES)]
     for worker in workers:
         worker.ready()
     for worker in workers:
@@ -301,10 +301,10 @@ def _training(folder: Path, data: str | None) -> dict[str, Any]:
 
 def _steps(
     kind: str, folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
-) -> training_cost.Steps:
+) -> training_cost.BareSteps:
     """Bare steps of a kind of worker in `count` processes, in turns from `pipe` if there is one."""
     counters = [folder / f"counter-{kind}-{count}-{number}" for number in range(count)]
-    workers: list[Worker] = []
+    workers: list[ChildProcess] = []
     for number, counter in enumerate(counters):
         counter.write_bytes(bytes(8))
         options: dict[str, Any] = {
@@ -313,10 +313,10 @@ def _steps(
             "number": number,
             "counter": str(counter),
         }
-        workers.append(Worker(kind, **options, turns=str(pipe) if pipe else None))
+        workers.append(ChildProcess(kind, **options, turns=str(pipe) if pipe else None))
     for worker in workers:
         worker.ready()
-    steps = training_cost.Steps([worker.pid for worker in workers], counters)
+    steps = training_cost.BareSteps([worker.pid for worker in workers], counters)
     training_cost.tell(steps.pids, signal.SIGSTOP)
     return steps
 

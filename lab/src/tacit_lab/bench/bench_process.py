@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit import config, datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.config.fingerprint import canonical
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
@@ -40,7 +40,7 @@ from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 from tacit_lab.bench.child import answer, begin, resident
 
 
-class ReadyMade(Edge):
+class ReadyMade(MapaEdge):
     """An edge whose update was released once, beforehand: everything but the computation."""
 
     outbox: Outbox
@@ -72,7 +72,7 @@ class ReadyMade(Edge):
         self.largest = max([self.largest, *(file.stat().st_size for file in files)])
 
 
-def build(options: dict[str, Any], kind: type[Edge]) -> EdgeRole:
+def build(options: dict[str, Any], kind: type[MapaEdge]) -> EdgeRole:
     """An edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
@@ -242,14 +242,14 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 def compute(options: dict[str, Any]) -> NoReturn:
     """The edge step alone (sample, clip, noise, in-memory ledger), until killed."""
-    role = build(options, Edge)
+    role = build(options, MapaEdge)
     params = role.model.init(1)
     _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
 
 
 def plain(options: dict[str, Any]) -> NoReturn:
     """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
-    role = build(options, Edge)
+    role = build(options, MapaEdge)
     params, batch = role.model.init(1), round(role.releaser.plan.batch)
     rows = role.private_sum
     assert isinstance(rows, RowsAlone | Slots)

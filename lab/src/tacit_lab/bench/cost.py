@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.mapa import MapaEdge
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.models.vectors import example_gradients, mean_gradient
@@ -29,7 +29,7 @@ from tacit.protocol.messages import GlobalModel
 
 ROWS, CLIP, BATCHES = 12_000, 1.0, (48, 256)
 MODEL = build("cnn", (1, 28, 28), 10, channels=(10, 20), hidden=(50,))
-Step = Callable[[], object]
+TimedStep = Callable[[], object]
 
 
 def costs(rounds: int = 25) -> dict[str, float]:
@@ -61,7 +61,7 @@ def costs(rounds: int = 25) -> dict[str, float]:
     return found
 
 
-def _steps(data: Dataset, batch: int) -> dict[str, Step]:
+def _steps(data: Dataset, batch: int) -> dict[str, TimedStep]:
     params, rate, random = MODEL.init(1), batch / ROWS, Random()
     size = padded_size(ROWS, rate)
     some, everyone = torch.randperm(ROWS)[:batch], torch.ones(batch, dtype=torch.bool)
@@ -76,7 +76,7 @@ def _steps(data: Dataset, batch: int) -> dict[str, Step]:
         drawn = poisson(ROWS, rate, size, random)
         return clip(drawn.index, drawn.mask)
 
-    steps: dict[str, Step] = {
+    steps: dict[str, TimedStep] = {
         "plain": lambda: mean_gradient(MODEL, params, data.x[some], data.y[some]),
         "clip": lambda: clip(some, everyone),
         "padding": padded,
@@ -84,15 +84,15 @@ def _steps(data: Dataset, batch: int) -> dict[str, Step]:
     return steps | {name: _edge_step(data, name, batch, params) for name in PRIVATE}
 
 
-def _edge_step(data: Dataset, mechanism: Mechanism, batch: int, params: Tensor) -> Step:
+def _edge_step(data: Dataset, mechanism: Mechanism, batch: int, params: Tensor) -> TimedStep:
     plan = Plan(mechanism, batch / ROWS, batch, 1.0, 0.1, 10.0, 1e6, 1e-5)
     random = Random()
     rows = private_sum(data, MODEL, plan, random)
-    edge = Edge("edge-0", MODEL, Releaser(plan, Ledger(":memory:", "bench"), random), rows)
+    edge = MapaEdge("edge-0", MODEL, Releaser(plan, Ledger(":memory:", "bench"), random), rows)
     return lambda: edge.on_message(GlobalModel(0, params, CLIP))
 
 
-def _medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
+def _medians(steps: dict[str, TimedStep], rounds: int) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 3):
         for name, step in steps.items():

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from tacit_lab.bench.endurance import Stack
-from tacit_lab.bench.workers import Worker
+from tacit_lab.bench.workers import ChildProcess
 
 RATE, WARM, SECONDS = 250.0, 2.0, 10.0
 PATIENCE = 180.0  # seconds for all to join
@@ -90,7 +90,7 @@ def _crowd(count: int) -> dict[str, Any]:
         options: dict[str, Any] = {"broker": stack.broker, "run_file": str(stack.file)}
         options |= {"count": count, "patience": PATIENCE, "warm_s": WARM}
         options |= {"seconds": SECONDS, "rate": RATE}
-        edges = Worker("edges", module="tacit_lab.bench.crowd_edges", **options)
+        edges = ChildProcess("edges", module="tacit_lab.bench.crowd_edges", **options)
         stack.workers.append(edges)
         edges.ready()
         seen = _watched(stack, edges)
@@ -98,7 +98,7 @@ def _crowd(count: int) -> dict[str, Any]:
     return found | seen
 
 
-def _watched(stack: Stack, edges: Worker) -> dict[str, float]:
+def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
     """The aggregator while the edges push: CPU time an update, memory, how long a status takes."""
     process, pause = psutil.Process(stack.aggregator.pid), threading.Event()
     plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours

@@ -34,12 +34,12 @@ AT_ONCE = 200  # connections that are being made at a time
 
 
 @dataclass(slots=True)
-class Edge:
+class CrowdEdge:
     """One client. sent: when its latest message went out first; 0: it has its receipt."""
 
     name: str
     sock: socket.socket
-    reader: raw_mqtt.Reader = field(default_factory=raw_mqtt.Reader)
+    reader: raw_mqtt.PacketReader = field(default_factory=raw_mqtt.PacketReader)
     out: bytearray = field(default_factory=bytearray)
     seq: int = 0
     sent: float = 0.0
@@ -61,8 +61,8 @@ class Crowd:
         self._definition = canonical(run.agreed())
         self._spend = (plan.sampling_rate, plan.noise_multiplier)
         self._count = count
-        self._selector, self.edges = selectors.DefaultSelector(), list[Edge]()
-        self.ready: deque[Edge] = deque()  # those that have a task
+        self._selector, self.edges = selectors.DefaultSelector(), list[CrowdEdge]()
+        self.ready: deque[CrowdEdge] = deque()  # those that have a task
         self.waits: list[float] = []  # seconds from push to receipt
         self.resent = 0
         self.joined = 0
@@ -94,7 +94,7 @@ class Crowd:
     def turn(self, seconds: float) -> None:
         """Read and write what can be, and send again what has waited for too long."""
         for key, events in self._selector.select(seconds):
-            edge: Edge = key.data
+            edge: CrowdEdge = key.data
             if events & selectors.EVENT_READ:
                 self._read(edge)
             if edge.out:
@@ -102,7 +102,7 @@ class Crowd:
         if self.edges:
             self._repeat(self.edges[int(time.monotonic() * 1e3) % len(self.edges)])
 
-    def _repeat(self, edge: Edge) -> None:
+    def _repeat(self, edge: CrowdEdge) -> None:
         now = time.monotonic()
         if edge.sent and now - edge.again > PATIENCE:
             edge.again = now
@@ -113,13 +113,13 @@ class Crowd:
         sock = socket.create_connection(self._address)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
-        edge = Edge(name, sock)
+        edge = CrowdEdge(name, sock)
         self.edges.append(edge)
         self._selector.register(sock, selectors.EVENT_READ, edge)
         mine = [topics.down_all(RUN, name), topics.model(RUN)]
         self._send(edge, raw_mqtt.connect(f"{RUN}-{name}") + raw_mqtt.subscribe(1, mine))
 
-    def _read(self, edge: Edge) -> None:
+    def _read(self, edge: CrowdEdge) -> None:
         data = edge.sock.recv(1 << 18)
         if not data:
             raise ConnectionError(f"the broker has disconnected {edge.name}")
@@ -132,7 +132,7 @@ class Crowd:
                 self._send(edge, raw_mqtt.puback(number))
                 self._hear(edge, topic, payload)
 
-    def _hear(self, edge: Edge, topic: str, payload: memoryview) -> None:
+    def _hear(self, edge: CrowdEdge, topic: str, payload: memoryview) -> None:
         if "/down/" not in topic:
             return
         meta = _meta(payload if payload[:4] == wire.MAGIC else payload[wire.PART_HEADER :])
@@ -145,7 +145,7 @@ class Crowd:
             edge.version = meta.model.version
             self.ready.append(edge)
 
-    def _receipt(self, edge: Edge, seq: int, receipt: pb.Receipt) -> None:
+    def _receipt(self, edge: CrowdEdge, seq: int, receipt: pb.Receipt) -> None:
         if seq != edge.seq or not edge.sent:
             return
         assert receipt.status in (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE), receipt
@@ -156,7 +156,7 @@ class Crowd:
             self.joined += 1
         edge.sent = 0.0
 
-    def _hello(self, edge: Edge) -> None:
+    def _hello(self, edge: CrowdEdge) -> None:
         self._send(
             edge, raw_mqtt.publish(2, topics.presence(RUN, edge.name), b"online", retain=True)
         )
@@ -164,7 +164,7 @@ class Crowd:
         hello.definition = self._definition
         self._post(edge, pb.Meta(hello=hello), None)
 
-    def _update(self, edge: Edge) -> None:
+    def _update(self, edge: CrowdEdge) -> None:
         q, z = self._spend
         assert edge.version is not None
         update = pb.Update(base_version=edge.version, clip=1.0)
@@ -173,22 +173,22 @@ class Crowd:
         edge.version = None
         self._post(edge, pb.Meta(update=update), self._body)
 
-    def _post(self, edge: Edge, meta: pb.Meta, body: Tensor | None) -> None:
+    def _post(self, edge: CrowdEdge, meta: pb.Meta, body: Tensor | None) -> None:
         edge.seq += 1
         meta.run, meta.edge, meta.seq, meta.schema_hash = RUN, edge.name, edge.seq, self._schema
         edge.message = wire.part(wire.encode(meta, body), CHUNK, 0)
         edge.sent = edge.again = time.monotonic()
         self._say(edge, edge.message)
 
-    def _say(self, edge: Edge, message: bytes) -> None:
+    def _say(self, edge: CrowdEdge, message: bytes) -> None:
         topic = topics.up(RUN, edge.name, edge.seq, 0)
         self._send(edge, raw_mqtt.publish(3, topic, message))
 
-    def _send(self, edge: Edge, data: bytes) -> None:
+    def _send(self, edge: CrowdEdge, data: bytes) -> None:
         edge.out += data
         self._write(edge)
 
-    def _write(self, edge: Edge) -> None:
+    def _write(self, edge: CrowdEdge) -> None:
         try:
             sent = edge.sock.send(edge.out)
         except BlockingIOError:

@@ -31,7 +31,7 @@ from tacit_services.testbed.preload import ForkedService
 from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
 
 from tacit_lab.bench.child import resident
-from tacit_lab.bench.workers import Worker
+from tacit_lab.bench.workers import ChildProcess
 from tacit_lab.checkout import ROOT
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
@@ -86,7 +86,7 @@ class Stack:
             ["aggregator"], os.environ | settings, folder / "aggregator.log"
         )
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=10.0)
-        self.workers: list[Worker] = []
+        self.workers: list[ChildProcess] = []
 
     def __enter__(self) -> Stack:
         return self
@@ -95,11 +95,11 @@ class Stack:
         """Until the aggregator can take messages."""
         _wait(lambda: self.get("/readyz") is not None)
 
-    def begin(self, kind: str, numbers: range, **options: Any) -> list[Worker]:
+    def begin(self, kind: str, numbers: range, **options: Any) -> list[ChildProcess]:
         """Start workers, once the aggregator is ready, and let them go."""
         self.wait_ready()
         common: dict[str, Any] = {"broker": self.broker, "run_file": str(self.file), "data": None}
-        started = [Worker(kind, number=number, **common, **options) for number in numbers]
+        started = [ChildProcess(kind, number=number, **common, **options) for number in numbers]
         self.workers += started
         for worker in started:
             worker.ready()

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from tacit import config, datasets
 from tacit.algorithms import registry
-from tacit.algorithms.gossip.worker import Worker
-from tacit.algorithms.mapa import Edge
+from tacit.algorithms.gossip.worker import GossipWorker
+from tacit.algorithms.mapa import MapaEdge
 from tacit.algorithms.vafl import vertical_settings
 from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
@@ -40,7 +40,7 @@ from tacit_lab.checkout import EXPERIMENTS
 
 TOLERANCE, SEED, SALT = 1e-4, 7, b"gpu"
 ROWS, BATCH, FOR_EVER = 1024, 256, 1e9
-Answer = Callable[[], Tensor]  # what a role releases to a message, the same one each time
+Computation = Callable[[], Tensor]  # what a role releases to a message, the same one each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def compared(device: str, count: int = 20, networks: dict[str, Model] = NETWORKS
     return found
 
 
-def _timed(answer: Answer, count: int) -> tuple[Tensor, float]:
+def _timed(answer: Computation, count: int) -> tuple[Tensor, float]:
     first, times = answer().to(torch.float64), []
     for _ in range(count):
         began = time.perf_counter()
@@ -89,15 +89,15 @@ def _releaser(rows: int, rate: float) -> Releaser:
     return made
 
 
-def _edge_of(model: Model) -> Callable[[str], Answer]:
+def _edge_of(model: Model) -> Callable[[str], Computation]:
     x, y = model.random_batch(ROWS, torch.Generator().manual_seed(SEED))
     data = Dataset(x, y, model.classes, "gpu")
     message = GlobalModel(0, model.init(1), 1.0)
 
-    def make(device: str) -> Answer:
+    def make(device: str) -> Computation:
         releaser = _releaser(ROWS, BATCH / ROWS)
         rows = private_sum(data, model, releaser.plan, releaser.random, device)
-        edge = Edge("edge-0", model, releaser, rows)
+        edge = MapaEdge("edge-0", model, releaser, rows)
 
         def answer() -> Tensor:
             (said,) = edge.on_message(message)
@@ -109,17 +109,17 @@ def _edge_of(model: Model) -> Callable[[str], Answer]:
     return make
 
 
-def _peer(device: str) -> Answer:
+def _peer(device: str) -> Computation:
     definition = config.load(EXPERIMENTS / "adp2sgd-digits.toml").define()
     model, part = definition.build_model(), rows_by_edge(definition, None)[0]
     releaser = _releaser(part.most, 0.25)
     peer = registry.edge(definition, "edge-0", part.rows, model, releaser, device)
-    assert isinstance(peer, Worker)
+    assert isinstance(peer, GossipWorker)
     params = model.init(1)
     return lambda: peer.gradient(params).vector
 
 
-def _party(device: str) -> Answer:
+def _party(device: str) -> Computation:
     run = config.load(EXPERIMENTS / "vafl-digits.toml")
     vertical = vertical_settings.vertical(run.define())
     splits = datasets.splits(run.source.name, None)

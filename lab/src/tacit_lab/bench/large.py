@@ -18,7 +18,7 @@ from typing import Any
 from tacit import config
 from tacit_lab.bench.child import resident
 from tacit_lab.bench.endurance import Stack
-from tacit_lab.bench.workers import Worker
+from tacit_lab.bench.workers import ChildProcess
 
 CHUNK, CYCLES, ROUNDS = 1 << 18, 6, 2
 RUN = """
@@ -88,7 +88,7 @@ def path_over_broker(found: dict[str, float]) -> float:
 
 def _raw(broker: str, size: int) -> list[float]:
     both = [
-        Worker(
+        ChildProcess(
             "cycle",
             module="tacit_lab.bench.raw_worker",
             broker=broker,

@@ -44,7 +44,7 @@ def puback(number: int) -> bytes:
     return b"\x40\x02" + struct.pack(">H", number)
 
 
-class Reader:
+class PacketReader:
     """Packets out of a stream of bytes."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ from tacit_lab.checkout import ROOT
 UPDATES, ROUNDS, RUN_ID = 10_000, 5, "recovery"
 
 
-class Edge:
+class EdgeMessages:
     """The messages of one edge, made beforehand; `seq` is the number of the latest."""
 
     def __init__(self, run: RunFile) -> None:
@@ -149,7 +149,7 @@ def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
 def fill(file: str, store_address: str) -> None:
     """The process that is killed: write the journal, say so, and wait for it."""
     run = config.load(Path(file))
-    edge, store = Edge(run), open_store(store_address, RUN_ID, max_entries=1_000_000)
+    edge, store = EdgeMessages(run), open_store(store_address, RUN_ID, max_entries=1_000_000)
     store.open(run.fingerprint())
     store.append([edge.hello()])
     for _ in range(UPDATES // 100):
@@ -175,7 +175,7 @@ def once(folder: Path, file: Path) -> tuple[float, float]:
     owner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     assert owner.stdout.readline() == "full\n"
-    edge, repeater = Edge(config.load(file)), Repeater(broker.address)
+    edge, repeater = EdgeMessages(config.load(file)), Repeater(broker.address)
     edge.seq = UPDATES + 1
     update = edge.update()
     owner.kill()

@@ -2,7 +2,8 @@
 one by one.
 
 `python -m tacit_lab.bench.simulator_speed [UPDATES]`: CPU seconds of one process with one
-thread, after the setup; the same bits both ways. `tacit simulate experiments/mapa-k1000.toml` is the whole run.
+thread, after the setup; the same bits both ways. `tacit simulate experiments/mapa-k1000.toml` is
+the whole run.
 """
 
 from __future__ import annotations

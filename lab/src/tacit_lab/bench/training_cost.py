@@ -32,7 +32,7 @@ TURN_SECONDS, TURNS = 3.0, 20
 SETTLE_SECONDS = 0.5
 
 
-class Steps:
+class BareSteps:
     """Bare steps, in processes `pids` that count in the files `counters`."""
 
     def __init__(self, pids: list[int], counters: list[Path]) -> None:
@@ -72,7 +72,7 @@ class Processes:
 
 
 def measure(
-    file: Path, out: Path, data: str | None, edges: int, beside: dict[str, Steps]
+    file: Path, out: Path, data: str | None, edges: int, beside: dict[str, BareSteps]
 ) -> dict[str, Any]:
     """Train until there have been TURNS turns of each, and look at the rates.
 
@@ -126,7 +126,7 @@ def _rates(found: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
 
 
 def _alternate(
-    applied: Callable[[], int], beside: dict[str, Steps], spent: list[tuple[float, ...]]
+    applied: Callable[[], int], beside: dict[str, BareSteps], spent: list[tuple[float, ...]]
 ) -> Iterable[tuple[float, ...]]:
     """(updates/s, steps/s of each of `beside`) of each round of turns.
 

@@ -13,7 +13,7 @@ from tacit_services.testbed.preload import KEEP_HEAP
 from tacit_lab.checkout import ROOT
 
 
-class Worker:
+class ChildProcess:
     """One child process; `go` starts it off after it has said it is ready."""
 
     def __init__(

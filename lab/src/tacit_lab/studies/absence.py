@@ -40,7 +40,7 @@ from tacit_services.testbed.processes import free_port
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.privacy.noise.labels import corrected_loss
 from tacit_lab.checkout import EXPERIMENTS
 from tacit_lab.papers.figures.testbed_figures import train
@@ -159,12 +159,12 @@ def folded(path: Path, versions: list[int]) -> list[float]:
     """
     losses: list[float] = []
     with journal_file.open_journal(path) as file:
-        reader = journal_file.Reader(file, str(path))
+        reader = journal_file.JournalReader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
         people = registry.people(datasets.splits(run.source.name, None), SALT.encode())
         server, schema = registry.server(run.define(), model, people), model.schema_hash()
-        assert isinstance(server, Server)
+        assert isinstance(server, LabelServer)
         rows = torch.arange(people.records)
         for kept in reader:
             server.on_message(entries.read(kept.payload, schema, model.size))

@@ -26,7 +26,7 @@ from tacit_services.testbed.simulated_run import Simulation
 from tacit import config
 from tacit.config import RunFile
 from tacit.config.fingerprint import differences
-from tacit.datasets.source import Benchmark, Part
+from tacit.datasets.source import Benchmark, EdgePart
 from tacit_lab.checkout import EXPERIMENTS, ROOT
 from tacit_lab.papers.figures.draw import COLOURS, MARKERS
 
@@ -38,7 +38,7 @@ PICTURE = ROOT / "docs" / "frontier.png"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FrontierCase:
     """One point: which noise at which ε, or at ε = 2 other edges, as `edges` says in words."""
 
     epsilon: float
@@ -47,28 +47,28 @@ class Case:
 
 
 CASES = [
-    *(Case(epsilon, noise) for epsilon in FILES for noise in (AT_EDGE, AT_SERVER)),
-    Case(2.0, NONE),
-    Case(2.0, AT_EDGE, "1:1:1:2:4"),
-    Case(2.0, AT_EDGE, "one away for half of the run"),
+    *(FrontierCase(epsilon, noise) for epsilon in FILES for noise in (AT_EDGE, AT_SERVER)),
+    FrontierCase(2.0, NONE),
+    FrontierCase(2.0, AT_EDGE, "1:1:1:2:4"),
+    FrontierCase(2.0, AT_EDGE, "one away for half of the run"),
 ]
 
 
-class Rows:
+class MnistFeatures:
     """MNIST's features, computed once, dealt as a run says."""
 
     def __init__(self, source: Benchmark, root: Path) -> None:
         self._train, self.test = source.train(root), source.test(root)
         self._root = root
 
-    def parts(self, run: RunFile) -> list[Part]:
+    def parts(self, run: RunFile) -> list[EdgePart]:
         """Each edge's."""
         assert isinstance(run.source, Benchmark)
         dealt = run.source.parts(self._root)
-        return [Part(self._train.take(index), len(index)) for index in dealt]
+        return [EdgePart(self._train.take(index), len(index)) for index in dealt]
 
 
-def run_of(case: Case, seed: int) -> RunFile:
+def run_of(case: FrontierCase, seed: int) -> RunFile:
     """The run of `case`."""
     path = EXPERIMENTS / f"audp-mnist-strokes{FILES[case.epsilon]}.toml"
     run = config.load(path)
@@ -85,7 +85,7 @@ def run_of(case: Case, seed: int) -> RunFile:
     return RunFile.model_validate(content, context={"folder": path.parent})
 
 
-def _edges(case: Case, run: RunFile) -> dict[str, Any]:
+def _edges(case: FrontierCase, run: RunFile) -> dict[str, Any]:
     if case.edges == "1:1:1:2:4":
         return {"edges": {"slowdown": [1.0, 1.0, 1.0, 2.0, 4.0]}}
     if case.edges:  # an edge takes a second for a task
@@ -95,7 +95,7 @@ def _edges(case: Case, run: RunFile) -> dict[str, Any]:
     return {}
 
 
-def accuracy(run: RunFile, rows: Rows) -> float:
+def accuracy(run: RunFile, rows: MnistFeatures) -> float:
     """In per cent, of the whole test set, when the run has ended."""
     simulation = Simulation(run.define(), None, rows.parts(run))
     found = simulation.measured(simulation.definition.metrics(), rows.test)
@@ -103,7 +103,7 @@ def accuracy(run: RunFile, rows: Rows) -> float:
     return 100 * found["accuracy"]
 
 
-def measured(rows: Rows) -> Iterator[dict[str, Any]]:
+def measured(rows: MnistFeatures) -> Iterator[dict[str, Any]]:
     """Every case with its accuracies."""
     for case in CASES:
         found = [accuracy(run_of(case, seed), rows) for seed in SEEDS]
@@ -148,7 +148,7 @@ def main() -> None:
     torch.set_num_threads(1)
     first = run_of(CASES[0], SEEDS[0])
     assert isinstance(first.source, Benchmark)
-    points = list(measured(Rows(first.source, given.data)))
+    points = list(measured(MnistFeatures(first.source, given.data)))
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(points, indent=1), encoding="utf-8")
     PICTURE.write_bytes(picture(points))

@@ -14,11 +14,13 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.protocol.messages import Update
 
 MEMORY = 0.9  # of an edge's mean, as a liar estimates it
-Lie = Callable[["World", Update, Tensor], Tensor]  # (world, honest update, how far it led) → led
+Lie = Callable[
+    ["LiarsView", Update, Tensor], Tensor
+]  # (world, honest update, how far it led) → led
 
 
 @dataclass
-class World:
+class LiarsView:
     """What a hostile edge knows: everything but the others' randomness."""
 
     server: ServerRole
@@ -70,59 +72,59 @@ class World:
         return drawn * self.server.law(update).deviation
 
 
-def turned(world: World, update: Update, led: Tensor) -> Tensor:
+def turned(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """The sign of everything."""
     return -led
 
 
-def tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+def tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Ten times as far."""
     return 10 * led
 
 
-def turned_tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+def turned_tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Ten times as far the other way."""
     return -10 * led
 
 
-def huge(world: World, update: Update, led: Tensor) -> Tensor:
+def huge(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """The largest number that the aggregator reads, everywhere."""
     return torch.full_like(led, 9.9e5)
 
 
-def nan(world: World, update: Update, led: Tensor) -> Tensor:
+def nan(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """No number."""
     return torch.full_like(led, float("nan"))
 
 
-def constant(world: World, update: Update, led: Tensor) -> Tensor:
+def constant(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """One direction, always as far as an honest update."""
     return world.direction * float(torch.linalg.vector_norm(led))
 
 
-def within(world: World, update: Update, led: Tensor) -> Tensor:
+def within(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """One direction as far as the law lets a mean go, and the noise that it asks for."""
     return world.direction * world.pull(update) + world.noise(update, led)
 
 
-def quiet(world: World, update: Update, led: Tensor) -> Tensor:
+def quiet(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """The same a tenth as far: about as long as an honest mean."""
     return world.direction * world.pull(update) / 10 + world.noise(update, led)
 
 
-def _along(world: World, update: Update, direction: Tensor, length: float) -> Tensor:
+def _along(world: LiarsView, update: Update, direction: Tensor, length: float) -> Tensor:
     """A mean of this direction and length, with the noise that the law asks for."""
     size = float(torch.linalg.vector_norm(direction))
     made = direction * (length / size) if size else direction
     return made + world.noise(update, direction)
 
 
-def turned_quietly(world: World, update: Update, led: Tensor) -> Tensor:
+def turned_quietly(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Its own mean with the sign turned, as long as the others' means are."""
     return _along(world, update, -world.mean(update.edge), world.usual(update))
 
 
-def inner_product(world: World, update: Update, led: Tensor) -> Tensor:
+def inner_product(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Against the mean of all others, as long as their means are."""
     others = world.others(update.edge)
     if not others:
@@ -131,7 +133,7 @@ def inner_product(world: World, update: Update, led: Tensor) -> Tensor:
     return _along(world, update, -whole, world.usual(update))
 
 
-def alie(world: World, update: Update, led: Tensor) -> Tensor:
+def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """The others' mean less one and a half of their spread, in every coordinate."""
     others = world.others(update.edge)
     if len(others) < 2:
@@ -140,7 +142,7 @@ def alie(world: World, update: Update, led: Tensor) -> Tensor:
     return means.mean(0) - 1.5 * means.std(0) + world.noise(update, led)
 
 
-def framing(world: World, update: Update, led: Tensor) -> Tensor:
+def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """With all others against one of them, twice as long as their means are."""
     friends = [edge for edge in world.others(update.edge) if edge != world.target]
     if not friends or world.target not in world.seen:
@@ -151,7 +153,7 @@ def framing(world: World, update: Update, led: Tensor) -> Tensor:
     return _along(world, update, parts[0] - parts[1], 2 * world.usual(update))
 
 
-def sprint(world: World, update: Update, led: Tensor) -> Tensor:
+def sprint(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Honest for five sixths of the run, then one direction as far as the law allows."""
     late = 6 * world.server.version > 5 * world.server.horizon
     return within(world, update, led) if late else led
@@ -163,7 +165,7 @@ def wave(length: int, part: float, *, timed: bool = True) -> Lie:
     timed: it ends on a crest, by a liar who knows when the run ends; else it begins with one.
     """
 
-    def lie(world: World, update: Update, led: Tensor) -> Tensor:
+    def lie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
         number = world.left() if timed else world.own - 1
         sign = 1 if number // length % 2 == 0 else -1
         return world.direction * (sign * part * world.pull(update)) + world.noise(update, led)

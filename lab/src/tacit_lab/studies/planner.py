@@ -27,7 +27,7 @@ from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms.dp_pasgd import design, formulas
-from tacit.algorithms.dp_pasgd.problem import Problem
+from tacit.algorithms.dp_pasgd.problem import DesignProblem
 from tacit_lab.papers import round_cost
 from tacit_lab.papers.commands.design import as_run_file
 
@@ -37,7 +37,7 @@ SEEDS, BATCH, DEVICES = 3, 256, 16
 RATE = BATCH / (32_561 / DEVICES)  # q: tacit divides by the public nominal size of a part
 # Rows have length √8, and a bias of 1: L <= 9/2 + λ. Each gradient is clipped to 1. The paper's c1,
 # c2 and δ.
-ADULT = Problem(
+ADULT = DesignProblem(
     epsilon=10.0,
     delta=1e-4,
     devices=DEVICES,
@@ -93,7 +93,7 @@ class Adult:
             [x.nonzero()[:, 1].reshape(len(x), 8), torch.full((len(x), 1), x.shape[1])], 1
         )
 
-    def train(self, p: Problem, rounds: int, tau: int, z: float) -> Outcome:
+    def train(self, p: DesignProblem, rounds: int, tau: int, z: float) -> Outcome:
         """`rounds` rounds of `tau` steps (7a), each ended by (7b)."""
         draw = torch.Generator().manual_seed(1000 * rounds + tau)
         theta = torch.zeros(SEEDS, DEVICES, 103, 2)
@@ -104,7 +104,7 @@ class Adult:
             theta = theta.mean(1, keepdim=True).expand(-1, DEVICES, -1, -1)  # (7b)
         return self._judge(p, theta[:, 0], rounds, tau)
 
-    def _clipped_sums(self, p: Problem, theta: Tensor, draw: torch.Generator) -> Tensor:
+    def _clipped_sums(self, p: DesignProblem, theta: Tensor, draw: torch.Generator) -> Tensor:
         seed, row = (torch.rand(SEEDS, len(self.y), generator=draw) < RATE).nonzero(as_tuple=True)
         own = seed * DEVICES + self.device[row]
         flat = theta.reshape(SEEDS * DEVICES, 103, 2)
@@ -125,7 +125,7 @@ class Adult:
         kept = torch.zeros(SEEDS * DEVICES).index_add_(0, own, factor)
         return (total + lam * kept[:, None, None] * flat).reshape(theta.shape)
 
-    def _judge(self, p: Problem, theta: Tensor, rounds: int, tau: int) -> Outcome:
+    def _judge(self, p: DesignProblem, theta: Tensor, rounds: int, tau: int) -> Outcome:
         loss = accuracy = 0.0
         for one in theta:
             logs = torch.log_softmax(one[self.at].sum(1), 1)
@@ -137,7 +137,7 @@ class Adult:
         return Outcome(rounds, tau, loss / len(theta), accuracy / len(theta))
 
 
-def grid(p: Problem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
+def grid(p: DesignProblem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
     """The plan, its outcome, and where that lies among all feasible pairs' outcomes."""
     found = design.plan(p, planner, RATE if planner == "poisson" else None)
     rounds, tau = (array.astype(int).tolist() for array in _some(p, found))
@@ -168,7 +168,7 @@ def grid(p: Problem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
     }
 
 
-def _some(p: Problem, found: design.Plan) -> tuple[Any, Any]:
+def _some(p: DesignProblem, found: design.DesignedRun) -> tuple[Any, Any]:
     """About a hundred of the pairs.
 
     They are at most twelve τ, and at most eleven R at each, with the last of both and the plan.
@@ -221,7 +221,7 @@ def _median(runs: Sequence[round_cost.RoundCost]) -> round_cost.RoundCost:
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
-def _compare(turn: list[round_cost.RoundCost], found: design.Plan) -> None:
+def _compare(turn: list[round_cost.RoundCost], found: design.DesignedRun) -> None:
     """What `turn`'s first two runs predict of the plan, and what its third spent."""
     for unit, each in zip(
         round_cost.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True

@@ -26,12 +26,12 @@ from tacit import config
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
-from tacit.datasets.source import Part
+from tacit.datasets.source import EdgePart
 from tacit.models import Model, evaluate
 from tacit.models.vectors import learnable
 from tacit.protocol.messages import GlobalModel, Hello, Retired, Update
 from tacit.simulation.client_server import Simulator
-from tacit_lab.studies.lies import EVERY, LIES, Lie, World
+from tacit_lab.studies.lies import EVERY, LIES, LiarsView, Lie
 
 HEAD = """
 [run]
@@ -93,7 +93,9 @@ SETTINGS = {
 class HostileSimulator(Simulator):
     """The simulator, whose `liars` replace what their honest selves would have sent."""
 
-    def __init__(self, *args: Any, liars: frozenset[str], lie: Lie | None, world: World) -> None:
+    def __init__(
+        self, *args: Any, liars: frozenset[str], lie: Lie | None, world: LiarsView
+    ) -> None:
         super().__init__(*args)
         self._liars, self._lie, self._world = liars, lie, world
         self._base: Tensor | None = None  # of the answer that comes next
@@ -177,7 +179,7 @@ def outcome(case: Case) -> dict[str, Any]:
     direction = towards_zero(simulation.model, definition.source.shape[0], case.seed)
     if case.algorithm == "mapa":  # which goes against what it is sent
         direction = -direction
-    world = World(role, direction, torch.Generator().manual_seed(case.seed))
+    world = LiarsView(role, direction, torch.Generator().manual_seed(case.seed))
     lie = EVERY[case.lie] if case.lie else None
     workers = list(simulation.simulator.edges.values())
     simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
@@ -206,7 +208,7 @@ def outcome(case: Case) -> dict[str, Any]:
     }
 
 
-def _halves(parts: list[Part], seed: int) -> list[Part]:
+def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The first two edges have the lower classes, the others the rest: two camps of honest data."""
     rows = [_published(part) for part in parts]
     x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
@@ -221,7 +223,7 @@ def _halves(parts: list[Part], seed: int) -> list[Part]:
     ]
 
 
-def _lone(parts: list[Part], seed: int) -> list[Part]:
+def _lone(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The last edge alone has class 7, and rows of the others, all as many as before."""
     rows = [_published(part) for part in parts]
     x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
@@ -236,12 +238,12 @@ def _lone(parts: list[Part], seed: int) -> list[Part]:
     ]
 
 
-def _published(part: Part) -> Dataset:
+def _published(part: EdgePart) -> Dataset:
     assert isinstance(part.rows, Dataset)
     return part.rows
 
 
-def _mislabelled(part: Part) -> Part:
+def _mislabelled(part: EdgePart) -> EdgePart:
     rows = _published(part)
     return replace(part, rows=replace(rows, y=(rows.y + 1) % 10))
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.mapa import Server
+from tacit.algorithms.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
 from tacit.datasets.benchmarks.sources import Split
@@ -137,12 +137,12 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
     return RunFile.model_validate(content)
 
 
-def train(run: RunFile, seed: int) -> Server:
+def train(run: RunFile, seed: int) -> MapaServer:
     """The run in this process.
 
     The edges take turns, each on the model that answered its last push.
     """
-    server = Server(run.define(), run.build_model())
+    server = MapaServer(run.define(), run.build_model())
     edges = [_edge(run, number, seed) for number in range(run.edges.count)]
     models: dict[str, GlobalModel] = {}
     for edge in edges:
@@ -169,7 +169,7 @@ def received(push: Push) -> Update:
     )
 
 
-def _models(server: Server, message: Hello | Update) -> dict[str, GlobalModel]:
+def _models(server: MapaServer, message: Hello | Update) -> dict[str, GlobalModel]:
     replies = server.on_message(message)
     return {reply.to: reply.message for reply in replies if isinstance(reply.message, GlobalModel)}
 

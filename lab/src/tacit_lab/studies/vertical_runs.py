@@ -22,7 +22,7 @@ import torch
 from tacit import config, datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.centralised import centralised
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
@@ -38,13 +38,13 @@ MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
 
 
 @dataclass
-class World:
+class VerticalRoles:
     """The roles of one run.
 
     A party's every message takes a random time whose mean is `means[m]` seconds.
     """
 
-    server: Server
+    server: LabelServer
     parties: list[Party]
     means: list[float]
     poisson: bool = False  # as in the paper's appendix G, in units of 1/2M s; else exponential
@@ -82,11 +82,11 @@ class World:
             )
 
 
-def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
+def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> VerticalRoles:
     """The roles of `run`, with the ledgers in memory."""
     splits, salt, count = datasets.splits(run.source.name, root), b"bench", run.edges.count
     server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
-    assert isinstance(server, Server)
+    assert isinstance(server, LabelServer)
     ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
     parties = [
         registry.party(
@@ -94,7 +94,7 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
         )
         for number, ledger in enumerate(ledgers)
     ]
-    return World(server, parties, means or [1.0] * count)
+    return VerticalRoles(server, parties, means or [1.0] * count)
 
 
 def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
@@ -105,7 +105,7 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
     return RunFile.model_validate(content)
 
 
-def accuracy(server: Server) -> float:
+def accuracy(server: LabelServer) -> float:
     """Of the last evaluation."""
     assert server.evaluation.taken is not None
     _, params, seen = server.evaluation.taken
@@ -169,7 +169,7 @@ def delays(
     return found
 
 
-def _until(made: World, target: float, seed: int) -> float:
+def _until(made: VerticalRoles, target: float, seed: int) -> float:
     """The clock when an evaluation first shows `target`; inf: never."""
     seen = 0
     for clock in made.run(seed):

@@ -29,7 +29,7 @@ _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 _ROUNDING = 1 + 2.0**-10
 
 
-class Guard:
+class UpdateGuard:
     """Judges messages in the driver's thread; any thread may call `quarantined`."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Guard:
         """
         role, section = self._role, self._section
         assert section.norm_factor is not None
-        assert isinstance(role, mapa.Server)  # the run file refuses norm_factor with any other
+        assert isinstance(role, mapa.MapaServer)  # the run file refuses norm_factor with any other
         return norm_bound(
             role.clip_at(base_version),
             role.batch,

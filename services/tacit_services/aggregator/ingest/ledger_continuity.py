@@ -25,7 +25,7 @@ log = logging.getLogger("tacit.ledger_continuity")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _LedgerRecord:
     charged: Charged
     seq: int  # of the message that showed it; 0: in another run
 
@@ -35,7 +35,7 @@ class LedgerContinuity:
 
     def __init__(self, dataset: str) -> None:
         self._dataset = dataset
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _LedgerRecord] = {}
         self._seldom = Seldom()
 
     def load(
@@ -52,7 +52,7 @@ class LedgerContinuity:
                 found[edge] = Charged(anchor.count, anchor.head)
         for edge, charged in found.items():
             if edge not in self._seen or charged.count > self._seen[edge].charged.count:
-                self._seen[edge] = _Seen(charged, last_seqs.get(edge, 0))
+                self._seen[edge] = _LedgerRecord(charged, last_seqs.get(edge, 0))
 
     def check(self, edge: str, seq: int, charged: Charged) -> Anchor:
         """Return the anchor to keep with message `seq`, whose edge's ledger stands at `charged`.
@@ -60,17 +60,17 @@ class LedgerContinuity:
         Raises WireError (rollback, clone, value). A message older than the edge's newest is not
         judged: it is a late copy, and the journal knows its number.
         """
-        seen = self._seen.get(edge, _Seen(UNCHARGED, 0))
+        seen = self._seen.get(edge, _LedgerRecord(UNCHARGED, 0))
         if charged.count > MAX_SEQ:
             raise WireError("value", f"charged: {charged.count} releases")
         if seq >= seen.seq and charged != seen.charged:
             self._judge(edge, seq, charged, seen)
-            self._seen[edge] = _Seen(charged, seq)
+            self._seen[edge] = _LedgerRecord(charged, seq)
         elif seq > seen.seq and edge in self._seen:
-            self._seen[edge] = _Seen(charged, seq)
+            self._seen[edge] = _LedgerRecord(charged, seq)
         return Anchor(f"{self._dataset}/{edge}", charged.count, charged.head)
 
-    def _judge(self, edge: str, seq: int, charged: Charged, seen: _Seen) -> None:
+    def _judge(self, edge: str, seq: int, charged: Charged, seen: _LedgerRecord) -> None:
         reason = None
         if charged.count < seen.charged.count:
             reason = "rollback"

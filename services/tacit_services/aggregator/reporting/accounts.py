@@ -32,7 +32,7 @@ ROUGHER, FINER = (4, 6, 8), (7, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Spending:
     """The spending of one edge. bound: its ε is an upper bound."""
 
     record: EdgeRecord
@@ -84,7 +84,7 @@ class Accounts:
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
         self._composing: Future[None] | None = None
         self._few = True
-        self._kept: dict[str, Account] = {}
+        self._kept: dict[str, Spending] = {}
         self._saved, self._looked = SAVED, clock()
         self.busy = threading.Lock()  # one composition at a time
         self.final = False  # once the run is over there is time for every ε
@@ -100,7 +100,7 @@ class Accounts:
             self._few = len(records) <= FEW
             return self._together(records, steady and not self.final)
 
-    def of(self, records: Mapping[str, EdgeRecord]) -> dict[str, Account]:
+    def of(self, records: Mapping[str, EdgeRecord]) -> dict[str, Spending]:
         """The account of each of `records`.
 
         While another thread is at it, those that were last found will do.
@@ -115,14 +115,14 @@ class Accounts:
 
     # -- one edge ----------------------------------------------------------------------------------
 
-    def _account(self, name: str, record: EdgeRecord) -> Account:
+    def _account(self, name: str, record: EdgeRecord) -> Spending:
         kept, history = self._kept.get(name), record.spent
         known = kept is not None and kept.record is record
         if kept is not None and known and (not kept.bound or not self._is_known(history, MUCH)):
             return kept
         more = self._at_most(history, self._budget(name))
         spent = self._promise.spent(name, history, record.charged, more)
-        return Account(record, spent, more != history)
+        return Spending(record, spent, more != history)
 
     def _at_most(self, history: History, budget: float, *, steady: bool = False) -> History:
         """The history itself where its ε is known, or there is time; else a little more.

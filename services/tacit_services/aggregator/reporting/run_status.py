@@ -17,7 +17,7 @@ from tacit.config.definition import Definition
 from tacit.errors import ServiceError
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tacit_services.aggregator.reading import Health, Readable, RunReading
-from tacit_services.aggregator.reporting.accounts import Account, Accounts, Total
+from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning
@@ -222,7 +222,7 @@ class RunStatus:
         return self.definition.promise.total(edges, simulated=self._virtual is not None)
 
 
-def _row(name: str, account: Account, reading: RunReading) -> dict[str, Any]:
+def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
     record, why = account.record, reading.quarantined.get(name)
     state = reading.presence.get(name, "unknown") if why is None else "quarantined"
     return {

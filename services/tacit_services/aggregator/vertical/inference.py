@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tacit.algorithms.vafl.label_server import Server
+from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.datasets.alignment import names
 from tacit.errors import BudgetSpent, ConfigError, DataError, ServiceError, TacitError
 from tacit.protocol.vertical import Request
@@ -52,7 +52,7 @@ class Job:
 class Inference:
     """Questions go in on HTTP threads; the driver thread asks the parties, and answers."""
 
-    def __init__(self, run: Run, driver: ServerDriver, role: Server, salt: str) -> None:
+    def __init__(self, run: Run, driver: ServerDriver, role: LabelServer, salt: str) -> None:
         """role: the run's. salt: what the run's records are named with."""
         self._run, self._driver, self._role, self._salt = run, driver, role, salt.encode()
         self._row = {int(name): row for row, name in enumerate(role.people.names)}

@@ -18,7 +18,7 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import Vertical
-from tacit.datasets.alignment import Names
+from tacit.datasets.alignment import NameHashes
 from tacit.errors import PrivacyError
 from tacit.privacy.noise.labels import randomised_response
 from tacit.privacy.noise.randomness import Random
@@ -44,7 +44,7 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     return registry.people((train, test), salt.encode(), noisy, epsilon)
 
 
-def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:
+def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:
     """The randomised response to `labels`, drawn the first time and read from `path` ever after.
 
     It belongs to these records for good: another run, another ε or another training must not draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit import errors
-from tacit_services.journal.store.append_rules import MAX_SEQ, Limits
+from tacit_services.journal.store.append_rules import MAX_SEQ, JournalLimits
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -66,7 +66,7 @@ def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 
     # Braces would break the Redis hash tag `{run}` that keeps a run's keys on one cluster node.
     if not run or "{" in run or "}" in run:
         raise errors.ConfigError(f"run: {run!r} must be a name without braces")
-    limits = Limits(max_entries, max_bytes)
+    limits = JournalLimits(max_entries, max_bytes)
     scheme, _, rest = url.partition("://")
     if scheme == "memory" and not rest:
         return MemoryStore(run, limits)

@@ -12,7 +12,7 @@ MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JournalLimits:
     """The limits of a journal: it is BUSY while it holds `entries` messages or `bytes` of payload.
 
     BUSY depends on the journal alone, never on the size of the message at hand. So once one message
@@ -30,7 +30,7 @@ class Limits:
                 raise errors.ConfigError(f"store: {name} is {value}, but must be at least 1")
 
 
-def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdict:
+def judge(last: int, seq: int, depth: tuple[int, int], limits: JournalLimits) -> Verdict:
     """The verdict on `seq`, by the edge's `last` accepted one and the `depth` (entries, bytes)."""
     if seq <= last:
         return Verdict.DUPLICATE

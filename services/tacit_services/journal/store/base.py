@@ -158,8 +158,8 @@ class Store(Protocol):
         of the entries before them. An ACCEPTED entry's anchor is kept in the same step, if its
         count is larger than the one held for its lineage.
 
-        Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (append_rules.py), before
-        anything is written.
+        Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (append_rules.py),
+        before anything is written.
         """
 
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:

@@ -42,7 +42,10 @@ class MemoryStore:
     """
 
     def __init__(
-        self, run: str, limits: append_rules.Limits, shared: dict[str, MemoryRun] | None = None
+        self,
+        run: str,
+        limits: append_rules.JournalLimits,
+        shared: dict[str, MemoryRun] | None = None,
     ) -> None:
         self._run = run
         self._limits = limits

@@ -54,7 +54,7 @@ class RedisStore:
     """
 
     def __init__(
-        self, url: str, run: str, limits: append_rules.Limits, reply_s: float = _REPLY_S
+        self, url: str, run: str, limits: append_rules.JournalLimits, reply_s: float = _REPLY_S
     ) -> None:
         self._url, self._shown, self._reply_s = url, redis_client.without_password(url), reply_s
         self._run = run

@@ -79,7 +79,7 @@ class SqliteStore:
     """
 
     def __init__(
-        self, path: Path, run: str, limits: append_rules.Limits, busy_s: float = 5.0
+        self, path: Path, run: str, limits: append_rules.JournalLimits, busy_s: float = 5.0
     ) -> None:
         # Absolute, so that a later change of directory cannot lead a reconnection to another file.
         self._path = path.absolute()

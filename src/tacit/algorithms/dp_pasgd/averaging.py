@@ -35,7 +35,7 @@ from tacit.protocol.messages import GlobalModel, Update
 from tacit.robust.law import Law
 
 
-class Server(RoundServer):
+class DpPasgdServer(RoundServer):
     """The cloud server: the second case of eqs (6) and (7), when τ divides k."""
 
     def __init__(self, definition: Definition[DpPasgd], model: Model) -> None:
@@ -69,7 +69,7 @@ class Server(RoundServer):
         return {"clip": self.clip, "learning_rate": rate, "tau": a.tau} | self.progress()
 
 
-class Edge(LocalSteps[DpPasgd]):
+class AveragingEdge(LocalSteps[DpPasgd]):
     """A device: the first case of eqs (6) and (7)."""
 
     def steps(self, message: GlobalModel) -> Steps:

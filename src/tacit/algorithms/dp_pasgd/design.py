@@ -32,7 +32,7 @@ from tacit.algorithms.dp_pasgd.formulas import (
     scale,
     variance_floor,
 )
-from tacit.algorithms.dp_pasgd.problem import ONE, Problem, need
+from tacit.algorithms.dp_pasgd.problem import ONE, DesignProblem, need
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy import accounting
 
@@ -43,11 +43,13 @@ _UP = 1 + 1e-12  # on z², so that (9), computed back in floating point, never s
 _CALIBRATIONS = 5  # values of K for which the Poisson planner first calibrates z
 _WORTH = 1e-3  # a pair that promises to lower the bound by a smaller part is not calibrated
 
-Bound = Callable[["Problem", Numbers, Numbers], Numbers]  # (problem, K, B) → bound on E[L(θ) - L*]
+Bound = Callable[
+    ["DesignProblem", Numbers, Numbers], Numbers
+]  # (problem, K, B) → bound on E[L(θ) - L*]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DesignedRun:
     """A design and what it costs. `sigma` is the root mean square of `sigmas`, one per entry of
     Problem.batch.
 
@@ -79,7 +81,7 @@ class Plan:
 class Zcdp:
     """(23) in z: z² = 2K/Z, with Z of `scale` or of `paper_scale`."""
 
-    def __init__(self, p: Problem, Z: float) -> None:
+    def __init__(self, p: DesignProblem, Z: float) -> None:
         self._p, self._Z = p, Z
 
     def squares(self, K: Numbers) -> Numbers:
@@ -101,7 +103,7 @@ class Poisson:
     Calibrated by PLD at some K, interpolated between them.
     """
 
-    def __init__(self, p: Problem, sampling_rate: float, most: int) -> None:
+    def __init__(self, p: DesignProblem, sampling_rate: float, most: int) -> None:
         """Calibrate at a few K from 1 to `most`. Raises ConfigError when no noise reaches ε_th."""
         self._p, self._rate = p, sampling_rate
         self.known: dict[int, float] = {}
@@ -135,7 +137,9 @@ class Poisson:
 # -- the search ------------------------------------------------------------------------------------
 
 
-def plan(p: Problem, planner: Planner = "corrected", sampling_rate: float | None = None) -> Plan:
+def plan(
+    p: DesignProblem, planner: Planner = "corrected", sampling_rate: float | None = None
+) -> DesignedRun:
     """The best feasible pair (R, τ) under `planner`'s privacy model and bound.
 
     corrected: (9) with its own root, and `last_iterate`. paper: (12), (13), (23) and (25) as
@@ -167,7 +171,7 @@ def plan(p: Problem, planner: Planner = "corrected", sampling_rate: float | None
         drawn.exact(int(K[losses.argmin()]))
 
 
-def pairs(p: Problem) -> tuple[Numbers, Numbers]:
+def pairs(p: DesignProblem) -> tuple[Numbers, Numbers]:
     """Every (R, τ) within (21d) and (21e), in order of τ, then R: two arrays of one length.
 
     Raises ConfigError when there is none, or when there are more than PAIRS.
@@ -197,7 +201,7 @@ def pairs(p: Problem) -> tuple[Numbers, Numbers]:
     return rounds[within], tau[within]
 
 
-def relaxed(p: Problem) -> tuple[float, float]:
+def relaxed(p: DesignProblem) -> tuple[float, float]:
     """Return (24), the paper's K* as a real number with its Z, and τ* by (22).
 
     Rounded to integers, the plan may exceed C_th. (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e)
@@ -221,26 +225,26 @@ def relaxed(p: Problem) -> tuple[float, float]:
 
 
 def _losses(
-    p: Problem, rounds: Numbers, tau: Numbers, noise: Zcdp | Poisson, bound: Bound
+    p: DesignProblem, rounds: Numbers, tau: Numbers, noise: Zcdp | Poisson, bound: Bound
 ) -> Numbers:
     K = rounds * tau
     return bound(p, K, variance_floor(p, tau, noise.squares(K)))
 
 
 def _plan(
-    p: Problem,
+    p: DesignProblem,
     planner: Planner,
     noise: Zcdp | Poisson,
     searched: tuple[Numbers, Numbers, Numbers],
     best: int,
     sampling_rate: float | None,
-) -> Plan:
+) -> DesignedRun:
     rounds, tau, losses = (each[best : best + 1] for each in searched)
     K, z = int(rounds[0] * tau[0]), noise.exact(int(rounds[0] * tau[0]))
     B = variance_floor(p, tau, np.array([z**2]))
     first = np.flatnonzero(np.diff(searched[1], prepend=0))  # where each τ begins
     least = np.minimum.reduceat(searched[2], first)
-    return Plan(
+    return DesignedRun(
         planner=planner,
         K=K,
         tau=int(tau[0]),

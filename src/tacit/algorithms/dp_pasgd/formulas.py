@@ -16,12 +16,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.algorithms.dp_pasgd.problem import Problem
+from tacit.algorithms.dp_pasgd.problem import DesignProblem
 
 Numbers = NDArray[np.float64]
 
 
-def cost(p: Problem, rounds: Numbers, tau: Numbers) -> Numbers:
+def cost(p: DesignProblem, rounds: Numbers, tau: Numbers) -> Numbers:
     """(8), what one device spends: C = c1·K/τ + c2·K, with K = Rτ."""
     return p.c1 * rounds + p.c2 * rounds * tau
 
@@ -57,7 +57,7 @@ def paper_scale(epsilon: float, delta: float) -> float:
 # -- convergence -----------------------------------------------------------------------------------
 
 
-def variance_floor(p: Problem, tau: Numbers, z2: Numbers) -> Numbers:
+def variance_floor(p: DesignProblem, tau: Numbers, z2: Numbers) -> Numbers:
     """B of (13): where the error ends.
 
     Needs (21e), and that E g is the *global* gradient: devices with data alike.
@@ -67,7 +67,7 @@ def variance_floor(p: Problem, tau: Numbers, z2: Numbers) -> Numbers:
     return (eta * L + eta**2 * L**2 * (tau - 1) * M) / (2 * lam * M) * (p.xi2 + p.dim * sigma2)
 
 
-def paper_bound(p: Problem, K: Numbers, B: Numbers) -> Numbers:
+def paper_bound(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
     """F of (21a), by (12) as printed; false.
 
     Without any noise it falls below the true gap (docs/privacy.md, section 5).
@@ -75,7 +75,7 @@ def paper_bound(p: Problem, K: Numbers, B: Numbers) -> Numbers:
     return (1 - p.lr * p.strong_convexity) ** K * (p.gap - B) / K + B
 
 
-def last_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
+def last_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
     """(1 - ηλ)^K (α - B) + B, for the last iterate: (17) unrolled step by step instead of averaged.
 
     Exact for τ = 1. For τ > 1 the drift cancels against the gradients only up to the weights (1 -
@@ -86,7 +86,7 @@ def last_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
     return left * p.gap + (1 - left) * B
 
 
-def average_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
+def average_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
     """α(1 - ηλ)(1 - (1 - ηλ)^K)/(ηλK) + B, a provable bound.
 
     It is for the mean of all K iterates' gaps, so for the best one too.
@@ -95,7 +95,7 @@ def average_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
     return p.gap * (1 - step) * -np.expm1(K * math.log1p(-step)) / (step * K) + B
 
 
-def longest_period(p: Problem) -> float:
+def longest_period(p: DesignProblem) -> float:
     """The largest τ within (21e), ηL + η²L²τ(τ - 1) <= 1; a real number."""
     rate = p.lr * p.smoothness
     return (1 + math.sqrt(1 + 4 * (1 - rate) / rate**2)) / 2

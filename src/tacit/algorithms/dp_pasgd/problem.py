@@ -1,6 +1,7 @@
 """The design problem of DP-PASGD: what a device may spend, and what is known of loss and data.
 
-Paper: arXiv:2003.12705, sections 5 and 6. `Problem` has its numbers under plain names, checked.
+Paper: arXiv:2003.12705, sections 5 and 6. `DesignProblem` has its numbers under plain names,
+checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ONE: Final = 1 + 1e-12  # 1, in (21e), as far as floating point knows
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DesignProblem:
     """What (21) is given. Public numbers only: estimated on private data, they would be a leak that
     nobody counts.
 

@@ -12,7 +12,7 @@ from tacit.protocol.messages import GlobalModel, Update
 from tacit.robust.law import Law
 
 
-class Edge(LocalSteps[FedAsync]):
+class FedAsyncEdge(LocalSteps[FedAsync]):
     """Process Worker of Algorithm 1, for all four."""
 
     @property

@@ -30,17 +30,17 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.algorithms.gossip.worker import GossipSettings, Worker, as_tensor
+from tacit.algorithms.gossip.worker import GossipSettings, GossipWorker, as_tensor
 from tacit.config.topology import Topology
 from tacit.models import Model
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.release.trained import Shared, Trained
-from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal
+from tacit.protocol.messages import Answer, Outgoing, PeerMessage, Proposal
 
 
 @dataclass(slots=True)
-class Link:
+class NeighbourLink:
     """The state that is kept of one neighbour, in both directions; each has numbers of its own.
 
     proposed, open: the number of our latest exchange with it, and whether its answer is still to
@@ -55,7 +55,7 @@ class Link:
     delta: Shared | None = None
 
 
-class Peer(Worker):
+class Peer(GossipWorker):
     """A worker that averages with one neighbour at a time while it computes, and never waits.
 
     Two peers cannot both know that a message has arrived. So one of them decides an exchange. The
@@ -90,7 +90,7 @@ class Peer(Worker):
         """
         super().__init__(edge, model, releaser, private_sum, settings, topology, seed=seed)
         self.life, self.random = life, random
-        self.links = {name: Link() for name in sorted(self.neighbours)}
+        self.links = {name: NeighbourLink() for name in sorted(self.neighbours)}
         self.staleness: Counter[int] = Counter()
         self._age: int | None = None  # exchanges since ŵ was read; None: no step is being computed
         self._waiting: dict[tuple[str, bool], Proposal | Answer] = {}
@@ -161,7 +161,7 @@ class Peer(Worker):
             self._proposal(name, self.links[name]) for name in neighbours if self.links[name].open
         ]
 
-    def hear(self, message: Gossip) -> list[Outgoing]:
+    def hear(self, message: PeerMessage) -> list[Outgoing]:
         """Take in a neighbour's message. Other messages, and ones seen before, change nothing."""
         if not isinstance(message, Proposal | Answer) or message.peer not in self.links:
             return []
@@ -209,13 +209,13 @@ class Peer(Worker):
         if self._age is not None:
             self._age += 1
 
-    def _answer(self, name: str, link: Link) -> Outgoing:
+    def _answer(self, name: str, link: NeighbourLink) -> Outgoing:
         assert link.delta is not None
         return Outgoing(
             name, Answer(self.edge, link.life, link.answered, link.delta, dict(self.counts))
         )
 
-    def _proposal(self, name: str, link: Link) -> Outgoing:
+    def _proposal(self, name: str, link: NeighbourLink) -> Outgoing:
         model = self.trained.share()
         return Outgoing(
             name, Proposal(self.edge, self.life, link.proposed, model, dict(self.counts))
@@ -271,5 +271,5 @@ class Peer(Worker):
             if name in self.links:
                 delta = tensors.get(f"delta/{name}")
                 kept = None if delta is None else Trained.again(delta)
-                self.links[name] = Link(proposed, is_open, life, answered, kept)
+                self.links[name] = NeighbourLink(proposed, is_open, life, answered, kept)
         self._age, self._waiting = None, {}

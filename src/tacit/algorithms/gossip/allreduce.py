@@ -16,16 +16,16 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.algorithms.gossip.worker import GossipSettings, Worker
+from tacit.algorithms.gossip.worker import GossipSettings, GossipWorker
 from tacit.config.topology import Topology
 from tacit.models import Model
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.release.trained import Shared, Trained
-from tacit.protocol.messages import Gossip, Missing, Outgoing, Share
+from tacit.protocol.messages import Missing, Outgoing, PeerMessage, Share
 
 
-class SyncPeer(Worker):
+class SyncPeer(GossipWorker):
     """A worker that goes from round to round with all the others.
 
     Nobody can be two rounds ahead of anybody, so a worker that keeps its two latest shares can give
@@ -75,7 +75,7 @@ class SyncPeer(Worker):
         """Send nothing: without a step there is no share, and all others wait for it."""
         return []
 
-    def hear(self, message: Gossip) -> list[Outgoing]:
+    def hear(self, message: PeerMessage) -> list[Outgoing]:
         """Take in a share of this round or the next, or repeat one of ours to a peer that asks.
 
         A message about an earlier round changes nothing.

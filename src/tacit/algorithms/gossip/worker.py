@@ -1,7 +1,8 @@
 """The worker of a run without a server: its rows, its model, its count of all peers' steps.
 
-Paper: A(DP)²SGD (arXiv:2008.09246); the notation is in adp2sgd.py. `Worker` is lines 5 to 7 of its
-Algorithm 1, the private gradient; how models meet is in adp2sgd.py (pairs) and allreduce.py (all).
+Paper: A(DP)²SGD (arXiv:2008.09246); the notation is in adp2sgd.py. `GossipWorker` is lines 5 to 7
+of its Algorithm 1, the private gradient. Models meet in adp2sgd.py (pairs) and
+allreduce.py (all).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.release.trained import Shared, Trained
-from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
+from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, PeerMessage, Report
 
 # A peer's own count of its steps is believed up to this multiple of the median peer's.
 BELIEVED = 3
@@ -48,7 +49,7 @@ class GossipSettings:
     factor: Callable[[int, int], float] = constant  # of η, by the counter and the horizon
 
 
-class Worker(EdgeRole):
+class GossipWorker(EdgeRole):
     """A worker of a run without a server: its rows, its model, the global counter.
 
     `gradient` is lines 5 to 7 of Algorithm 1; how models meet is the subclass's.
@@ -87,7 +88,7 @@ class Worker(EdgeRole):
         """Give up the step that `begin` began, since the budget is spent."""
 
     @abstractmethod
-    def hear(self, message: Gossip) -> list[Outgoing]:
+    def hear(self, message: PeerMessage) -> list[Outgoing]:
         """Take in a message of another peer. One that was seen before changes nothing."""
 
     @abstractmethod

@@ -33,7 +33,7 @@ from tacit.algorithms.vafl import state as vafl_state
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.requests import Requests
 from tacit.algorithms.vafl.step_rules import Protocol
-from tacit.algorithms.vafl.test_evaluations import Evaluation
+from tacit.algorithms.vafl.test_evaluations import TestEvaluations
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
@@ -45,11 +45,11 @@ from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 
 LAST_SECONDS = 60.0  # the longest wait for the last evaluation after training
-Plans = Callable[[str], EmbeddingPlan]
+PlanOfParty = Callable[[str], EmbeddingPlan]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
 
-class Server(ServerRole):
+class LabelServer(ServerRole):
     """The server of Algorithms 1 and 2: labels, θ_0 and the table.
 
     Its parties are the fold's edges.
@@ -63,7 +63,7 @@ class Server(ServerRole):
         head: Model,
         protocol: Protocol,
         people: LabelledRecords,
-        plan: Plans,
+        plan: PlanOfParty,
     ) -> None:
         """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
 
@@ -81,7 +81,7 @@ class Server(ServerRole):
         self.requests = Requests()
         public = torch.arange(people.records, len(people.names))
         section = definition.evaluation
-        self.evaluation = Evaluation(public, section.every, section.samples, protocol.seed)
+        self.evaluation = TestEvaluations(public, section.every, section.samples, protocol.seed)
 
     # -- the role interface ------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from tacit.datasets.alignment import Names
+from tacit.datasets.alignment import NameHashes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +19,7 @@ class LabelledRecords:
     inference.
     """
 
-    names: Names
+    names: NameHashes
     records: int
     labels: Tensor
     label_epsilon: float = math.inf

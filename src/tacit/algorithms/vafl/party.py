@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tacit.algorithms.vafl.step_rules import Protocol, batch_rows
-from tacit.datasets.alignment import Names, align
+from tacit.datasets.alignment import NameHashes, align
 from tacit.errors import BudgetSpent
 from tacit.models.vectors import learnable
 from tacit.models.zoo.embedding_networks import Embedding
@@ -25,7 +25,7 @@ from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import FROZEN, EmbeddingReleaser, clip_rows
 from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
-from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 
 
 class Party:
@@ -40,7 +40,7 @@ class Party:
         number: int,
         protocol: Protocol,
         x: Tensor,
-        names: Names,
+        names: NameHashes,
         embedding: Embedding,
         releaser: EmbeddingReleaser,
         regularization: float = 0.0,
@@ -228,7 +228,7 @@ class Party:
         embed = Embed(
             self.edge,
             self.iteration,
-            Part(self.step, request, rows),
+            UploadPart(self.step, request, rows),
             released,
             ledger.history(),
             ledger.charged(),

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.vafl.requests import Requests
-from tacit.algorithms.vafl.test_evaluations import Evaluation
+from tacit.algorithms.vafl.test_evaluations import TestEvaluations
 from tacit.protocol.vertical import Feedback, Request
 
 
-class State(Protocol):
+class SnapshotState(Protocol):
     """A server's state in a snapshot.
 
     table: embeddings (records, parties, width). uploaded: k of each entry's upload (records,
@@ -22,14 +22,14 @@ class State(Protocol):
     table: Tensor
     uploaded: Tensor
     requests: Requests
-    evaluation: Evaluation
+    evaluation: TestEvaluations
     complete: set[str]
     gathered: list[tuple[str, int, Tensor]]
     answers: dict[str, Feedback]
 
 
 def dump(
-    server: State, tensors: dict[str, Tensor], values: dict[str, Any]
+    server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """`tensors` and `values`, with what `read` needs."""
     evaluation = server.evaluation
@@ -57,7 +57,7 @@ def dump(
     }
 
 
-def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+def read(server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     """Continue from what `dump` returned."""
     server.table, server.uploaded = tensors["table"], tensors["uploaded"]
     evaluation, rows = server.evaluation, values["exam_rows"]

@@ -86,7 +86,7 @@ def _longest(smoothness: float, tail: float, ratio: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepRule:
     """The rule that gives η^k, and its constants.
 
     `constant` is the experiments' own rule (appendix G), the others are the theorems'. rate: η of
@@ -135,7 +135,7 @@ class Steps:
         return self.party(k) * (self.t if self.rule in ("theorem_1", "theorem_3") else 1)
 
 
-_USUAL = Steps()
+_USUAL = StepRule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Protocol:
 
     parties: int
     batch: int
-    steps: Steps = _USUAL
+    steps: StepRule = _USUAL
     t: int = 1
     coordinated: bool = (
         False  # all parties' s-th batch is the same: with t = M, synchronous block-wise SGD

@@ -8,7 +8,7 @@ from torch import Tensor
 from tacit.datasets import Dataset
 
 
-class Evaluation:
+class TestEvaluations:
     """The evaluations of one run: one at a time, on records that are not trained on.
 
     next: k of the next one. rows: of the one under way, None where there is none. waiting: numbers

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.algorithms.vafl.step_rules import Protocol, Steps
+from tacit.algorithms.vafl.step_rules import Protocol, StepRule
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset, party_columns, party_view
@@ -93,7 +93,7 @@ def vertical(definition: Definition[Any]) -> Vertical:
             f"algorithm.name={a.name!r} is not vertical; a party can only take part in vafl"
         )
     t = parties if a.synchronous else a.t
-    steps = Steps(
+    steps = StepRule(
         a.steps_rule,
         a.learning_rate,
         a.server_share,

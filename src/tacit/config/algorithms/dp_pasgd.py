@@ -9,8 +9,8 @@ from pydantic import Field
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.algorithms.step_settings import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.sections import Positive
 from tacit.config.traits import Traits, in_several
+from tacit.privacy.policy import Positive
 
 
 class DpPasgd(StepSizes):

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.algorithms.step_settings import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.sections import Positive
 from tacit.config.traits import Traits, in_several
+from tacit.privacy.policy import Positive
 
-Staleness = Literal["constant", "polynomial", "hinge"]
+StalenessFunction = Literal["constant", "polynomial", "hinge"]
 _MIXES, _WEIGHS = ("fedasync", "sgd"), ("fedasync", "fedbuff", "sgd")
 _READ = {
     "mixing": _MIXES,
@@ -43,7 +43,7 @@ class FedAsync(StepSizes):
     )
     proximal: float = Field(0.0, ge=0, le=1e6, description="ρ of ρ/2·||x - x_τ||²")
     mixing: float = Field(0.6, gt=0, le=1, description="α, before the staleness weight")
-    staleness: Staleness = Field("constant", description="s(t - τ)")
+    staleness: StalenessFunction = Field("constant", description="s(t - τ)")
     a: Positive = Field(0.5, description="a of polynomial and hinge")
     b: int = Field(4, ge=0, description="b of hinge")
     mixing_decay: float = Field(

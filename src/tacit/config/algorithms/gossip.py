@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import USUAL_CLIP, Sections, Worker
+from tacit.config.algorithm_contract import USUAL_CLIP, Sections, WorkerKind
 from tacit.config.algorithms.step_settings import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.sections import Positive
-from tacit.config.topology import Kind, Topology, build
+from tacit.config.topology import Topology, TopologyKind, build
 from tacit.config.traits import Traits
 from tacit.errors import ConfigError
+from tacit.privacy.policy import Positive
 
 
 class Gossip(StepSizes):
@@ -21,11 +21,13 @@ class Gossip(StepSizes):
     `run.updates` is T, the steps of all peers together.
     """
 
-    worker: ClassVar[Worker] = "peer"
+    worker: ClassVar[WorkerKind] = "peer"
 
     name: Literal["adp2sgd", "adpsgd", "sync"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η")
-    topology: Kind = Field("ring", description="who averages with whom; sync has no use for it")
+    topology: TopologyKind = Field(
+        "ring", description="who averages with whom; sync has no use for it"
+    )
     link_probability: float = Field(
         0.5, gt=0, le=1, description="erdos-renyi: of a link between two peers"
     )

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.sections import Positive
 from tacit.config.traits import Traits
+from tacit.privacy.policy import Positive
 
 _EQ_12 = {"deviation", "failure"}  # the constants that give the first C
 

@@ -8,19 +8,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import DataSection, Sections, Worker
+from tacit.config.algorithm_contract import DataSection, Sections, WorkerKind
 from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Positive
-from tacit.config.traits import Released, Traits
+from tacit.config.traits import ReleaseTime, Traits
 from tacit.models import Model
 from tacit.models.zoo.embedding_networks import head
+from tacit.privacy.policy import Positive
 from tacit.privacy.release import Mechanism
 from tacit.privacy.release.embeddings import Mode, declared
 from tacit.privacy.report import AT_PARTY, Composition, Promise
 
-_RELEASED: dict[str, Released] = {"trained": "in turn", "cached": "once"}  # by mode
+_RELEASED: dict[str, ReleaseTime] = {"trained": "in turn", "cached": "once"}  # by mode
 
 
 class Vafl(StepSizes):
@@ -32,7 +32,7 @@ class Vafl(StepSizes):
     are the parties.
     """
 
-    worker: ClassVar[Worker] = "party"
+    worker: ClassVar[WorkerKind] = "party"
     columns: ClassVar[bool] = True
     composition: ClassVar[Composition] = "sum"
 

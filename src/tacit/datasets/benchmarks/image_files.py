@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tacit.datasets.benchmarks.sources import Array, Split, Stored, check_sum, unzipped
+from tacit.datasets.benchmarks.sources import RawArray, Split, Stored, check_sum, unzipped
 from tacit.errors import DataError
 
 _Bytes = npt.NDArray[np.uint8]
@@ -70,17 +70,17 @@ def cifar10(content: bytes, split: Split) -> Stored:
     return Stored(x, y, high=_BYTE)
 
 
-def cifar10_labels(content: bytes, split: Split) -> Array:
+def cifar10_labels(content: bytes, split: Split) -> RawArray:
     """The labels only; the pixels stay compressed."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        labels: Array = arrays[f"y_{split}"]
+        labels: RawArray = arrays[f"y_{split}"]
     return labels
 
 
 def digits(split: Split) -> Stored:
     """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 digits."""
     with np.load(_DIGITS, allow_pickle=False) as arrays:
-        table: Array = arrays["rows"]
+        table: RawArray = arrays["rows"]
     check_sum("the bundled digits", table.tobytes(), _DIGITS_SHA256)
     # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and
     # version.

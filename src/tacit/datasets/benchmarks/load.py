@@ -11,7 +11,7 @@ import torch
 
 from tacit.datasets import features as frozen
 from tacit.datasets.benchmarks import image_files, tables
-from tacit.datasets.benchmarks.sources import Array, Split, Stored, checked, source_of
+from tacit.datasets.benchmarks.sources import RawArray, Split, Stored, checked, source_of
 from tacit.datasets.benchmarks.text import Text, wikitext2
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
@@ -125,7 +125,7 @@ def load_labels(
     source = source_of(name)
     files = source.files[split]
     if name.endswith("mnist"):  # the labels have a small file of their own
-        labels: Array = image_files.idx(
+        labels: RawArray = image_files.idx(
             checked(source, files[1], root), image_files.LABELS, files[1]
         )
     elif name == "cifar10":

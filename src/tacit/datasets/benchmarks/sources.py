@@ -20,8 +20,8 @@ from tacit.errors import ConfigError, DataError
 from tacit.regular_file import opened
 
 Split = Literal["train", "test"]
-Array = npt.NDArray[Any]
-Rows = npt.NDArray[np.int64]
+RawArray = npt.NDArray[Any]
+RowNumbers = npt.NDArray[np.int64]
 
 _SHOWN = 12  # characters of a checksum in a message
 
@@ -33,16 +33,16 @@ class Stored(NamedTuple):
     where known.
     """
 
-    x: Array
-    y: Array
+    x: RawArray
+    y: RawArray
     low: float = 0
     high: float = 1
-    groups: Rows | None = None
-    ids: Rows | None = None
+    groups: RowNumbers | None = None
+    ids: RowNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BenchmarkSource:
     """The public facts about a dataset, and where its bytes are.
 
     These are {split: (file, ...)} and {file: sha256}. groups: how many natural groups its rows fall
@@ -60,11 +60,11 @@ class Source:
     blocks: tuple[int, ...] = ()
 
 
-def _idx_source(folder: str, sums: tuple[str, str, str, str]) -> Source:
+def _idx_source(folder: str, sums: tuple[str, str, str, str]) -> BenchmarkSource:
     train = (f"{folder}/train-images-idx3-ubyte.gz", f"{folder}/train-labels-idx1-ubyte.gz")
     test = (f"{folder}/t10k-images-idx3-ubyte.gz", f"{folder}/t10k-labels-idx1-ubyte.gz")
     sha256 = dict(zip(train + test, sums, strict=True))
-    return Source((1, 28, 28), 60_000, {"train": train, "test": test}, sha256)
+    return BenchmarkSource((1, 28, 28), 60_000, {"train": train, "test": test}, sha256)
 
 
 def _same_files(
@@ -75,10 +75,10 @@ def _same_files(
     classes: int = 10,
     groups: int = 0,
     blocks: tuple[int, ...] = (),
-) -> Source:
+) -> BenchmarkSource:
     """A source of which every file holds both splits."""
     files = tuple(sha256)
-    return Source(
+    return BenchmarkSource(
         shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks
     )
 
@@ -87,8 +87,8 @@ def _same_files(
 _WIKITEXT = ("wikitext-2/train.txt.gz", "wikitext-2/test.txt.gz")
 
 # docs/data.md says where each file came from.
-_SOURCES: dict[str, Source] = {
-    "digits": Source((1, 8, 8), 1437, {"train": (), "test": ()}, {}),
+_SOURCES: dict[str, BenchmarkSource] = {
+    "digits": BenchmarkSource((1, 8, 8), 1437, {"train": (), "test": ()}, {}),
     "mnist": _idx_source(
         "mnist",
         (
@@ -121,7 +121,7 @@ _SOURCES: dict[str, Source] = {
             )
         },
     ),
-    "adult": Source(
+    "adult": BenchmarkSource(
         (102,),
         32_561,
         {
@@ -188,7 +188,7 @@ _SOURCES: dict[str, Source] = {
         classes=2,
         blocks=(10, 20),
     ),
-    "wikitext-2": Source(
+    "wikitext-2": BenchmarkSource(
         (),
         0,
         {"train": (_WIKITEXT[0], _WIKITEXT[0]), "test": _WIKITEXT},
@@ -203,7 +203,7 @@ _SOURCES: dict[str, Source] = {
 }
 
 
-def source_of(name: str) -> Source:
+def source_of(name: str) -> BenchmarkSource:
     """The public facts of dataset `name`. Raises ConfigError for an unknown one."""
     if name not in _SOURCES:
         raise ConfigError(
@@ -212,7 +212,7 @@ def source_of(name: str) -> Source:
     return _SOURCES[name]
 
 
-def checked(source: Source, file: str, root: Path | None) -> bytes:
+def checked(source: BenchmarkSource, file: str, root: Path | None) -> bytes:
     """The bytes of a data file whose checksum is right: what is parsed is what was checked.
 
     Raises DataError.

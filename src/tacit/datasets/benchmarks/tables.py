@@ -16,7 +16,7 @@ from importlib import resources
 
 import numpy as np
 
-from tacit.datasets.benchmarks.sources import Array, Rows, Split, Stored, unzipped
+from tacit.datasets.benchmarks.sources import RawArray, RowNumbers, Split, Stored, unzipped
 
 _MISSING = "?"  # adult.names: "Convert Unknown to ?"
 _ADULT_COLUMNS = 15
@@ -144,12 +144,12 @@ def breast(guest: bytes, host: bytes, split: Split) -> Stored:
     )
 
 
-def _one_split(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:
+def _one_split(x: RawArray, y: RowNumbers, split: Split, ids: RowNumbers) -> Stored:
     rows = held_out(y, split)
     return Stored(x[rows], y[rows], ids=ids[rows])
 
 
-def held_out(groups: Rows, split: Split) -> Rows:
+def held_out(groups: RowNumbers, split: Split) -> RowNumbers:
     """Row numbers (ascending) of a fixed split of a table without one.
 
     Of each group of n rows, n // 5 are for test.
@@ -162,7 +162,7 @@ def held_out(groups: Rows, split: Split) -> Rows:
     return test if split == "test" else np.setdiff1d(np.arange(len(groups)), test)
 
 
-def _by_group(groups: Rows, order: Rows) -> Iterator[Rows]:
+def _by_group(groups: RowNumbers, order: RowNumbers) -> Iterator[RowNumbers]:
     return (order[groups[order] == group] for group in np.unique(groups))
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 
 import numpy as np
 
-from tacit.datasets.benchmarks.sources import Rows, Stored, unzipped
+from tacit.datasets.benchmarks.sources import RowNumbers, Stored, unzipped
 from tacit.errors import ConfigError
 
 UNKNOWN, END = "<unk>", "<eos>"
@@ -65,7 +65,7 @@ def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> 
     )
     rows, width = text.rows(len(words)), text.sequence + 1
     table = words[: rows * width].reshape(rows, width)
-    groups: Rows = articles[: rows * width : width].clip(min=0)  # a blank line comes first
+    groups: RowNumbers = articles[: rows * width : width].clip(min=0)  # a blank line comes first
     return Stored(table[:, :-1], table[:, 1:], groups=groups)
 
 

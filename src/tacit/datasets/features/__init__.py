@@ -18,11 +18,11 @@ from tacit.datasets.features.public_basis import Projection
 from tacit.datasets.features.standardise import Standardise
 from tacit.errors import ConfigError
 
-Step = Literal["upright", "scattering"] | Standardise | Projection | Front
-Features = Literal["none", "scattering"] | tuple[Step, ...]
+FeatureStep = Literal["upright", "scattering"] | Standardise | Projection | Front
+Features = Literal["none", "scattering"] | tuple[FeatureStep, ...]
 
 
-def steps_of(features: Features) -> tuple[Step, ...]:
+def steps_of(features: Features) -> tuple[FeatureStep, ...]:
     """The steps, in their order."""
     if isinstance(features, tuple):
         return features
@@ -61,7 +61,7 @@ def apply(features: Features, records: Tensor, *, private: bool = False) -> Tens
     return found
 
 
-def _one(steps: tuple[Step, ...], record: Tensor) -> Tensor:
+def _one(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:
     for step in steps:
         if isinstance(step, str):
             record = (upright if step == "upright" else scattering).of_image(record)

@@ -24,7 +24,7 @@ _CELL, _SMALL_AXES = 4, 128  # pixels along one of a small picture
 _POINTS = 48  # along a stroke
 _MARGIN = 4.0  # pixels in which no stroke begins, bends or ends
 _WIDTHS = (1.3, 2.2)  # half of a stroke's, in pixels
-Floats = npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
 
 
 def pictures(count: int, seed: int, side: int = SIDE) -> Tensor:
@@ -59,11 +59,11 @@ def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
     return grey.reshape(side, side)
 
 
-def _bezier(corners: Floats) -> Floats:
+def _bezier(corners: Doubles) -> Doubles:
     """Points (n, 2) along the cubic curve with these corners (4, 2)."""
     at = np.linspace(0, 1, _POINTS)[:, None]
     weights = (1 - at) ** 3, 3 * at * (1 - at) ** 2, 3 * at**2 * (1 - at), at**3
-    found: Floats = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
+    found: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
     return found
 
 

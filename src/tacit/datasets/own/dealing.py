@@ -10,10 +10,10 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tacit.datasets.own.rows import Units
+from tacit.datasets.own.rows import UnitIds
 
 
-def edges_of(units: Units, *, seed: int, edges: int) -> npt.NDArray[np.int64]:
+def edges_of(units: UnitIds, *, seed: int, edges: int) -> npt.NDArray[np.int64]:
     """The edge, in [0, edges), of each unit (n,): uniform over edges, whatever the ids are."""
     key = f"tacit dealing|{seed}|".encode()
     words = (int.from_bytes(hashlib.sha256(key + one.tobytes()).digest()[:8]) for one in units)

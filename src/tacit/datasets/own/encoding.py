@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema
 from tacit.datasets.own.unit_ids import unit_ids
 
@@ -103,14 +103,14 @@ def _decoded(values: pa.Array) -> pa.Array:
 
 def _units(
     schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int
-) -> Units:
+) -> UnitIds:
     """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
     if schema.unit is None:
         return each_its_own(x, y)
     return units_of(schema.unit, batch, first)
 
 
-def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> Units:
+def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> UnitIds:
     """16 bytes of SHA-256 of each row's unit, which the column `unit` has. Raises DataError."""
     values = _decoded(batch.column(unit))
     if not pa.types.is_floating(values.type) and not pa.types.is_decimal(values.type):

@@ -14,7 +14,7 @@ from tacit.datasets.own.featured import plain
 from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
-from tacit.datasets.source import Owned, Part
+from tacit.datasets.source import EdgePart, Owned
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError, DataError
 
@@ -76,7 +76,7 @@ class OwnRows:
         """Whether one file is dealt to all edges."""
         return EDGE not in self.train
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
+    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
         """The rows of edge `number`, kept in fixed-width files in `keep`/rows and mapped.
 
         Raises ConfigError, DataError.
@@ -85,7 +85,7 @@ class OwnRows:
         rows = rows_of(
             self.path(number), self.reader, keep / "rows", dealt, self.most, self.of_unit
         )
-        return Part(rows, self.most)
+        return EdgePart(rows, self.most)
 
     def owned(self, number: int) -> Owned:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""

@@ -22,7 +22,7 @@ from tacit.datasets.own.schema import Category, Column, Number, TableSchema
 from tacit.datasets.own.unit_ids import whole
 from tacit.datasets.sketch import Marks
 
-Lanes = npt.NDArray[np.uint64]  # (n, 2)
+HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 
 
 def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Marks:
@@ -35,13 +35,13 @@ def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Mark
     return Marks(rows, units)
 
 
-def _cells(column: Column, values: pa.Array, first: int) -> Lanes:
+def _cells(column: Column, values: pa.Array, first: int) -> HashLanes:
     if isinstance(column, Number):
         return _numbers(column, values, first)
     return _texts(column, values, first)
 
 
-def _numbers(column: Number, values: pa.Array, first: int) -> Lanes:
+def _numbers(column: Number, values: pa.Array, first: int) -> HashLanes:
     with np.errstate(over="ignore"):  # beyond float32: infinite, as any other such number
         numbers = as_numbers(column, values, first).astype(np.float32) + np.float32(0)  # -0 is 0
     numbers[np.isnan(numbers)] = np.nan  # one nan for all
@@ -50,13 +50,13 @@ def _numbers(column: Number, values: pa.Array, first: int) -> Lanes:
     return np.stack([_mixed(cells ^ salt) for salt in salts], axis=1)
 
 
-def _texts(column: Category, values: pa.Array, first: int) -> Lanes:
+def _texts(column: Category, values: pa.Array, first: int) -> HashLanes:
     found = as_text(column, values, first).dictionary_encode()
     texts = [f"category\0{column.name}\0{whole(text)}" for text in found.dictionary.to_pylist()]
     missing = f"missing\0{column.name}"
     of_each = np.frombuffer(b"".join(map(_hashed, [*texts, missing])), "<u8").reshape(-1, 2)
     places = found.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
-    lanes: Lanes = of_each[places].astype(np.uint64)
+    lanes: HashLanes = of_each[places].astype(np.uint64)
     return lanes
 
 
@@ -64,7 +64,7 @@ def _hashed(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def _mixed(words: Lanes) -> Lanes:
+def _mixed(words: HashLanes) -> HashLanes:
     """Each 64-bit word to another, one to one (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -21,7 +21,7 @@ from tacit.errors import OwnersError
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))
 Floats = npt.NDArray[np.float32]
-Units = npt.NDArray[np.void]
+UnitIds = npt.NDArray[np.void]
 
 
 class RowError(OwnersError):
@@ -48,7 +48,7 @@ class EncodedRows:
 
     x: Floats
     y: npt.NDArray[np.int64] | Floats
-    units: Units
+    units: UnitIds
 
 
 class Reader(Protocol):
@@ -95,13 +95,13 @@ class Reader(Protocol):
         ...
 
 
-def hashed(contents: Iterable[bytes]) -> Units:
+def hashed(contents: Iterable[bytes]) -> UnitIds:
     """16 bytes of SHA-256 of each: who a row is of, without saying it."""
     digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
     return np.frombuffer(digests, dtype=UNIT)
 
 
-def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> Units:
+def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> UnitIds:
     """Return the units, where each row is its own: by what the encoded row holds."""
     return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Missing = Literal["refuse", "other"] | float
+MissingRule = Literal["refuse", "other"] | float
 Value = str | int | bool
 
 
@@ -26,7 +26,7 @@ class Number:
     name: str
     low: float
     high: float
-    missing: Missing = "refuse"
+    missing: MissingRule = "refuse"
 
     @property
     def width(self) -> int:
@@ -44,7 +44,7 @@ class Category:
 
     name: str
     values: tuple[str, ...]
-    missing: Missing = "refuse"
+    missing: MissingRule = "refuse"
 
     @property
     def width(self) -> int:

@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from tacit.datasets.own.rows import RowError, Units, hashed
+from tacit.datasets.own.rows import RowError, UnitIds, hashed
 
 _EXACT = 1 << 53  # float64 holds every whole number up to here
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that they hold
 
 
-def unit_ids(values: Iterable[Any], where: str, first: int) -> Units:
+def unit_ids(values: Iterable[Any], where: str, first: int) -> UnitIds:
     """The units of some rows, the first one row `first`. Raises RowError, which says `where`."""
     return hashed(unit_text(value, where, first + row).encode() for row, value in enumerate(values))
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from tacit.models.model import Layer, Layout, Model, Window, normalized
+from tacit.models.model_contract import LayerValues, Layout, Model, Window, normalized
 
 _STAGES = 3
 
@@ -84,12 +84,12 @@ class Deep(Model):
         """Group normalisation, which the layers do not show."""
         return "normalization[group]"
 
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """Every layer at work, in the order of the vector: its input, and what weight and bias make
         of it.
         """
         weights = iter(self.unflatten(params).values())
-        layers: list[Layer] = []
+        layers: list[LayerValues] = []
 
         def convolved(x: torch.Tensor, step: _Step) -> torch.Tensor:
             window = step.window
@@ -101,7 +101,7 @@ class Deep(Model):
                 padding=window.padding,
                 groups=window.groups,
             )
-            layers.append(Layer(x, output, window))
+            layers.append(LayerValues(x, output, window))
             return normalized(output)
 
         x = functional.relu(convolved(x, self.steps[0]))
@@ -109,7 +109,7 @@ class Deep(Model):
             inside = convolved(functional.relu(convolved(x, first)), second)
             x = functional.relu(inside + _shortcut(x, first) if self.name == "resnet" else inside)
         x = x.mean((-2, -1))
-        layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+        layers.append(LayerValues(x, functional.linear(x, next(weights), next(weights))))
         return layers
 
 

@@ -19,17 +19,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-from tacit.models import Activation, Layer, Layered, Model, build
-from tacit.models.model import Layout
+from tacit.models import Activation, Layered, LayerValues, Model, build
+from tacit.models.model_contract import Layout
 from tacit.models.zoo.lstm import stacked, unrolled
 
-Kind = Literal["linear", "mlp", "cnn", "lstm"]
+EmbeddingKind = Literal["linear", "mlp", "cnn", "lstm"]
 Combine = Literal["sum", "concat"]
 Neuron = Callable[[Tensor], Tensor]  # w_l·u_{l-1} + b_l -> the same + Z_l
 
 
 @dataclass(frozen=True)
-class Network(Layered):
+class EmbeddingNetwork(Layered):
     """A linear, dense or convolutional embedding (9)."""
 
     smoothing: float = 0.0  # c_l of (11b)
@@ -82,16 +82,16 @@ class Recurrent(Model):
         """The order of the gates, and that the last state counts."""
         return "gates[ifgo] last"
 
-    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+    def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
         """The last layer only: an embedding's other layers are never asked for gradients of
         scores.
         """
         states = self._last(params, x, lambda u: u)
         top = list(self.unflatten(params).values())[-2:]
-        return [Layer(states, functional.linear(states, *top))]
+        return [LayerValues(states, functional.linear(states, *top))]
 
     def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
-        """Embed the examples, as `Network.embed` does."""
+        """Embed the examples, as `EmbeddingNetwork.embed` does."""
         states = self._last(params, x, neuron(self.smoothing, smooth))
         return functional.linear(states, *list(self.unflatten(params).values())[-2:])
 
@@ -106,7 +106,7 @@ class Recurrent(Model):
         return states[:, -1]
 
 
-Embedding = Network | Recurrent
+Embedding = EmbeddingNetwork | Recurrent
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ class Sum(Model):
         """Zeros: F is convex in the bias."""
         return torch.zeros(self.size)
 
-    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+    def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
         """The one layer."""
-        return [Layer(x, x.sum(-2) + params)]
+        return [LayerValues(x, x.sum(-2) + params)]
 
 
 def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
@@ -151,7 +151,7 @@ def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
 
 
 def embedding(
-    kind: Kind,
+    kind: EmbeddingKind,
     shape: tuple[int, ...],
     width: int,
     *,
@@ -182,10 +182,12 @@ def embedding(
         )
     if kind != "cnn":
         dense = hidden if kind == "mlp" else ()
-        return Network(kind, shape, width, hidden=dense, activation=activation, smoothing=smoothing)
+        return EmbeddingNetwork(
+            kind, shape, width, hidden=dense, activation=activation, smoothing=smoothing
+        )
     like = build("cnn", shape, max(2, width), channels=channels, kernel=kernel)
     assert isinstance(like, Layered)
-    return Network(
+    return EmbeddingNetwork(
         kind,
         shape,
         width,

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
-from tacit.models.model import (
-    Layer,
+from tacit.models.model_contract import (
+    LayerValues,
     Layout,
     Model,
     Normalization,
@@ -80,7 +80,7 @@ class Layered(Model):
         """Zeros for the convex models, else as all models."""
         return torch.zeros(self.size) if self.linear else super().init(seed)
 
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """Every layer at work, in the order of the vector: its input, and what weight and bias make
         of it.
         """
@@ -89,16 +89,16 @@ class Layered(Model):
         for number in range(1, len(self.channels) + 1):
             kernel = channels_last(next(weights))
             output = functional.conv2d(x, kernel, next(weights), padding=self.padding)
-            layers.append(Layer(x, output, Window(self.kernel, self.padding)))
+            layers.append(LayerValues(x, output, Window(self.kernel, self.padding)))
             x = normalized(output) if self.normalization == "group" else output
             # The activation rises, so after pooling it has the same values and gradients as before
             # it, on a quarter of the elements.
             x = self._activate(functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x)
         x = x.flatten(-len(self.shape))
         for _ in self.hidden:
-            layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+            layers.append(LayerValues(x, functional.linear(x, next(weights), next(weights))))
             x = self._activate(layers[-1].output)
-        layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+        layers.append(LayerValues(x, functional.linear(x, next(weights), next(weights))))
         return layers
 
     def _activate(self, x: torch.Tensor) -> torch.Tensor:

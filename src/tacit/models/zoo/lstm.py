@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch.nn import functional
 
-from tacit.models.model import Layer, Layout, Model
+from tacit.models.model_contract import LayerValues, Layout, Model
 
 # Initial bias of the forget gate, so that cells remember by default (Jozefowicz et al. 2015).
 _FORGET = 1.0
@@ -55,12 +55,12 @@ class Lstm(Model):
                 part[cells : 2 * cells] = _FORGET
         return params
 
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """Every layer at work at every place: its input, and what its weight and bias make of
         it.
         """
         weights = iter(self.unflatten(params).values())
-        layers = [Layer(x, functional.embedding(x, next(weights)), bias=False)]
+        layers = [LayerValues(x, functional.embedding(x, next(weights)), bias=False)]
         states = layers[0].output
         for _ in self.hidden:
             inputs, weight, bias, recurrent = states, next(weights), next(weights), next(weights)
@@ -68,8 +68,8 @@ class Lstm(Model):
             # is the δ of both.
             gates = functional.linear(inputs, weight, bias)
             states, before = unrolled(gates, recurrent)
-            layers += [Layer(inputs, gates), Layer(before, gates, bias=False)]
-        layers.append(Layer(states, functional.linear(states, next(weights), next(weights))))
+            layers += [LayerValues(inputs, gates), LayerValues(before, gates, bias=False)]
+        layers.append(LayerValues(states, functional.linear(states, next(weights), next(weights))))
         return layers
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,7 @@ from tacit.kernels.layout import (
     SUMS,
     TANH,
 )
-from tacit.models.model import groups_of
+from tacit.models.model_contract import groups_of
 from tacit.models.zoo.layered import Layered
 
 _ACTIVATIONS = {"relu": RELU, "tanh": TANH}
@@ -34,7 +34,7 @@ _Indices = NDArray[np.int64]
 
 
 @dataclass
-class Plan:
+class RowPlan:
     """The layers, one after another, and how much memory a row takes.
 
     order: for each number of the kernel's parameters the model's, d where there is none. taps:
@@ -59,9 +59,9 @@ class Plan:
         return self.memory - count
 
 
-def planned(model: Layered) -> Plan:
+def planned(model: Layered) -> RowPlan:
     """The plan for a row of `model`."""
-    plan = Plan()
+    plan = RowPlan()
     scratch = _convolutions(plan, model)
     _dense(plan, model)
     for before, after in pairwise(plan.layers):
@@ -76,7 +76,7 @@ def planned(model: Layered) -> Plan:
     return plan
 
 
-def _convolutions(plan: Plan, model: Layered) -> int:
+def _convolutions(plan: RowPlan, model: Layered) -> int:
     """Lay them; returns how much memory they may share."""
     depth, side, scratch = model.shape[0], model.shape[-1], 0
     for number, width in enumerate(model.channels, 1):
@@ -101,7 +101,7 @@ def _convolutions(plan: Plan, model: Layered) -> int:
     return scratch
 
 
-def _weigh(plan: Plan, layer: dict[str, int]) -> None:
+def _weigh(plan: RowPlan, layer: dict[str, int]) -> None:
     """Place a convolution's weights and biases, in the kernel's order."""
     depth, kernel, width = layer["depth"], layer["kernel"], layer["width"]
     count, first = kernel**2 * depth, _parameters(plan)
@@ -115,19 +115,19 @@ def _weigh(plan: Plan, layer: dict[str, int]) -> None:
     _append(plan, layer, filled, first + width * count)
 
 
-def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> None:
+def _append(plan: RowPlan, layer: dict[str, int], weights: _Indices, bias: int) -> None:
     layer["weight"] = len(plan.order)
     plan.order += weights.flatten().tolist()
     layer["bias"] = len(plan.order)
     plan.order += range(bias, bias + layer["width"])
 
 
-def _parameters(plan: Plan) -> int:
+def _parameters(plan: RowPlan) -> int:
     """Return how many of the model's parameters are placed."""
     return max(plan.order, default=-1) + 1
 
 
-def _place(plan: Plan, layer: dict[str, int]) -> int:
+def _place(plan: RowPlan, layer: dict[str, int]) -> int:
     """Place a convolution's numbers; return how much shared memory it needs."""
     places, width = layer["out"] ** 2, layer["width"]
     inputs = layer["side"] ** 2 * layer["depth"]
@@ -148,7 +148,7 @@ def _place(plan: Plan, layer: dict[str, int]) -> int:
     return max(2 * places * width, layer["taps"])
 
 
-def _plane(plan: Plan, layer: dict[str, int]) -> _Indices:
+def _plane(plan: RowPlan, layer: dict[str, int]) -> _Indices:
     """Place a first layer's taps and planes; return where each place is in a plane."""
     side, kernel, out = layer["side"], layer["kernel"], np.arange(layer["out"])
     window = np.arange(kernel)[:, None] * side + np.arange(kernel)
@@ -159,7 +159,7 @@ def _plane(plan: Plan, layer: dict[str, int]) -> _Indices:
     return places
 
 
-def _dense(plan: Plan, model: Layered) -> None:
+def _dense(plan: RowPlan, model: Layered) -> None:
     sizes = [shape for name, shape in model.layout if name.endswith("weight") and len(shape) == 2]
     for number, (width, inputs) in enumerate(sizes):
         first = _parameters(plan)

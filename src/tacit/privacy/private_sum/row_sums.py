@@ -46,7 +46,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SumTerms:
     """What a sum keeps to, all of it public.
 
     clip: C. step: of the integers' grid; None: float64. rows: the most rows that a batch may have,
@@ -180,7 +180,7 @@ class RowSums:
             raise NotAlone("on this machine a row's gradient depends on its place in the batch")
         return sums
 
-    def sum(self, params: Tensor, drawn: Drawn, terms: Terms) -> Clipped:
+    def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
         """The sum over drawn rows, at the parameters (d,).
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
@@ -228,7 +228,7 @@ class RowSums:
     def _adds_rows_alone(self) -> bool:
         """Whether a row adds the same whole numbers among others as it does by itself."""
         params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
-        everyone, terms = np.arange(len(y)), Terms(clip=1.0, step=2.0**-12, rows=len(y))
+        everyone, terms = np.arange(len(y)), SumTerms(clip=1.0, step=2.0**-12, rows=len(y))
 
         def total(index: NDArray[np.int64]) -> Tensor:
             with flushed():

@@ -18,7 +18,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan, padded_size
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.rehearsal import rehearsed
-from tacit.privacy.private_sum.row_sums import Drawn, RowSums, Terms
+from tacit.privacy.private_sum.row_sums import Drawn, RowSums, SumTerms
 from tacit.privacy.private_sum.sampling import drawn_rows
 
 _FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
@@ -63,4 +63,4 @@ class RowsAlone:
         ]
 
     def _sum(self, params: Tensor, drawn: Drawn, clip: float) -> Clipped:
-        return self.sums.sum(params, drawn, Terms(clip, self.plan.step(clip), self.size))
+        return self.sums.sum(params, drawn, SumTerms(clip, self.plan.step(clip), self.size))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit_lab.papers.demo.inversion_demo import Findings, Outcome
+    from tacit_lab.papers.demo.inversion_demo import AttackOutcome, Findings
 
 app = typer.Typer(
     name="demo", help="Show what privacy is for, on public data.", no_args_is_help=True
@@ -124,7 +124,7 @@ def _table(to: Console, found: Findings) -> Table:
     return table
 
 
-def _claim(outcome: Outcome) -> str:
+def _claim(outcome: AttackOutcome) -> str:
     condition = outcome.condition
     if condition.claimed is None:
         return "-"

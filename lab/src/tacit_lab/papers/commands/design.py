@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit.algorithms.dp_pasgd.design import Plan
-    from tacit.algorithms.dp_pasgd.problem import Problem
+    from tacit.algorithms.dp_pasgd.design import DesignedRun
+    from tacit.algorithms.dp_pasgd.problem import DesignProblem
 
 BLUE, ORANGE = "#0072B2", "#E69F00"  # Okabe-Ito: safe for colour-blind readers
 
 
 # The options of `dp_pasgd`.
-Delta = Annotated[
+DesignDelta = Annotated[
     float, typer.Option(help="δ; at most 1 over the records of a device", show_default=False)
 ]
 BatchSizes = Annotated[
@@ -50,12 +50,14 @@ Gap = Annotated[float, typer.Option(help="α: loss at the start over the least")
 Variance = Annotated[
     float | None, typer.Option(help="ξ² of a batch's gradient (if not given: G²/X_m)")
 ]
-Planner = Annotated[
+PlannerOption = Annotated[
     Literal["corrected", "paper", "poisson"],
     typer.Option(help="paper: its σ is too small; poisson: least noise"),
 ]
 SamplingRate = Annotated[float | None, typer.Option(help="q of a device's batches, for poisson")]
-Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")]
+BoundPicture = Annotated[
+    Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")
+]
 NewRunFile = Annotated[
     Path | None, typer.Option(metavar="FILE.toml", help="write a run file of the plan")
 ]
@@ -64,7 +66,7 @@ Partition = Annotated[str | None, typer.Option(help="of the run file (if not giv
 
 def dp_pasgd(
     epsilon: Annotated[float, typer.Option(help="ε_th of each device's data", show_default=False)],
-    delta: Delta,
+    delta: DesignDelta,
     devices: Annotated[int, typer.Option(help="M", show_default=False)],
     batch: BatchSizes,
     lipschitz: Lipschitz,
@@ -77,9 +79,9 @@ def dp_pasgd(
     resource: Resource,
     gap: Gap = 0.6931471805599453,
     variance: Variance = None,
-    planner: Planner = "corrected",
+    planner: PlannerOption = "corrected",
     sampling_rate: SamplingRate = None,
-    plot: Picture = None,
+    plot: BoundPicture = None,
     run_file: NewRunFile = None,
     dataset: Annotated[str, typer.Option(help="of the run file")] = "adult",
     model: Annotated[str, typer.Option(help="of the run file: logistic | svm")] = "logistic",
@@ -91,12 +93,12 @@ def dp_pasgd(
     Every number is public: what is estimated on private data is a leak that no ledger counts.
     """
     from tacit.algorithms.dp_pasgd import design
-    from tacit.algorithms.dp_pasgd.problem import Problem
+    from tacit.algorithms.dp_pasgd.problem import DesignProblem
 
     if plot is not None:
         _check_picture(plot)
     try:
-        problem = Problem(
+        problem = DesignProblem(
             epsilon,
             delta,
             devices,
@@ -145,7 +147,7 @@ def _with_flag(said: str) -> str:
     )
 
 
-def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
+def _show(problem: DesignProblem, found: DesignedRun, notes: list[str], as_json: bool) -> None:
     from tacit_services.display import text_tables
 
     if as_json:
@@ -161,7 +163,7 @@ def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> Non
         console.print(note)
 
 
-def _table(to: Console, problem: Problem, found: Plan) -> Table:
+def _table(to: Console, problem: DesignProblem, found: DesignedRun) -> Table:
     from tacit_services.display import text_tables
 
     by = (
@@ -185,7 +187,7 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
     return text_tables.pairs(to, rows)
 
 
-def _notes(problem: Problem, found: Plan) -> list[str]:
+def _notes(problem: DesignProblem, found: DesignedRun) -> list[str]:
     from tacit.algorithms.dp_pasgd.design import relaxed
     from tacit.algorithms.dp_pasgd.formulas import longest_period
 
@@ -211,7 +213,7 @@ def _notes(problem: Problem, found: Plan) -> list[str]:
 
 
 def as_run_file(
-    problem: Problem, found: Plan, dataset: str, model: str, partition: str | None
+    problem: DesignProblem, found: DesignedRun, dataset: str, model: str, partition: str | None
 ) -> str:
     """The plan as a run file (TOML). Raises ConfigError for batches that differ between devices."""
     if len(set(problem.batch)) > 1:
@@ -256,7 +258,7 @@ count = {problem.devices}
 """
 
 
-def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
+def _write(path: Path, text: str, found: DesignedRun, dim: int) -> list[str]:
     """Write the run file; returns notes on it.
 
     It is checked first: every device's ledger must let it take its K steps. Raises ConfigError.
@@ -284,7 +286,7 @@ def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
     )
 
 
-def draw(path: Path, problem: Problem, found: Plan) -> None:
+def draw(path: Path, problem: DesignProblem, found: DesignedRun) -> None:
     """Draw the least bound over R for every feasible τ, with the plan marked."""
     import matplotlib as mpl
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.data_folder import DataFolder, data_folder
 
 from tacit.errors import ConfigError
 
@@ -53,7 +53,7 @@ def figures(
     seeds: Seeds = None,
     results: ClaimsTable = None,
     anew: Anew = False,
-    data: Data = None,
+    data: DataFolder = None,
 ) -> None:
     """Run or reuse the sweeps of the figures, and write a page with claims and verdicts.
 

@@ -25,7 +25,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms.mapa import WAYS, Edge
+from tacit.algorithms.mapa import WAYS, MapaEdge
 from tacit.audit.inversion import cosine, invert, psnr
 from tacit.datasets import Dataset
 from tacit.errors import DataError, ServiceError
@@ -61,7 +61,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttackOutcome:
     """The attacker's result under one condition, from `pushes` pushes of every victim.
 
     Numbers are means over the victims.
@@ -83,7 +83,7 @@ class Findings:
     dataset: str
     broker: str
     originals: tuple[Tensor, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[AttackOutcome, ...]
 
 
 class Eavesdropper:
@@ -250,17 +250,19 @@ def run(
     return Findings(table.name, service.kind, originals, tuple(outcomes))
 
 
-def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> Edge:
+def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> MapaEdge:
     name = f"{condition.key}-v{number}"
     part = rows.take(torch.arange(int(condition.plan.batch)))
     # The data is public and pushed once, so the ledger need not outlive the demonstration.
     ledger = Ledger(":memory:", name)
     plan, random = condition.plan, Random()
     summed = private_sum(part, model, plan, random, ways=WAYS)
-    return Edge(name, model, Releaser(plan, ledger, random), summed)
+    return MapaEdge(name, model, Releaser(plan, ledger, random), summed)
 
 
-def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Connection) -> None:
+def _push(
+    role: MapaEdge, params: Tensor, pushes: int, schema: bytes, connection: Connection
+) -> None:
     """Publish `pushes` answers to the same model, as an edge does."""
     asked = GlobalModel(0, params, CLIP)
     for seq in range(1, pushes + 1):
@@ -275,7 +277,7 @@ def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Co
 
 def _attack(
     condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[Dataset], model: Model
-) -> Outcome:
+) -> AttackOutcome:
     images, cosines, ratios, hits, spent = [], [], [], 0, 0.0
     for number, rows in enumerate(chosen):
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
@@ -288,7 +290,7 @@ def _attack(
         spent = max(spent, epsilon_pld(history, DELTA))
         images.append(found.image[0])
     count = len(chosen)
-    return Outcome(
+    return AttackOutcome(
         condition,
         pushes,
         tuple(images),

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit_lab.papers.demo.inversion_demo import Findings, Outcome
+from tacit_lab.papers.demo.inversion_demo import AttackOutcome, Findings
 
 SEEN, HIDDEN, INK = "#D55E00", "#0072B2", "#222222"  # Okabe-Ito: recognised, not recognised
 RECOGNISED = 0.5  # mean cosine from which a person names the digits
@@ -89,12 +89,12 @@ def _strip(axis: Any, images: Sequence[Tensor], name: str, colour: str) -> None:
         side.set(color=colour, linewidth=1.2)
 
 
-def _beside(axis: Any, outcome: Outcome) -> None:
+def _beside(axis: Any, outcome: AttackOutcome) -> None:
     said = f"cos {max(0.0, outcome.cosine):.2f}\nlabel {100 * outcome.label_rate:.0f} %"
     axis.text(
         1.02, 0.5, said, transform=axis.transAxes, va="center", fontsize=8.5, color=_colour(outcome)
     )
 
 
-def _colour(outcome: Outcome) -> str:
+def _colour(outcome: AttackOutcome) -> str:
     return SEEN if outcome.cosine >= RECOGNISED else HIDDEN

@@ -11,13 +11,14 @@ from tacit_services.testbed import simulated_run
 
 from tacit.algorithms.dp_pasgd import design as dp_pasgd_plan
 from tacit.algorithms.dp_pasgd.design import Planner
-from tacit.algorithms.dp_pasgd.problem import Problem
+from tacit.algorithms.dp_pasgd.problem import DesignProblem
 from tacit.audit.inversion import cosine, invert
 from tacit.config import RunFile
-from tacit.config.sections import Positive, Section
-from tacit.datasets.source import Part, published_only
+from tacit.config.sections import Section
+from tacit.datasets.source import EdgePart, published_only
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.policy import Positive
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit.simulation.client_server import received
 from tacit_lab.papers.figures.stored_results import Result
@@ -35,7 +36,7 @@ class Design(Section):
     strong_convexity: Positive = Field(description="λ")
 
 
-class Attack(Section):
+class AttackSettings(Section):
     """An attack on a run file's edges, each of which holds one record.
 
     A curious server asks for answers to the same first model again and again; each victim's answers
@@ -51,7 +52,7 @@ class UntrainedPoint(RunFile):
     """A run file whose point is computed (a [design] or an [attack]) and not trained."""
 
     design: Design | None = None
-    attack: Attack | None = None
+    attack: AttackSettings | None = None
 
     def answer(self, root: Path | None) -> Result:
         """A result in the form of a simulation's, with one point."""
@@ -69,7 +70,7 @@ def _planned(run: RunFile, design: Design) -> Result:
     p, a = run.privacy, run.algorithm
     if a.name != "dp-pasgd":
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
-    problem = Problem(
+    problem = DesignProblem(
         epsilon=p.epsilon,
         delta=p.delta,
         devices=run.edges.count,
@@ -91,7 +92,7 @@ def _planned(run: RunFile, design: Design) -> Result:
     }
 
 
-def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
+def _attacked(run: RunFile, attack: AttackSettings, root: Path | None) -> Result:
     """Return how alike images read out of pushes are to the victims' (mean cosine), and ε.
 
     ε is that of the victim that spent most.
@@ -106,7 +107,7 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])
-        role = simulated_run.edge(definition, model, number, Part(victim, len(victim)))
+        role = simulated_run.edge(definition, model, number, EdgePart(victim, len(victim)))
         total = torch.zeros(model.size, dtype=torch.float64)
         for _ in range(attack.pushes):
             (out,) = role.on_message(asked)

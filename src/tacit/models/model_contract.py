@@ -36,7 +36,7 @@ class Window(NamedTuple):
     groups: int = 1
 
 
-class Layer(NamedTuple):
+class LayerValues(NamedTuple):
     """The input of one layer, and its output before the activation.
 
     Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
@@ -70,13 +70,15 @@ class Model(ABC):
         """(name, shape) of every parameter, in the order of the flat vector."""
 
     @abstractmethod
-    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """Return the layers at work, in the order of the vector.
 
         x is a batch (B, *shape) or one example (*shape); the last output is the scores.
         """
 
-    def at_work(self, params: torch.Tensor, x: torch.Tensor) -> tuple[list[Layer], torch.Tensor]:
+    def at_work(
+        self, params: torch.Tensor, x: torch.Tensor
+    ) -> tuple[list[LayerValues], torch.Tensor]:
         """Every layer at work, as `trace`, and the scores (B, classes), of a batch (B, *shape)."""
         layers = self.trace(params, x)
         return layers, layers[-1].output
