@@ -95,7 +95,7 @@ class Simulator:
 
     >>> from tacit import config, datasets
     >>> from tacit.algorithms import registry
-    >>> from tacit.algorithms.mapa import Server
+    >>> from tacit.algorithms.mapa import MapaServer
     >>> from tacit.privacy.release import Releaser
     >>> from tacit.privacy.noise.randomness import Random
     >>> from tacit.privacy.ledger.simulated import SimulatedLedger
@@ -114,7 +114,7 @@ class Simulator:
     ...     plan = run.plans.plan(number, len(rows))
     ...     releaser = Releaser(plan, SimulatedLedger(), Random(number))
     ...     edges.append(registry.edge(run, f"edge-{number}", rows, model, releaser))
-    >>> simulator = Simulator(run, Server(run, model), edges)
+    >>> simulator = Simulator(run, MapaServer(run, model), edges)
     >>> simulator.run()
     >>> simulator.server.version
     5
