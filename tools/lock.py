@@ -34,7 +34,8 @@ def main() -> None:
 def merged(groups: dict[str, str]) -> str:
     """The text of the lock, each entry as the largest group has it. Raises DisagreementError."""
     largest = entries([*groups.values()][-1])
-    sections, written = [HEAD], set[str]()
+    sections = [HEAD]
+    written = set[str]()
     for name, text in groups.items():
         mine = set(entries(text))
         if missing := sorted((mine | written) - (mine & largest.keys())):

@@ -21,7 +21,8 @@ from tools.tree import Module, Tree
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = Path("docs/architecture.md")
-BEGIN, END = "<!-- the map: made by `make map` -->", "<!-- end of the map -->"
+BEGIN = "<!-- the map: made by `make map` -->"
+END = "<!-- end of the map -->"
 PARTS = {"tacit": "The library", "tacit_services": "The processes"}
 UNDRAWN = ("errors", "rounding", "regular_file", "shown", "logs", "disk")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
@@ -106,7 +107,9 @@ def _arrows(tree: Tree, package: str) -> Arrows:
 def _room(package: str, module: str) -> str:
     """The name, inside `package`, of the room or module that `module` belongs to; "" if to none."""
     parts = module.split(".")
-    return parts[1] if parts[0] == package and len(parts) > 1 else ""
+    if parts[0] == package and len(parts) > 1:
+        return parts[1]
+    return ""
 
 
 def _check_layers(part: Part, tree: Tree) -> None:
@@ -126,7 +129,8 @@ def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
 
 def _further(arrows: Mapping[str, set[str]], starts: set[str], goal: str) -> bool:
     """Whether a way leads from one of `starts` to `goal`."""
-    found, todo = set(starts), list(starts)
+    found = set(starts)
+    todo = list(starts)
     while todo:
         fresh = arrows.get(todo.pop(), set()) - found
         found |= fresh

@@ -63,7 +63,9 @@ def main() -> int:
     ]
     for one in found:
         print(one, file=sys.stderr)
-    return 1 if found else 0
+    if found:
+        return 1
+    return 0
 
 
 def read(file: Path) -> Rules:
@@ -127,7 +129,10 @@ def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, in
 def linked(text: str, page: Path, rules: Rules) -> str:
     """The page with its first uses linked."""
     glossary = "../" * (len(page.parts) - 1) + str(GLOSSARY)
-    target = GLOSSARY.name if page.parent == GLOSSARY.parent else glossary
+    if page.parent == GLOSSARY.parent:
+        target = GLOSSARY.name
+    else:
+        target = glossary
     places = sorted(unlinked(text, page, rules), key=lambda place: -place[1])
     for anchor, start, end in places:
         text = f"{text[:start]}[{text[start:end]}]({target}#{anchor}){text[end:]}"

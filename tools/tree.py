@@ -59,7 +59,9 @@ class Tree:
                         yield found
 
     def _module(self, name: str) -> str | None:
-        return name if name in self.modules else None
+        if name in self.modules:
+            return name
+        return None
 
 
 def packages(tree: Path) -> list[tuple[Path, str]]:

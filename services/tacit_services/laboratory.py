@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-PACKAGE, GROUP = "tacit-lab", "tacit.commands"
+PACKAGE = "tacit-lab"
+GROUP = "tacit.commands"
 NAMES = ("figures", "demo", "plan.dp-pasgd", "plan.measure")
 ADVICE = f"this command is the laboratory's: pip install {PACKAGE}"
 

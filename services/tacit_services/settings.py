@@ -198,7 +198,10 @@ def data_home() -> Path:
     """
     named = os.environ.get("XDG_DATA_HOME", "")
     # A relative path is to be ignored, says the XDG base directory specification.
-    root = Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "share"
+    if Path(named).is_absolute():
+        root = Path(named)
+    else:
+        root = Path.home() / ".local" / "share"
     return root / "tacit"
 
 

@@ -112,5 +112,8 @@ def other_format(found: int | str | None, reads: int | str) -> str:
     """
     if found is None:
         return f"has no format, this tacit reads {reads}: {OF_0_1}"
-    todo = "a newer one has written it" if int(found) > int(reads) else OF_0_1
+    if int(found) > int(reads):
+        todo = "a newer one has written it"
+    else:
+        todo = OF_0_1
     return f"has format {found}, this tacit reads {reads}: {todo}"

@@ -45,7 +45,9 @@ def beside(value: float, bound: float, digits: int = 3) -> str:
 
 def _places(value: float, digits: int) -> int:
     finite = math.isfinite(value) and value != 0
-    return digits - 1 - math.floor(math.log10(abs(value))) if finite else 0
+    if finite:
+        return digits - 1 - math.floor(math.log10(abs(value)))
+    return 0
 
 
 def _to(value: float, places: int, digits: int) -> str:

@@ -50,11 +50,15 @@ def cell(text: str) -> str:
     sign too, stays as it is.
     """
     plain = printable(text)
-    return plain if _is_number(plain) else "".join(map(_inert, _CELLS.split(plain)))
+    if _is_number(plain):
+        return plain
+    return "".join(map(_inert, _CELLS.split(plain)))
 
 
 def _inert(plain: str) -> str:
-    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) else plain
+    if plain.lstrip().startswith(_FORMULA):
+        return f"'{plain}"
+    return plain
 
 
 def cells(row: Iterable[str]) -> list[str]:

@@ -38,7 +38,9 @@ class ApiError(Exception):
 
     def __init__(self, status: int, title: str, detail: str) -> None:
         super().__init__(f"{status} {title}: {detail}")
-        self.status, self.title, self.detail = status, title, detail
+        self.status = status
+        self.title = title
+        self.detail = detail
 
 
 class Unreachable(Exception):  # noqa: N818 (it reads as what it says)
@@ -46,7 +48,8 @@ class Unreachable(Exception):  # noqa: N818 (it reads as what it says)
 
     def __init__(self, url: str, reason: str = "no answer") -> None:
         super().__init__(f"{url}: {reason}")
-        self.url, self.reason = url, reason
+        self.url = url
+        self.reason = reason
 
 
 class Client:
@@ -91,8 +94,12 @@ class Client:
             base.raw_host.decode("ascii").encode("idna")
         except UnicodeError as error:
             raise ValueError(f"url={url!r}: {error}") from error
-        self._url, self._timeout = url, timeout
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._url = url
+        self._timeout = timeout
+        if token:
+            headers = {"Authorization": f"Bearer {token}"}
+        else:
+            headers = {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
         self._http = _Paced(
@@ -154,7 +161,10 @@ class Client:
 
     def weights(self, etag: str | None = None) -> bytes | None:
         """The safetensors file, checked against its SHA-256; None while that is still `etag`."""
-        headers = {"If-None-Match": f'"{etag.strip(chr(34))}"'} if etag else {}
+        if etag:
+            headers = {"If-None-Match": f'"{etag.strip(chr(34))}"'}
+        else:
+            headers = {}
         with self._reached():
             response = self._http.get("/v1/model/weights", headers=headers)
         if response.status_code == 304:
@@ -276,14 +286,16 @@ def _model(kind: type[T], text: str, status: int) -> T:
 
 def _server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Yield (event, data) of a text/event-stream; comments, ids and retry times are skipped."""
-    event, data = "message", list[str]()
+    event = "message"
+    data = list[str]()
     for line in lines:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if line == "":
             if data:
                 yield event, "\n".join(data)
-            event, data = "message", []
+            event = "message"
+            data = []
         elif name == "event":
             event = value
         elif name == "data":

@@ -71,10 +71,15 @@ def assemble(
 
     Raises ConfigError, PrivacyError (of the ledger).
     """
-    link, clock, guarded = surroundings.link, surroundings.clock, definition.guard
+    link = surroundings.link
+    clock = surroundings.clock
+    guarded = definition.guard
     journal = _journal(definition, role, model, surroundings)
     at_server = definition.privacy.noise_at == "server"
-    noise = trusted_noise.opened(journal, definition, surroundings.ledger) if at_server else None
+    if at_server:
+        noise = trusted_noise.opened(journal, definition, surroundings.ledger)
+    else:
+        noise = None
     guard = UpdateGuard(guarded, role, definition.plans.named, clock)
     presence: dict[str, str] = {}
     update_bytes = 4 * max(model.size, role.largest)

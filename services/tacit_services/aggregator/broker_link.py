@@ -37,7 +37,9 @@ class BrokerLink:
         self, broker: str, client_id: str, connect_timeout: float, *, tls: Tls | None = None
     ) -> None:
         """connect_timeout: seconds that `open` may take. tls: as Connection takes it."""
-        self._broker, self._id, self._tls = broker, client_id, tls
+        self._broker = broker
+        self._id = client_id
+        self._tls = tls
         self._connect_timeout = connect_timeout
         self._connection: Connection | None = None
         self._came_up = threading.Event()
@@ -81,7 +83,9 @@ class BrokerLink:
     @property
     def refused(self) -> frozenset[str]:
         """The subscriptions that the broker has refused."""
-        return frozenset() if self._connection is None else self._connection.refused
+        if self._connection is None:
+            return frozenset()
+        return self._connection.refused
 
     @property
     def connection(self) -> Connection:
@@ -92,5 +96,8 @@ class BrokerLink:
     @property
     def reconnects(self) -> int:
         """How often a connection has come up again."""
-        mine = 0 if self._connection is None else max(0, self._connection.connects - 1)
+        if self._connection is None:
+            mine = 0
+        else:
+            mine = max(0, self._connection.connects - 1)
         return self._earlier_reconnects + mine

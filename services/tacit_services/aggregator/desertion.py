@@ -24,7 +24,9 @@ class Desertion:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """workers: edges that the run expects."""
-        self._reading, self._workers, self._clock = reading, workers, clock
+        self._reading = reading
+        self._workers = workers
+        self._clock = clock
         self._looked = -LOOK_SECONDS
         self._since: float | None = None
 
@@ -38,10 +40,15 @@ class Desertion:
         if not reading.only_retired:
             self._since = None
             return None
-        grace = FEW_EDGES_GRACE if len(reading.records) < self._workers else ALL_RETIRED_GRACE
+        if len(reading.records) < self._workers:
+            grace = FEW_EDGES_GRACE
+        else:
+            grace = ALL_RETIRED_GRACE
         if self._since is None:
             self._since = now
             log.warning(
                 "every edge here has spent its budget; the run ends in %g s unless one joins", grace
             )
-        return "the budget of every edge online is spent" if now - self._since > grace else None
+        if now - self._since > grace:
+            return "the budget of every edge online is spent"
+        return None

@@ -28,8 +28,11 @@ class Downlink:
         self, run_id: str, schema: bytes, chunk: int, link: Link, scheduler: TaskScheduler
     ) -> None:
         """scheduler: decides when a task may go out."""
-        self._run, self._schema, self._chunk = run_id, schema, chunk
-        self._link, self._scheduler = link, scheduler
+        self._run = run_id
+        self._schema = schema
+        self._chunk = chunk
+        self._link = link
+        self._scheduler = scheduler
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
@@ -45,15 +48,20 @@ class Downlink:
         holds a task back, or the same long model has just begun on its way, the edge gets the
         receipt alone.
         """
-        edge, message = outgoing.to, outgoing.message
+        edge = outgoing.to
+        message = outgoing.message
         assert isinstance(message, ServerOutput)
         waits = isinstance(message, GlobalModel) and not self._scheduler.admits(edge)
         if receipt is not None and (waits or not self._inline(message)):
             self.receipt(edge, seq, receipt)
-            seq, receipt = 0, None
+            seq = 0
+            receipt = None
         if waits:
             return
-        kind = "control" if isinstance(message, Halt) else "model"
+        if isinstance(message, Halt):
+            kind = "control"
+        else:
+            kind = "model"
         if isinstance(message, GlobalModel) and self._has_just_begun(edge, message):
             return
         envelope = wire_down.down_in_place(self._run, edge, message, self._schema, receipt, seq)
@@ -72,7 +80,8 @@ class Downlink:
         """Whether this model, in parts, is on its way to the edge since a moment; now it is."""
         if self._inline(model):
             return False
-        now, begun = time.monotonic(), self._begun.get(edge)
+        now = time.monotonic()
+        begun = self._begun.get(edge)
         if begun and begun[0]() is model.params and now - begun[1] < LOST_SECONDS:
             return True
         self._begun[edge] = weakref.ref(model.params), now
@@ -103,7 +112,10 @@ class Downlink:
             case GlobalModel():
                 size = 4 * message.params.numel()
             case Feedback(gradient=gradient):
-                size = 0 if gradient is None else 4 * gradient.numel()
+                if gradient is None:
+                    size = 0
+                else:
+                    size = 4 * gradient.numel()
             case Request():
                 size = 4 * len(message.rows)
             case Roster():

@@ -32,8 +32,12 @@ class ServerDriver:
     """Runs one server role, in one thread."""
 
     def __init__(self, run: Run, pipeline: Pipeline, downlink: Downlink, link: Link) -> None:
-        self._run, self._pipeline, self._downlink, self._link = run, pipeline, downlink, link
-        self._journal, self._role = run.journal, run.role
+        self._run = run
+        self._pipeline = pipeline
+        self._downlink = downlink
+        self._link = link
+        self._journal = run.journal
+        self._role = run.role
         self._accused_logged: set[str] = set()
         self._discounted_logged: frozenset[str] = frozenset()
         self._announced = -math.inf
@@ -90,7 +94,11 @@ class ServerDriver:
 
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
-        timer, now = None if self._role.halted else self._role.timer(), time.monotonic()
+        if self._role.halted:
+            timer = None
+        else:
+            timer = self._role.timer()
+        now = time.monotonic()
         if timer is None:
             self._timer = None
         elif self._timer is None or self._timer[0] != timer:

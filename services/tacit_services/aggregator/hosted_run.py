@@ -74,8 +74,12 @@ class HostedRun:
 
     def __init__(self, settings: AggregatorSettings, loaded: Loaded, tls: Tls | None) -> None:
         """Raises TacitError."""
-        definition, model, test = loaded.definition, loaded.model, loaded.test
-        self._settings, self._loaded, name = settings, loaded, settings.run_id
+        definition = loaded.definition
+        model = loaded.model
+        test = loaded.test
+        self._settings = settings
+        self._loaded = loaded
+        name = settings.run_id
         _prepare(settings.out)
         role = registry.server(definition, model, _labelled_records(settings, definition))
         self._store = store = _store(settings, loaded.run)
@@ -88,24 +92,33 @@ class HostedRun:
         run_status = RunStatus(definition, run, settings.out / "metrics.jsonl")
         operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
         salt = settings.salt
-        inference = (
-            Inference(run, driver, role, salt) if isinstance(role, vafl.LabelServer) else None
-        )
+        if isinstance(role, vafl.LabelServer):
+            inference = Inference(run, driver, role, salt)
+        else:
+            inference = None
         read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
         self.app = create_app(
             run_status, operator, model, inference, settings.known_hosts(), read_token
         )
-        points = None if test is None else Points(definition, model, test, run_status.point)
+        if test is None:
+            points = None
+        else:
+            points = Points(definition, model, test, run_status.point)
         self._evaluator = Evaluator(points)
-        self._run, self._driver, self._run_status = run, driver, run_status
-        self._operator, self._inference = operator, inference
+        self._run = run
+        self._driver = driver
+        self._run_status = run_status
+        self._operator = operator
+        self._inference = inference
 
     def serve(self, stop: threading.Event) -> None:
         """Train to the run's end, write its results, and, with `linger`, go on until `stop`.
 
         Raises TacitError.
         """
-        settings, loaded, role = self._settings, self._loaded, self._run.role
+        settings = self._settings
+        loaded = self._loaded
+        role = self._run.role
         self._recover(stop)
         self._run_status.resumed()
         self._train(stop)
@@ -133,7 +146,8 @@ class HostedRun:
 
     def _recover(self, stop: threading.Event) -> None:
         """Take the run over; a store that does not answer has a while to come up."""
-        run, journal = self._run, self._run.journal
+        run = self._run
+        journal = self._run.journal
         deadline = time.monotonic() + self._settings.connect_timeout
         while True:
             try:
@@ -159,7 +173,9 @@ class HostedRun:
             )
 
     def _train(self, stop: threading.Event) -> None:
-        run, link, driver = self._run, self._link, self._driver
+        run = self._run
+        link = self._link
+        driver = self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
         desertion = Desertion(run.reading, self._loaded.definition.edges.count)
 
@@ -190,7 +206,8 @@ class HostedRun:
 
     def _watch_presence(self, stop: threading.Event) -> None:
         """Serve REST until `stop`; of edges' messages only their presence is taken in."""
-        run, link = self._run, self._link
+        run = self._run
+        link = self._link
         try:
             link.open([topics.presence_all(run.run_id)], run.note_presence, stop)
         except ServiceError as error:
@@ -245,4 +262,6 @@ def _token(path: Path | None, variable: str) -> str | None:
 
     None without a file.
     """
-    return None if path is None else kept_secret(path, variable)
+    if path is None:
+        return None
+    return kept_secret(path, variable)

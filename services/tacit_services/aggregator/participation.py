@@ -38,14 +38,17 @@ class Start:
     """
 
     def __init__(self, needed: int, wait: float) -> None:
-        self._needed, self._wait = needed, wait
+        self._needed = needed
+        self._wait = wait
         self._first: float | None = None
         self.begun = False
 
     @property
     def needed(self) -> int:
         """Edges that it waits for; 0 once it has begun."""
-        return 0 if self.begun else self._needed
+        if self.begun:
+            return 0
+        return self._needed
 
     def look(self, known: int, there: Callable[[], int], now: float) -> bool:
         """Whether the run has begun; it never waits again.
@@ -79,7 +82,9 @@ class EdgeTurns:
     @property
     def pace(self) -> float:
         """Seconds of a turn, lately; 0: not known."""
-        return sum(self.turns) / len(self.turns) if self.turns else 0.0
+        if self.turns:
+            return sum(self.turns) / len(self.turns)
+        return 0.0
 
 
 class Shares:
@@ -88,7 +93,9 @@ class Shares:
     def __init__(
         self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
     ) -> None:
-        self._weight, self.slack, self._there = weight, slack, there
+        self._weight = weight
+        self.slack = slack
+        self._there = there
         self.accounts: dict[str, EdgeTurns] = {}
         self.front = 0.0  # the highest level at which a turn has begun
         self._floor = 0.0  # no edge that is waited for is below
@@ -118,7 +125,8 @@ class Shares:
             account.turns.append(now - account.since)
             self._ended += 1
         account.level += 1 / account.weight
-        account.busy, account.since = False, now
+        account.busy = False
+        account.since = now
 
     def begin(self, edge: str, now: float) -> bool:
         """Whether `edge` may have a task now; True begins its turn.
@@ -134,7 +142,8 @@ class Shares:
         account.level = max(account.level, self.front - self.slack)
         self.front = max(self.front, account.level)
         self._floor = min(self._floor, account.level)
-        account.busy, account.since = True, now
+        account.busy = True
+        account.since = now
         return True
 
     def look_due(self, now: float) -> bool:
@@ -154,9 +163,11 @@ class Shares:
 
     def _look(self, now: float) -> None:
         """Find the lowest level of the edges that are waited for; inf if there is none."""
-        self._turns, self._looked = 0, now
+        self._turns = 0
+        self._looked = now
         if self._ended >= len(self.accounts) / 4:
-            self._usual, self._ended = self._quickest(), 0
+            self._usual = self._quickest()
+            self._ended = 0
         levels = (
             account.level
             for edge, account in self.accounts.items()
@@ -165,7 +176,8 @@ class Shares:
         self._floor = min(levels, default=math.inf)
 
     def _waited_for(self, edge: str, account: EdgeTurns, now: float) -> bool:
-        age, usual = now - account.since, self._usual
+        age = now - account.since
+        usual = self._usual
         if age > max(LEASE, LEASES * usual) or not self._there(edge):
             return False
         if not account.turns or not usual:
@@ -180,7 +192,8 @@ class Shares:
         paces = sorted(
             (a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge)
         )
-        passed, quarter = 0.0, sum(weight for _, weight in paces) / 4
+        passed = 0.0
+        quarter = sum(weight for _, weight in paces) / 4
         for pace, weight in paces:
             passed += weight
             if passed >= quarter:

@@ -73,11 +73,21 @@ class Pipeline:
         receipts: Receipts,
     ) -> None:
         """noise: what the aggregator adds to updates, if it does."""
-        self._run, self._inbox, self._downlink = run, inbox, downlink
-        self._journal, self._role, self._counts = run.journal, run.role, run.counts
-        self._guard, self._limiter, self._scheduler = run.guard, run.limiter, run.scheduler
-        self._reassembly, self._staging, self._checks = reassembly, staging, checks
-        self._noise, self._receipts, self._seldom = noise, receipts, Seldom()
+        self._run = run
+        self._inbox = inbox
+        self._downlink = downlink
+        self._journal = run.journal
+        self._role = run.role
+        self._counts = run.counts
+        self._guard = run.guard
+        self._limiter = run.limiter
+        self._scheduler = run.scheduler
+        self._reassembly = reassembly
+        self._staging = staging
+        self._checks = checks
+        self._noise = noise
+        self._receipts = receipts
+        self._seldom = Seldom()
         # Integers become real numbers once the journal has them, in the message's own memory;
         # before, where somebody asks for the whole vector.
         self._real = noise is not None or run.guard.bounds_norms
@@ -101,7 +111,8 @@ class Pipeline:
         written have then been told to wait.
         """
         until = time.monotonic() + ROUND_SECONDS
-        batch, answers = AppendBatch([], 0.0), _nothing
+        batch = AppendBatch([], 0.0)
+        answers = _nothing
         while True:
             arrived = self._receive(len(batch.candidates), seconds, until)
             began = time.perf_counter()
@@ -168,7 +179,10 @@ class Pipeline:
             if edge not in names:
                 raise WireError("name", f"{edge} is none of this run's {len(names)}")
             envelope = self._put_together(edge, seq, payload)
-            received = None if envelope is None else self._decode(edge, seq, envelope)
+            if envelope is None:
+                received = None
+            else:
+                received = self._decode(edge, seq, envelope)
             if envelope is not None and received is not None:
                 return self._check(edge, seq, envelope, received, inbound)
         except WireError as error:
@@ -223,7 +237,9 @@ class Pipeline:
 
         Raises WireError where it will never be accepted, RetryLater where it may be later.
         """
-        checks, guard, new = self._checks, self._guard, self._is_new(edge, seq)
+        checks = self._checks
+        guard = self._guard
+        new = self._is_new(edge, seq)
         checks.definition.check(received.meta)
         message = wire_up.read_up(
             received, self._journal.schema, self._journal.size, real=self._real
@@ -232,7 +248,10 @@ class Pipeline:
         if not isinstance(message, Update) and new:
             checks.control_messages.keep(edge, len(envelope))
         guard.admit(edge, retires=isinstance(message, Retired))
-        reason = self._screened(message, scale, new=new) if isinstance(message, Update) else None
+        if isinstance(message, Update):
+            reason = self._screened(message, scale, new=new)
+        else:
+            reason = None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         # A message after the run's end is checked too: what it reports was released.
@@ -245,9 +264,12 @@ class Pipeline:
         if new:
             self._limiter.succeed(edge, len(envelope))
         guard.throttle(edge, seq)
-        whole, stage = memoryview(envelope), self._stage(edge, envelope)
+        whole = memoryview(envelope)
+        stage = self._stage(edge, envelope)
         candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
-        return candidate if self._noise is None else self._noise.rewrite(candidate)
+        if self._noise is None:
+            return candidate
+        return self._noise.rewrite(candidate)
 
     def _is_new(self, edge: str, seq: int) -> bool:
         """Whether message `seq` comes after all that were accepted of `edge`."""
@@ -256,7 +278,9 @@ class Pipeline:
     def _stage(self, edge: str, envelope: wire.Whole) -> Stage | None:
         """Return where the store has the beginning of a long message already."""
         short = isinstance(envelope, bytearray)
-        return None if short else self._staging.take(edge, envelope)
+        if short:
+            return None
+        return self._staging.take(edge, envelope)
 
     def _screened(self, update: Update, scale: float, *, new: bool) -> str | None:
         """Return why an update must not enter the journal; None: it may.
@@ -280,7 +304,10 @@ class Pipeline:
         """Tell the edge which parts are missing, now and then; the store may have the others."""
         if answer := self._reassembly.answer(edge, seq):
             self._downlink.receipt(edge, seq, answer)
-        begun = None if self._role.halted else self._reassembly.begun(edge, seq)
+        if self._role.halted:
+            begun = None
+        else:
+            begun = self._reassembly.begun(edge, seq)
         if begun is not None and self._is_new(edge, seq):
             self._staging.more(edge, begun)
 
@@ -296,7 +323,10 @@ class Pipeline:
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
         self._staging.refused(edge)
-        wording = str(error) if reason in ("definition", "format", "name") else reason
+        if reason in ("definition", "format", "name"):
+            wording = str(error)
+        else:
+            wording = reason
         if reason == "halted":  # it was under way when the run ended, so it is no fault
             self._counts["late"] += 1
         else:
@@ -357,7 +387,9 @@ class Pipeline:
         self, candidate: Candidate, answer: Appended, began: float
     ) -> tuple[pb.Receipt, list[Outgoing]]:
         """Fold one message, if it is new. Returns its receipt, and what the role replies."""
-        edge, seq, version = candidate.edge, candidate.seq, self._role.version
+        edge = candidate.edge
+        seq = candidate.seq
+        version = self._role.version
         receipt, outgoing = self._journal.fold(candidate, answer)
         receipt = self._receipts.proven(edge, receipt)
         if answer.verdict == Verdict.ACCEPTED:
@@ -389,7 +421,9 @@ class Pipeline:
         The first answer may have been lost with a process that died.
         """
         last = self._journal.last_seqs.get(edge, 0)  # 0: of a stranger nothing was accepted
-        return self._role.answer(edge) if seq == last > 0 else []
+        if seq == last > 0:
+            return self._role.answer(edge)
+        return []
 
     def serve_waiting(self) -> None:
         """Give a task to those that waited for others, and no longer have to."""

@@ -136,12 +136,18 @@ class RunReading:
 
     def ages(self) -> dict[str, float | int]:
         """The staleness of all updates: mean, 95th percentile, largest, and largest lately."""
-        total, seen, p95 = sum(self.staleness.values()), 0, 0
+        total = sum(self.staleness.values())
+        seen = 0
+        p95 = 0
         for tau in sorted(self.staleness):
             if seen >= 0.95 * total:
                 break
-            seen, p95 = seen + self.staleness[tau], tau
-        mean = sum(tau * n for tau, n in self.staleness.items()) / total if total else 0.0
+            seen = seen + self.staleness[tau]
+            p95 = tau
+        if total:
+            mean = sum(tau * n for tau, n in self.staleness.items()) / total
+        else:
+            mean = 0.0
         most = max(self.staleness, default=0)
         return {"mean": round(mean, 3), "p95": p95, "max": most, "tau_max": self.tau_max}
 
@@ -201,5 +207,9 @@ def read(
 def state_of(role: ServerRole) -> str:
     """waiting (for a first update), training, finished (T reached) or halted."""
     if role.halted:
-        return "finished" if role.version >= role.horizon else "halted"
-    return "training" if role.version else "waiting"
+        if role.version >= role.horizon:
+            return "finished"
+        return "halted"
+    if role.version:
+        return "training"
+    return "waiting"

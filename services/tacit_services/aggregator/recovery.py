@@ -31,7 +31,8 @@ def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) ->
             f"journal: begins after message {begins}, but the store ends at {journal.cursor}; what "
             "lies between is in neither: begin anew under another TACIT_RUN_ID"
         )
-    history, back = _History(journal, whole=begins == 0), 0
+    history = _History(journal, whole=begins == 0)
+    back = 0
     pending: list[StoredEntry] = []
     for record in records:
         entry = history.judged(record)
@@ -77,7 +78,9 @@ class _History:
 
     def __init__(self, journal: RunJournal, *, whole: bool) -> None:
         """whole: the file begins where the run does."""
-        self._journal, self._upto, self._whole = journal, journal.cursor, whole
+        self._journal = journal
+        self._upto = journal.cursor
+        self._whole = whole
         self._operators = journal.last_seqs.get(OPERATOR, 0)
         self._stored = self._entries()
         self._numbers: dict[str, int] = {}  # the last of every edge, by the file

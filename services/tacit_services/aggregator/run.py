@@ -39,7 +39,9 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, float]]:
         """(upper bound, observations up to it), as Prometheus wants them."""
-        counts, rows, upto = list(self._counts), [], 0
+        counts = list(self._counts)
+        rows = []
+        upto = 0
         for bound, count in zip([*SECONDS, float("inf")], counts, strict=True):
             upto += count
             rows.append(("+Inf" if bound == float("inf") else repr(bound), float(upto)))
@@ -66,11 +68,17 @@ class Run:
         limiter: RateLimiter,
         scheduler: TaskScheduler,
     ) -> None:
-        self.journal, self._link = journal, link
-        self.run_id, self.role = journal.run_id, journal.role
-        self.lock, self.counts = journal.lock, journal.counts
-        self.names, self.presence = names, presence
-        self.guard, self.limiter, self.scheduler = guard, limiter, scheduler
+        self.journal = journal
+        self._link = link
+        self.run_id = journal.run_id
+        self.role = journal.role
+        self.lock = journal.lock
+        self.counts = journal.counts
+        self.names = names
+        self.presence = presence
+        self.guard = guard
+        self.limiter = limiter
+        self.scheduler = scheduler
         self.latency = Histogram()
         self.epoch = 0
         self.store_up = True

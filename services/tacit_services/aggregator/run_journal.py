@@ -51,8 +51,12 @@ class RunJournal:
         fingerprint: str,
         snapshot_every: int,
     ) -> None:
-        self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
-        self.store, self.fingerprint = store, fingerprint
+        self.run_id = run_id
+        self.role = role
+        self.schema = schema
+        self.size = size
+        self.store = store
+        self.fingerprint = fingerprint
         self._snapshot_every = snapshot_every
         self.lock = threading.Lock()
         # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
@@ -170,14 +174,22 @@ class RunJournal:
 
         Returns what its sender is told: the receipt, and what the role says.
         """
-        role, last = self.role, answer.last_seq
+        role = self.role
+        last = answer.last_seq
         self.last_seqs[candidate.edge] = last
-        passed_over, over = role.stale + role.kept_out, role.halted
+        passed_over = role.stale + role.kept_out
+        over = role.halted
         accepted = answer.verdict == Verdict.ACCEPTED
-        message = candidate.settled() if accepted else candidate.message
+        if accepted:
+            message = candidate.settled()
+        else:
+            message = candidate.message
         with self.lock:  # whoever reads the counts has those of one moment
             self.counts[answer.verdict] += 1
-            outgoing = role.on_message(message) if accepted else []
+            if accepted:
+                outgoing = role.on_message(message)
+            else:
+                outgoing = []
         if answer.verdict == Verdict.BUSY:
             self.full = True
             return BUSY, []
@@ -189,7 +201,10 @@ class RunJournal:
         # is in the journal but not in the model.
         more = role.stale + role.kept_out > passed_over
         left_out = isinstance(candidate.message, Update) and (over or more)
-        status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
+        if left_out:
+            status = pb.Receipt.STALE
+        else:
+            status = pb.Receipt.ACCEPTED
         return pb.Receipt(status=status, last_seq=last), outgoing
 
     def enter(
@@ -223,7 +238,8 @@ class RunJournal:
             self._drafted = self.cursor, self.held_bytes
             self._saver = self._saver or self.store.saver()
             self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))
-        self.saved_at, self.full = time.monotonic(), False
+        self.saved_at = time.monotonic()
+        self.full = False
 
     def saved_more(self, *, wait: bool = False) -> bool:
         """Whether a snapshot has been stored, and the journal trimmed behind it, since last asked.

@@ -63,8 +63,12 @@ class FairScheduler(TaskScheduler):
         weight, slack, shared: an edge's share by its name, how far one may be ahead, and whether
         shares are kept to at all.
         """
-        self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
-        self._start, self._shared = start, shared
+        self._role = role
+        self._presence = presence
+        self._shut_out = shut_out
+        self._clock = clock
+        self._start = start
+        self._shared = shared
         self._shares = participation.Shares(weight, slack, self._able)
         self._waiting: dict[str, None] = {}
 
@@ -105,7 +109,10 @@ class FairScheduler(TaskScheduler):
         if self._shared and not self._shares.look_due(self._clock()):
             return []
         able = [edge for edge in self._waiting if self._able(edge)]
-        ready = self._shares.ready(able, self._clock()) if self._shared else able
+        if self._shared:
+            ready = self._shares.ready(able, self._clock())
+        else:
+            ready = able
         for edge in ready:
             del self._waiting[edge]
         return ready

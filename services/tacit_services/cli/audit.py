@@ -97,8 +97,14 @@ def table(console: Console, findings: Iterable[Finding]) -> Table:
             name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True
         )
     for finding in findings:
-        measured = "-" if math.isnan(finding.measured) else f"{finding.measured:.3g}"
-        style = "" if finding.good else "bold red"
+        if math.isnan(finding.measured):
+            measured = "-"
+        else:
+            measured = f"{finding.measured:.3g}"
+        if finding.good:
+            style = ""
+        else:
+            style = "bold red"
         row = (
             finding.test,
             finding.target,
@@ -112,7 +118,10 @@ def table(console: Console, findings: Iterable[Finding]) -> Table:
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    measured = None if math.isnan(finding.measured) else finding.measured
+    if math.isnan(finding.measured):
+        measured = None
+    else:
+        measured = finding.measured
     return {
         **asdict(finding),
         "measured": measured,

@@ -49,7 +49,8 @@ def _broker() -> Iterator[str]:
 @contextmanager
 def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], float]]:
     """Put an edge behind the broker; yields a call that asks it once and returns the seconds."""
-    down, up = topics.down(RUN, name, "model"), topics.up(RUN, name, 1, 0)
+    down = topics.down(RUN, name, "model")
+    up = topics.up(RUN, name, 1, 0)
     models: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
     pushes: queue.SimpleQueue[float] = queue.SimpleQueue()
     edge = Connection(broker, f"{RUN}-{name}", [down], models.put)

@@ -44,8 +44,13 @@ from tacit_services.worker.tasks import task_loop
 
 # About 16 of 64 rows, four more or less, each of which takes some milliseconds.
 MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 80), kernel=5, hidden=())
-ROWS, RATE, CLIP, WARM = 64, 0.25, 1.0, 10
-PATIENCE, CHUNK = 10.0, 1 << 20  # seconds for a push, on average; bytes of a payload
+ROWS = 64
+RATE = 0.25
+CLIP = 1.0
+WARM = 10
+# seconds for a push, on average; bytes of a payload
+PATIENCE = 10.0
+CHUNK = 1 << 20
 
 
 class CountedRows(RowsAlone):
@@ -71,7 +76,8 @@ class ReceiptServer:
     def __init__(self, broker: str, pushes: int) -> None:
         self.seconds: list[float] = []
         self.done = threading.Event()
-        self._pushes, self._asked = pushes, 0.0
+        self._pushes = pushes
+        self._asked = 0.0
         self._model = GlobalModel(1, MODEL.init(1), CLIP)
         self.connection = Connection(broker, f"{RUN}-asks", [topics.up_all(RUN)], self._hear)
 
@@ -127,7 +133,10 @@ def _work(
     outbox = Outbox(role.releaser.ledger, RUN, folder=own)
     turns = CpuTurns(None)
     settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE, "{}")
-    delay = release_delay.of_edge(role, turns, own, RUN) if held else None
+    if held:
+        delay = release_delay.of_edge(role, turns, own, RUN)
+    else:
+        delay = None
     loop = task_loop(role, outbox, settings, turns, delay=delay)
     connection = Connection(
         broker, f"{RUN}-{EDGE}", loop.subscriptions(), loop.receive, on_up=loop.mailbox.connected
@@ -142,7 +151,8 @@ def _role(folder: Path, end: ExitStack) -> tuple[MapaEdge, CountedRows]:
     x, y = MODEL.random_batch(ROWS, torch.Generator().manual_seed(1))
     ledger = end.enter_context(closing(Ledger(folder / "ledger.db", "audit")))
     plan = Plan("gaussian", RATE, ROWS * RATE, 1.0, CLIP, CLIP, math.inf, DELTA, rows_max=ROWS)
-    data, random = Dataset(x, y, MODEL.classes, "audit").for_edge(MODEL.classes), Random()
+    data = Dataset(x, y, MODEL.classes, "audit").for_edge(MODEL.classes)
+    random = Random()
     try:
         rows = CountedRows(data, MODEL, plan, random)
     except NotAlone as why:

@@ -56,7 +56,10 @@ def basis(
     steps = tuple(step.strip() for step in features.split(",") if step.strip())
     if unknown := [step for step in steps if step not in _STEPS]:
         raise ConfigError(f"--features {unknown[0]}: expected {', '.join(_STEPS)}")
-    sides = None if size is None else (size, size)
+    if size is None:
+        sides = None
+    else:
+        sides = (size, size)
     wanted = BasisRequest(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
     with LongWork("reading records", most) as work:
         made = make(out, wanted, data_folder(data), data_home(), work.at)

@@ -50,7 +50,10 @@ def _answer(url: str, ca: Path | None) -> str:
     import httpx
 
     try:
-        trusted = ssl.create_default_context(cafile=ca) if ca else ssl.create_default_context()
+        if ca:
+            trusted = ssl.create_default_context(cafile=ca)
+        else:
+            trusted = ssl.create_default_context()
         with httpx.Client(base_url=url, verify=trusted, timeout=PATIENCE, trust_env=False) as web:
             answer = web.get("/readyz")
             if answer.status_code == httpx.codes.NOT_FOUND:  # enrolment: alive is ready

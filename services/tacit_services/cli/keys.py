@@ -65,7 +65,10 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     for name in RunFile.model_fields:
         for kind in sections_of(RunFile, name):
             by = _CHOSEN_BY.get(name)
-            chosen_by = get_args(kind.model_fields[by].annotation) if by else ()
+            if by:
+                chosen_by = get_args(kind.model_fields[by].annotation)
+            else:
+                chosen_by = ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
     yield "A step of [data] features, as `{low = 0, high = 16}`", ("data",), StandardiseSection
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
@@ -81,13 +84,13 @@ def _table(kind: type[BaseModel]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, key in shape["properties"].items():
         default = key.get("default", "")
-        default = (
-            "left out"
-            if default is None
-            else ""
-            if name in shape.get("required", ())
-            else f"`{_toml(default)}`"
-        )
+        if default is None:
+            default = "left out"
+        else:
+            if name in shape.get("required", ()):
+                default = ""
+            else:
+                default = f"`{_toml(default)}`"
         rows.append(
             f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |"
         )

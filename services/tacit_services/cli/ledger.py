@@ -116,7 +116,8 @@ def move(
     """Move a ledger as a whole, while no edge uses it; after a kill the same command goes on."""
     from tacit_services.identity import moving
 
-    old, new = _file(source), _file(target)
+    old = _file(source)
+    new = _file(target)
     chains = moving.move(old, new)
     if as_json:
         typer.echo(json.dumps([_position(new, chain) for chain in chains], indent=2))
@@ -148,7 +149,9 @@ def join(
 
 
 def _file(place: Path) -> Path:
-    return place / "ledger.db" if place.is_dir() else place
+    if place.is_dir():
+        return place / "ledger.db"
+    return place
 
 
 def _account(name: str, path: Path) -> DataLedgers | None:
@@ -245,7 +248,8 @@ def _document(path: Path, chain: Chain, delta: float) -> dict[str, Any]:
     if not 0 < delta < 1:
         raise ConfigError(f"--delta {delta}: expected a number between 0 and 1")
     history = chain.history()
-    pld, rdp = accounting.epsilon_pld(history, delta), accounting.epsilon_rdp(history, delta)
+    pld = accounting.epsilon_pld(history, delta)
+    rdp = accounting.epsilon_rdp(history, delta)
     return _position(path, chain) | {
         "delta": delta,
         "epsilon_pld": finite_or_none(pld),
@@ -297,10 +301,8 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
     from tacit_services.display import text_tables
 
     console = text_tables.console()
-    pld, rdp = (
-        text_tables.epsilon(document["epsilon_pld"]),
-        text_tables.epsilon(document["epsilon_rdp"]),
-    )
+    pld = text_tables.epsilon(document["epsilon_pld"])
+    rdp = text_tables.epsilon(document["epsilon_rdp"])
     console.print(
         f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ "
         f"{document['delta']:g}"

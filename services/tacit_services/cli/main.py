@@ -66,16 +66,16 @@ def _exit_code(arguments: list[str] | None) -> int:
         return complain(str(error), error.exit_code)
     except typer.TyperException as error:
         message = error.format_message()  # empty: the help has been printed instead
-        return (
-            complain(f"{message} (see tacit --help)", error.exit_code)
-            if message
-            else error.exit_code
-        )
+        if message:
+            return complain(f"{message} (see tacit --help)", error.exit_code)
+        return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough, as in `tacit predict … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return result if isinstance(result, int) else 0
+    if isinstance(result, int):
+        return result
+    return 0
 
 
 # -- a whole run, and the services --

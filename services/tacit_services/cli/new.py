@@ -54,9 +54,15 @@ def new(
     say(f"{folder}/: {', '.join(file.name for file in files)}")
     if wanted.public is not None:
         size = "classes, grey or colours" + (", size" if model is not None else "")
-        read = size if table is None else "columns, bounds, classes"
+        if table is None:
+            read = size
+        else:
+            read = "columns, bounds, classes"
         say(f"read from {wanted.public}, and public from now on: {read}")
     names = f"{folder}/{wanted.train}".replace("{edge}", "N")
-    what = "pictures" if images is not None else "rows"
+    if images is not None:
+        what = "pictures"
+    else:
+        what = "rows"
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")

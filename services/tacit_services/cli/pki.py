@@ -28,7 +28,8 @@ DEFAULT = Path("pki")
 LOOPBACK = ("localhost", "127.0.0.1")
 SERVERS = (BROKER, "enrollment")
 # In the broker's folder: the rules of a run, for mosquitto's plugin, and as its `acl_file`.
-RULES, ACL = "dynamic-security.json", "acl"
+RULES = "dynamic-security.json"
+ACL = "acl"
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
@@ -88,7 +89,10 @@ def init(
 
     wanted = _servers(server) | dict.fromkeys(["aggregator"] if client is None else client, ())
     exists = keep and (folder / CA).exists()
-    authority = CertificateAuthority(folder) if exists else CertificateAuthority.create(folder)
+    if exists:
+        authority = CertificateAuthority(folder)
+    else:
+        authority = CertificateAuthority.create(folder)
     with authority.locked():
         made = [
             name
@@ -184,7 +188,8 @@ def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:
     from tacit_services.enrollment.authority import CA
     from tacit_services.enrollment.tokens import TokenRegister
 
-    folder, register = authority.folder / EDGES, TokenRegister(authority.folder)
+    folder = authority.folder / EDGES
+    register = TokenRegister(authority.folder)
     if (folder / "token").exists():
         register.limit((folder / "token").read_text(encoding="ascii").strip(), pattern)
         return False
@@ -212,7 +217,10 @@ def issue(
 
     authority = CertificateAuthority(folder)
     with authority.locked():
-        make = authority.renew if renew else authority.issue
+        if renew:
+            make = authority.renew
+        else:
+            make = authority.issue
         bundle = make(name, host or (), days)
     _show(
         {"name": name, "dir": str(bundle)},
@@ -229,7 +237,10 @@ def revoke(name: str, folder: AuthorityFolder = DEFAULT, as_json: AsJson = False
     authority = CertificateAuthority(folder)
     with authority.locked():
         count = authority.revoke(name)
-    what = f"{name}: {count} certificates revoked" if count else f"{name}: was revoked already"
+    if count:
+        what = f"{name}: {count} certificates revoked"
+    else:
+        what = f"{name}: was revoked already"
     _show(
         {"name": name, "revoked": count},
         as_json,
@@ -271,7 +282,10 @@ def list_(folder: AuthorityFolder = DEFAULT, as_json: AsJson = False) -> None:
     rows = []
     for name in authority.names():
         newest = authority.issued(name)[-1]
-        state = "revoked" if newest.serial_number in revoked else "valid"
+        if newest.serial_number in revoked:
+            state = "revoked"
+        else:
+            state = "valid"
         rows.append({"name": name, "state": state, "until": newest.not_valid_after_utc.isoformat()})
     _show(
         rows,

@@ -114,13 +114,19 @@ def predict(
         raise ConfigError("--ids: name at least one record, as digits/test/0/0")
     ask: Callable[[Client], Predictions] = lambda client: client.predict(wanted, wait)  # noqa: E731
     with _errors():
-        found = _there(url, token_file, ask) if run is None else _up_again(run, ask)
+        if run is None:
+            found = _there(url, token_file, ask)
+        else:
+            found = _up_again(run, ask)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
         return
     for one in found.predictions:
         say(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
-    spent = "∞ (not private)" if found.epsilon is None else rounding.epsilon(found.epsilon)
+    if found.epsilon is None:
+        spent = "∞ (not private)"
+    else:
+        spent = rounding.epsilon(found.epsilon)
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
     )
@@ -166,7 +172,10 @@ def _lines(names: Iterable[str], found: Iterable[RowPrediction]) -> Iterator[lis
     yield cells(["row", "prediction", *(f"p({name})" for name in names)])
     for one in found:
         shares = [f"{share:.4f}" for share in one.probabilities.values()]
-        value = one.value if isinstance(one.value, str) else f"{one.value:.6g}"
+        if isinstance(one.value, str):
+            value = one.value
+        else:
+            value = f"{one.value:.6g}"
         yield cells([one.row, value, *shares])
 
 

@@ -172,7 +172,9 @@ def _upper(name: str, high: float) -> str:
         return " and at most 1"
     if high == math.inf:
         return ""
-    return f" and below {high:g}" if high < 2 else f" and at most {high:g}"
+    if high < 2:
+        return f" and below {high:g}"
+    return f" and at most {high:g}"
 
 
 def _rate(sampling_rate: float | None, batch: float | None, records: int | None) -> float:
@@ -232,15 +234,21 @@ def _meaning(mechanism: str) -> str:
 
 def _aside(answer: BudgetPlan) -> str:
     paid = f", of which {answer.delta_set_aside:.1e} pays for padding and rounding"
-    return paid if math.isfinite(answer.epsilon_pld) else ""
+    if math.isfinite(answer.epsilon_pld):
+        return paid
+    return ""
 
 
 def _of(budget: float | None) -> str:
-    return "" if budget is None else f" of {budget:g}"
+    if budget is None:
+        return ""
+    return f" of {budget:g}"
 
 
 def _of_records(answer: BudgetPlan) -> str:
-    return "" if answer.batch is None else f" (b = {answer.batch:.4g} of {answer.records} records)"
+    if answer.batch is None:
+        return ""
+    return f" (b = {answer.batch:.4g} of {answer.records} records)"
 
 
 def _note(answer: BudgetPlan) -> str:

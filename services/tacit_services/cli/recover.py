@@ -41,7 +41,8 @@ def recover(
     from tacit_services.journal.journal_file import JournalReader, Writer, open_journal
     from tacit_services.journal.store import open_store
 
-    writer, others = Writer(file), 0
+    writer = Writer(file)
+    others = 0
     with (
         closing(writer),
         opened(file, data, labels, salt, code) as (reader, definition, model, role),

@@ -88,7 +88,8 @@ def ledger(
     from tacit_services.display import text_tables
 
     with _client(url, token_file) as client:
-        edges, live = client.edges(), not client.status().over
+        edges = client.edges()
+        live = not client.status().over
     _show(
         [edge.to_json() for edge in edges],
         as_json,

@@ -86,7 +86,10 @@ def replay(
         return
     if found.torn_bytes:
         say(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
-    after = f" after the first {found.begins_after}" if found.begins_after else ""
+    if found.begins_after:
+        after = f" after the first {found.begins_after}"
+    else:
+        after = ""
     say(
         f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version "
         f"{found.version}"
@@ -112,7 +115,9 @@ def fold(
     from tacit_services.journal.weights import Weights
 
     with opened(path, data, labels, salt, code) as (reader, _, model, role):
-        header, schema, records = reader.header, model.schema_hash(), 0
+        header = reader.header
+        schema = model.schema_hash()
+        records = 0
         try:
             if header.base.state:
                 _restore(role, bytes(header.base.state))
@@ -156,7 +161,10 @@ def opened(
         reader = journal_file.JournalReader(file, str(path), code)
         definition, model = _defined(reader.header.parameters, path)
         vertical = definition.algorithm.worker == "party"
-        people = _people(definition, data, labels, salt) if vertical else None
+        if vertical:
+            people = _people(definition, data, labels, salt)
+        else:
+            people = None
         yield reader, definition, model, registry.server(definition, model, people)
 
 
@@ -204,11 +212,13 @@ def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Messa
     last: dict[str, int] = {}
     for kept in reader:
         received = wire.decode(kept.payload)
-        edge, seq = received.meta.edge, received.meta.seq
+        edge = received.meta.edge
+        seq = received.meta.seq
         # The operator's envelopes have no number: the store counts them.
         if edge != entries.OPERATOR:
             if seq <= last.get(edge, 0):
-                name, before = wire.printable(edge, 64), last.get(edge, 0)
+                name = wire.printable(edge, 64)
+                before = last.get(edge, 0)
                 said = f"message {seq} of {name} comes after its message {before}"
                 raise WireError("journal", f"record {kept.position}: {said}")
             last[edge] = seq
@@ -222,7 +232,10 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
 
     # The model's version is not judged again, nor anything after the end: the aggregator may have
     # judged these at another moment.
-    why = role.screen(message) if isinstance(message, Update) and not role.halted else None
+    if isinstance(message, Update) and not role.halted:
+        why = role.screen(message)
+    else:
+        why = None
     if why not in (None, "version"):
         raise WireError("journal", f"record {position}: an update that is refused ({why})")
     try:

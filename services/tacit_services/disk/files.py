@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-SECRET, GROUP, PUBLIC = 0o600, 0o640, 0o644
+SECRET = 0o600
+GROUP = 0o640
+PUBLIC = 0o644
 
 
 def write(path: Path, data: bytes, mode: int) -> None:

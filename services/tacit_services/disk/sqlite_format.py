@@ -32,7 +32,10 @@ def check(path: Path, number: int) -> None:
     Nothing is changed: who closes a file for writing would bring its log into it.
     """
     if path.is_file():
-        mode = "ro" if Path(f"{path}-wal").exists() else "rw"
+        if Path(f"{path}-wal").exists():
+            mode = "ro"
+        else:
+            mode = "rw"
         name = f"{path.absolute().as_uri()}?mode={mode}"
         with closing(sqlite3.connect(name, uri=True, timeout=10.0)) as db:
             is_new(db, number)

@@ -46,10 +46,12 @@ def opening(definition: Definition[Any], broker: str, store: str, http: str) -> 
 
 def ledgers(definition: Definition[Any], kept: bool) -> str:
     """Return what the reported ε covers and, where the run file states z, how much it pays for."""
-    history = (
-        "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
-    )
-    z, plan = definition.terms.noise_multiplier, definition.plans.default
+    if kept:
+        history = "TACIT_LEDGER's, continued"
+    else:
+        history = "fresh (simulated edges: ε is this run's alone)"
+    z = definition.terms.noise_multiplier
+    plan = definition.plans.default
     if z is None or not plan.private or definition.algorithm.worker == "party":
         return f"ledgers: {history}"
     return (
@@ -63,7 +65,9 @@ class RunProgress:
 
     def __init__(self, console: Console, target: int) -> None:
         """target: T, the versions after which the run ends."""
-        self._console, self._target, self._said = console, target, 0.0
+        self._console = console
+        self._target = target
+        self._said = 0.0
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
@@ -85,7 +89,10 @@ class RunProgress:
 
     def show(self, status: Status) -> None:
         """Draw one status; without a terminal, print it every PLAIN_SECONDS."""
-        line = state(status) if status.edges_needed else facts(status)
+        if status.edges_needed:
+            line = state(status)
+        else:
+            line = facts(status)
         self._bar.update(self._task, completed=status.applied, description=state(status))
         # The facts have lines of their own: in one with the bar, a terminal of 80 columns would
         # break them to pieces.
@@ -108,11 +115,10 @@ class RunProgress:
 
 def facts(status: Status) -> str:
     """The changing facts of a status in one line."""
-    accuracy = (
-        f"accuracy {100 * status.test_accuracy:.1f} %"
-        if status.test_accuracy is not None
-        else "accuracy -"
-    )
+    if status.test_accuracy is not None:
+        accuracy = f"accuracy {100 * status.test_accuracy:.1f} %"
+    else:
+        accuracy = "accuracy -"
     parts = [
         accuracy,
         *schedule(status),
@@ -126,12 +132,16 @@ def facts(status: Status) -> str:
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
     """The table of results, the table of edges, and where the files are."""
-    privacy, staleness = summary["privacy"], summary["staleness"]
+    privacy = summary["privacy"]
+    staleness = summary["staleness"]
     title = Text(printable(f"{summary['algorithm']} on {summary['dataset']}"), style="table.title")
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    simulated = " (simulated)" if "simulated" in privacy else ""
+    if "simulated" in privacy:
+        simulated = " (simulated)"
+    else:
+        simulated = ""
     rows = [
         *_measured(summary),
         (
@@ -176,7 +186,10 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the model's accuracy or loss, and the other metrics of the run."""
     shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
-    first = "test accuracy" if summary["test_accuracy"] is not None else "test"
+    if summary["test_accuracy"] is not None:
+        first = "test accuracy"
+    else:
+        first = "test"
     others = {**summary.get("metrics", {})}
     others.pop("accuracy", None)
     return [
@@ -216,7 +229,8 @@ def _edges(privacy: dict[str, Any]) -> Table:
     for name in ("edge", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
-        rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
+        rate = edge["sampling_rate"]
+        noise = edge["noise_multiplier"]
         table.add_row(
             cell(name),
             str(edge["pushes"]),

@@ -75,13 +75,18 @@ def schedule(status: Status) -> list[str]:
         return [f"models apart {now.disagreement:.3g}"]
     if now.asked is None:
         return []
-    absent = f", {now.absent} absent" if now.absent else ""
+    if now.absent:
+        absent = f", {now.absent} absent"
+    else:
+        absent = ""
     return [f"round {status.applied + 1}: {now.answered} of {now.asked} answered{absent}"]
 
 
 def epsilon(value: float | None) -> str:
     """Write an ε; None is no guarantee."""
-    return NO_GUARANTEE if value is None else rounding.epsilon(value)
+    if value is None:
+        return NO_GUARANTEE
+    return rounding.epsilon(value)
 
 
 def at_most(run: Status, shown: str) -> str:
@@ -89,7 +94,9 @@ def at_most(run: Status, shown: str) -> str:
 
     Until the end it is the ε of up to an eighth more releases than there were.
     """
-    return shown if run.over or run.privacy.epsilon is None else f"≤ {shown}"
+    if run.over or run.privacy.epsilon is None:
+        return shown
+    return f"≤ {shown}"
 
 
 def state(run: Status) -> str:
@@ -102,7 +109,8 @@ def state(run: Status) -> str:
 
 def status(to: Console, run: Status) -> Table:
     """The state of a run, in two columns."""
-    seen, privacy = run.staleness, run.privacy
+    seen = run.staleness
+    privacy = run.privacy
     rows = [
         ("state", state(run)),
         *([("ended", run.reason)] if run.reason else []),
@@ -136,7 +144,10 @@ def line(run: Status, as_json: bool) -> str:
     """The state of a run in one line, for a log."""
     if as_json:
         return json.dumps(run.to_json())
-    accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
+    if run.test_accuracy is None:
+        accuracy = "-"
+    else:
+        accuracy = f"{100 * run.test_accuracy:.2f} %"
     shown = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
     return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
@@ -161,7 +172,8 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
     A narrow terminal leaves out RDP's looser bound and a column without refusals; a δ that is the
     same for all goes below the table, and so does what ε means while the run is `live`.
     """
-    rows, columns = [_paid(edge) for edge in edges], list(_COLUMNS)
+    rows = [_paid(edge) for edge in edges]
+    columns = list(_COLUMNS)
     table = Table(box=outline(to), header_style="bold", caption_justify="left")
     below = [_ROUGH] if live else []
     if to.is_terminal and to.width < _FULL_WIDTH:
@@ -171,7 +183,10 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
         if len(deltas := {row["δ"] for row in rows}) == 1:
             columns.remove("δ")
             below.insert(0, f"δ = {deltas.pop()}")
-    table.caption = Text("; ".join(below)) if below else None
+    if below:
+        table.caption = Text("; ".join(below))
+    else:
+        table.caption = None
     for name in columns:
         table.add_column(
             name,
@@ -185,7 +200,8 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
 
 def _paid(edge: Edge) -> dict[str, str]:
     """An edge's row: from heading to cell."""
-    spent, budget = edge.epsilon_pld, edge.budget
+    spent = edge.epsilon_pld
+    budget = edge.budget
     return {
         "edge": edge.id,
         "state": edge.state,
@@ -202,7 +218,9 @@ def _paid(edge: Edge) -> dict[str, str]:
 
 
 def _refusing(run: Status) -> str:
-    return f", {run.edges_refusing} refusing the model" if run.edges_refusing else ""
+    if run.edges_refusing:
+        return f", {run.edges_refusing} refusing the model"
+    return ""
 
 
 def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
@@ -216,9 +234,13 @@ def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    if value is None:
+        return "-"
+    return f"{value:.4g}"
 
 
 def outline(to: Console) -> box.Box | None:
     """The lines around a table: none where the output is not a terminal."""
-    return box.ROUNDED if to.is_terminal else None
+    if to.is_terminal:
+        return box.ROUNDED
+    return None

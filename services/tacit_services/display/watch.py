@@ -54,7 +54,8 @@ def chart(values: Sequence[float], width: int) -> list[str]:
     """
     count = min(width, len(values))
     shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
-    low, high = min(shown), max(shown)
+    low = min(shown)
+    high = max(shown)
     eighths = [1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in shown]
     lines = []
     for row in range(HEIGHT - 1, -1, -1):

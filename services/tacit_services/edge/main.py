@@ -22,7 +22,8 @@ def edge_loop(
     role: EdgeRole, resources: WorkerResources, settings: LoopSettings
 ) -> AbstractContextManager[WorkerLoop]:
     """The loop of an edge that has a server."""
-    turns, folder = resources.turns, resources.identity.path
+    turns = resources.turns
+    folder = resources.identity.path
     delay = release_delay.of_edge(role, turns, folder, settings.run_id)
     loop = task_loop(role, resources.outbox, settings, turns, delay=delay)
     return nullcontext(loop)

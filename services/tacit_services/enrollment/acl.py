@@ -74,7 +74,10 @@ def plugin(run: str, edges: Sequence[str], *, peers: bool) -> str:
 
 def _rules(user: _Rights) -> Iterator[dict[str, object]]:
     # Literally: a pattern would also grant what is narrower, with a name as long as one likes.
-    subscribe = "subscribePattern" if user.parts else "subscribeLiteral"
+    if user.parts:
+        subscribe = "subscribePattern"
+    else:
+        subscribe = "subscribeLiteral"
     kinds = (
         ("publishClientSend", user.write),
         ("publishClientReceive", user.read),
@@ -110,7 +113,9 @@ def _said(run: str) -> list[str]:
 def _heard_of_peers(run: str, edge: str, peers: bool) -> list[str]:
     # Who is there, and how far: peers have no server that would tell them.
     everybody = [topics.presence_all(run), topics.steps_all(run)]
-    return [topics.peer_all(run, edge), *everybody] if peers else []
+    if peers:
+        return [topics.peer_all(run, edge), *everybody]
+    return []
 
 
 def _others(run: str, edge: str, peers: Iterable[str]) -> Iterator[str]:

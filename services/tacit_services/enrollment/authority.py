@@ -26,7 +26,10 @@ from tacit_services.enrollment import certificates
 
 DAYS = 365
 RENEW_DAYS = 30  # a certificate with fewer days left is due
-CA, CERTIFICATE, KEY, REVOKED = "ca.crt", "tls.crt", "tls.key", "crl.pem"
+CA = "ca.crt"
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
+REVOKED = "crl.pem"
 _RESERVED = ("issued", "ca.key", CA, REVOKED, "tokens", "lock")
 
 
@@ -96,7 +99,8 @@ class CertificateAuthority:
         Raises NameTaken where it belongs to another key, or was revoked. With `reopen` a revoked
         name may get another key.
         """
-        issued, revoked = self.issued(name), self.revoked()
+        issued = self.issued(name)
+        revoked = self.revoked()
         if not issued:
             return None
         mine = certificates.public_bytes(public_key)
@@ -127,7 +131,10 @@ class CertificateAuthority:
         """
         certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
         path = self._issued_path(name)
-        kept = path.read_bytes() if path.exists() else b""
+        if path.exists():
+            kept = path.read_bytes()
+        else:
+            kept = b""
         files.write(path, kept + certificates.pem(certificate), files.PUBLIC)
         return certificate
 
@@ -179,7 +186,8 @@ class CertificateAuthority:
         The list of revoked certificates is replaced in every folder that has a copy. Raises
         ConfigError for a name that never had a certificate.
         """
-        issued, revoked = self.issued(name), self.revoked()
+        issued = self.issued(name)
+        revoked = self.revoked()
         if not issued:
             raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
         serials = {certificate.serial_number for certificate in issued}
@@ -203,7 +211,9 @@ class CertificateAuthority:
         """
         path = self._issued_path(name)
         try:
-            return x509.load_pem_x509_certificates(path.read_bytes()) if path.exists() else []
+            if path.exists():
+                return x509.load_pem_x509_certificates(path.read_bytes())
+            return []
         except ValueError as error:
             raise ConfigError(f"{path}: damaged: {error}") from error
 

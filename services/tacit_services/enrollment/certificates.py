@@ -65,7 +65,9 @@ def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
 def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """The common name of `item`, or "" if it has none or more than one."""
     names = item.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if len(names) == 1 else ""
+    if len(names) == 1:
+        return str(names[0].value)
+    return ""
 
 
 def hosts(certificate: x509.Certificate) -> list[str]:
@@ -134,7 +136,8 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
     """
     try:
         asked = x509.load_pem_x509_csr(text.encode("ascii"))
-        key, valid = asked.public_key(), asked.is_signature_valid
+        key = asked.public_key()
+        valid = asked.is_signature_valid
         name = common_name(asked)
     except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(f"not for a P-256 key: {error}"[:200]) from error

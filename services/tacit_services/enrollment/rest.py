@@ -58,7 +58,8 @@ class RegistrationAuthority:
     """Decides who gets a certificate; the certificate authority signs it."""
 
     def __init__(self, authority: CertificateAuthority, days: int = DAYS) -> None:
-        self._authority, self._days = authority, days
+        self._authority = authority
+        self._days = days
 
     def enroll(self, token: str | None, csr: str) -> Enrolled:
         """Sign the certificate that is asked for.
@@ -117,7 +118,10 @@ class RegistrationAuthority:
 
 
 def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
-    found = None if token is None else tokens.find(token)
+    if token is None:
+        found = None
+    else:
+        found = tokens.find(token)
     if found is None:
         raise HTTPException(
             401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"}
@@ -172,10 +176,8 @@ def serve(folder: Path, address: str, days: int = DAYS) -> None:
 
     Raises TacitError.
     """
-    app, own = (
-        create_app(RegistrationAuthority(CertificateAuthority(folder), days)),
-        folder / SERVER,
-    )
+    app = create_app(RegistrationAuthority(CertificateAuthority(folder), days))
+    own = folder / SERVER
     for path in (own / CERTIFICATE, own / KEY):
         if not path.is_file():
             raise ConfigError(

@@ -22,7 +22,8 @@ from tacit_services.disk import files
 _PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,63}")
 _RANGE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*-)([0-9]{1,6})\.\.([0-9]{1,6})")
 NOBODY = "-"
-_TITLE, _FORMAT = "tacit tokens ", 1
+_TITLE = "tacit tokens "
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class TokenRegister:
 
     def find(self, token: str) -> EnrollmentToken | None:
         """Return what is registered for this token; None if it is unknown."""
-        digest, found = _digest(token), None
+        digest = _digest(token)
+        found = None
         for line in self.all():
             if hmac.compare_digest(line.digest, digest):
                 found = line
@@ -90,7 +92,10 @@ class TokenRegister:
             lines = self._path.read_text(encoding="ascii").splitlines()
             number = "".join(lines[:1]).removeprefix(_TITLE)
             if lines[:1] != [f"{_TITLE}{_FORMAT}"]:
-                found = int(number) if number.isdecimal() else None
+                if number.isdecimal():
+                    found = int(number)
+                else:
+                    found = None
                 raise ValueError(other_format(found, _FORMAT))
             return [_parsed(line) for line in lines[1:]]
         except (OSError, ValueError) as error:

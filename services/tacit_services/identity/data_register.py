@@ -64,7 +64,8 @@ def begun(owned: Owned) -> DataRecord:
 
 def named(entry: DataRecord, owned: Owned) -> DataRecord:
     """Return the entry that knows the data's name and bytes from now on."""
-    names, digests = added(entry.names, owned.name), added(entry.digests, owned.digest)
+    names = added(entry.names, owned.name)
+    digests = added(entry.digests, owned.digest)
     return replace(entry, names=names, digests=digests)
 
 
@@ -93,7 +94,8 @@ def read(path: Path) -> DataRecord:
     if (found := content.pop("format")) not in (1, FORMAT):
         raise ValueError(f"{path}: {other_format(found, FORMAT)}")
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
-    names, digests = tuple(content.pop("names")), tuple(content.pop("digests"))
+    names = tuple(content.pop("names"))
+    digests = tuple(content.pop("digests"))
     joined = tuple(content.pop("joined", ()))
     return DataRecord(names=names, digests=digests, edges=edges, joined=joined, **content)
 

@@ -61,7 +61,9 @@ def _charge(path: Path, dataset: str, history: History) -> None:
 
 def before(folder: Path, entry: DataRecord) -> History:
     """Return what an edge without a ledger in this dealing may have spent, at most."""
-    return _earlier(folder, entry) if entry.dealing else most(folder, entry)
+    if entry.dealing:
+        return _earlier(folder, entry)
+    return most(folder, entry)
 
 
 def most(folder: Path, entry: DataRecord) -> History:
@@ -88,7 +90,9 @@ def raise_to(folder: Path, entry: DataRecord, slot: str, others: list[str]) -> N
 
 
 def _earlier(folder: Path, entry: DataRecord) -> History:
-    return () if entry.before is None else history(folder / entry.before)
+    if entry.before is None:
+        return ()
+    return history(folder / entry.before)
 
 
 def spent(root: Path, entry: DataRecord | None) -> bool:
@@ -102,7 +106,9 @@ def spent(root: Path, entry: DataRecord | None) -> bool:
 def history(path: Path) -> History:
     """Return what this ledger has spent; nothing where it is not there."""
     chains = read_chains(path) if path.exists() else ()
-    return chains[0].history() if chains else ()
+    if chains:
+        return chains[0].history()
+    return ()
 
 
 def refuse_in_use(folder: Path, name: str, *locks: str) -> None:

@@ -24,7 +24,9 @@ def slot_of(
     if alike or drawn is None or sketch_files.read(folder, str(number)) is None:
         return next(iter(alike), str(number))
     known = [slot for slot in _sharing(folder, drawn) if slot in entry.edges]
-    return str(number) if str(number) in known else next(iter(known), str(number))
+    if str(number) in known:
+        return str(number)
+    return next(iter(known), str(number))
 
 
 def sketches(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> Sketches | None:
@@ -32,13 +34,20 @@ def sketches(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> S
     if drawn is not None:
         return drawn
     kept = sketch_files.read(folder, sketch_files.part_of(owned, slot))
-    return None if kept is None else kept.sketches
+    if kept is None:
+        return None
+    return kept.sketches
 
 
 def mixed(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> list[str]:
     """The other sites whose files had units that are in this site's."""
-    ours = None if owned.dealing else sketches(folder, owned, slot, drawn)
-    return [] if ours is None else [one for one in _sharing(folder, ours) if one != slot]
+    if owned.dealing:
+        ours = None
+    else:
+        ours = sketches(folder, owned, slot, drawn)
+    if ours is None:
+        return []
+    return [one for one in _sharing(folder, ours) if one != slot]
 
 
 def _sharing(folder: Path, drawn: Sketches) -> Iterator[str]:

@@ -18,7 +18,8 @@ from tacit.errors import OF_0_1, PrivacyError, other_format
 from tacit.privacy.ledger import Charged, Ledger
 from tacit_services.disk import files
 
-_FILE, _FORMAT = "enrolled.json", 2
+_FILE = "enrolled.json"
+_FORMAT = 2
 _OUTBOX = "outbox.db"  # where tacit 0.1 kept messages; tacit 0.2 takes them into the ledger's file
 _ID = 16  # bytes
 
@@ -64,7 +65,8 @@ def read(folder: Path) -> Enrolment:
     Raises PrivacyError where the file cannot be read, or is another tacit's, and where there is an
     outbox of tacit 0.1: it may know of charges and messages that nothing else knows of.
     """
-    path, outbox = folder / _FILE, folder / _OUTBOX
+    path = folder / _FILE
+    outbox = folder / _OUTBOX
     if outbox.exists():
         raise PrivacyError(f"outbox {outbox}: lies beside the ledger: {OF_0_1}")
     try:

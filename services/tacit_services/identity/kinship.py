@@ -135,7 +135,9 @@ def _found(entries: list[DataRecord], owned: Owned) -> Kin:
         )
     if named:
         return Kin(named[0], "name")
-    return Kin(alike[0], "bytes") if alike else Kin(None)
+    if alike:
+        return Kin(alike[0], "bytes")
+    return Kin(None)
 
 
 def _alike(

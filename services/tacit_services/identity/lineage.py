@@ -34,7 +34,10 @@ def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Led
         place.refuse_unfinished()
         known = identity.enrolment()
         enrolled = known.ledgers.get(dataset)
-        lineage = None if enrolled is None else enrolled.lineage
+        if enrolled is None:
+            lineage = None
+        else:
+            lineage = enrolled.lineage
         with closing(Ledger(place.path, dataset, lineage=lineage)) as opened:
             if enrolled is not None:
                 opened.require(enrolled.charged)

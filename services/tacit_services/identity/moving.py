@@ -27,7 +27,8 @@ def move(source: Path, target: Path) -> list[Chain]:
     Raises DataError where there is no such ledger; PrivacyError where an edge uses it, where
     `target` exists already, where the ledger is damaged, or where a disk refuses.
     """
-    here, there = LedgerPlace(source), LedgerPlace(target)
+    here = LedgerPlace(source)
+    there = LedgerPlace(target)
     gone = here.retired
     _check_names(source, gone, target)
     with here.locked(), there.locked():

@@ -151,9 +151,15 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
     """Return what is known of this data; nothing is written or registered. Raises as `place`."""
     root = home / "ledgers"
     with _durable(root):
-        key = sketch_files.key_of(root) if root.is_dir() else None
+        if root.is_dir():
+            key = sketch_files.key_of(root)
+        else:
+            key = None
         seen = _seen(root, owned, number)
-    drawn = None if seen is not None else sketch_files.drawn(owned, key or b"")
+    if seen is not None:
+        drawn = None
+    else:
+        drawn = sketch_files.drawn(owned, key or b"")
     tells = _tells(seen.sketches if seen else drawn)
     if not root.is_dir():
         return DataSpending(Known(None, ""), (), 0, tells)
@@ -163,9 +169,18 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
             next(sketch_files.parts(root / entry.id), None) is None
             for entry in data_register.entries(root)
         )
-        name = None if kin.entry is None else kin.entry.names[0]
+        if kin.entry is None:
+            name = None
+        else:
+            name = kin.entry.names[0]
         spent = _history(root, kin, owned, number, drawn)
-        sketches = None if key is None else seen.sketches if seen else drawn
+        if key is None:
+            sketches = None
+        else:
+            if seen:
+                sketches = seen.sketches
+            else:
+                sketches = drawn
         apart = kinship.apart(root, owned, sketches)
         return DataSpending(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
 
@@ -177,7 +192,10 @@ def account(name: str, home: Path) -> DataLedgers | None:
         if (entry := data_register.with_name(root, name)) is None:
             return None
         folder = root / entry.id
-        started = None if entry.before is None else folder / entry.before
+        if entry.before is None:
+            started = None
+        else:
+            started = folder / entry.before
         edges = dealt_ledgers.present(folder, entry)
         return DataLedgers(entry.names, entry.unit, entry.dealing, started, edges)
 
@@ -233,7 +251,8 @@ def called(name: str, home: Path) -> bool:
 
 def _overlap(place: Path, name: str) -> bool:
     """Whether `place` is what `name` says, where it says a path, or one is in the other."""
-    ours, named = place.resolve().parts, Path(name).parts
+    ours = place.resolve().parts
+    named = Path(name).parts
     if not Path(name).is_absolute():  # its owner's name
         return False
     return all(
@@ -254,11 +273,14 @@ def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
     """
     root = home / "ledgers"
     with ExitStack() as kept:
-        names, known, begun = {}, [], set()
+        names = {}
+        known = []
+        begun = set()
         for number, one in enumerate(data):
             drawn = _drawn(root, one, number)
             with _durable(root), data_register.locked(root):
-                kin, entry = kinship.find(root, one, drawn), _adopted(root, one, number, drawn)
+                kin = kinship.find(root, one, drawn)
+                entry = _adopted(root, one, number, drawn)
             if kin.entry is None:
                 begun.add(entry.id)
             known.append(Known(None if entry.id in begun else entry.names[0], kin.by))
@@ -315,7 +337,9 @@ def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
         owned, edge_slots.slot_of(root / entry.id, entry, owned, number, None)
     )
     kept = sketch_files.read(root / entry.id, part)
-    return kept if kept is not None and sketch_files.name_of(owned) in kept.files else None
+    if kept is not None and sketch_files.name_of(owned) in kept.files:
+        return kept
+    return None
 
 
 def _tells(sketches: Sketches | None) -> bool:
@@ -365,7 +389,8 @@ def _dealt_anew(kin: Kin, owned: Owned) -> bool:
 
 def _redealt(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
     dealt_ledgers.refuse_in_use(folder, owned.name, dealt_ledgers.DEALT)
-    number, before = entry.number + 1, None
+    number = entry.number + 1
+    before = None
     if spent := dealt_ledgers.most(folder, entry):
         before = f"{number}/before.db"
         dealt_ledgers.begin(folder / before, entry.id, spent)
@@ -374,7 +399,10 @@ def _redealt(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
 
 def _with_unit(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
     if entry.unit != owned.unit and dealt_ledgers.spent(folder.parent, entry):
-        also = "" if owned.name in entry.names else f" (it is known as {entry.names[0]})"
+        if owned.name in entry.names:
+            also = ""
+        else:
+            also = f" (it is known as {entry.names[0]})"
         raise PrivacyError(
             f"data {owned.name}{also}: its ledger counts by {entry.unit!r}, and data.unit says "
             f"{owned.unit!r}; what was charged for one unit says nothing of another"

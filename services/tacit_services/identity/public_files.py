@@ -38,8 +38,12 @@ def overlaps(public: Owned, private: Iterable[Owned], home: Path) -> list[Overla
     found = []
     for one in dict.fromkeys(private):
         if (theirs := sketch_files.drawn(one, key)) is not None:
-            rows, people = shared_rows(ours, theirs), shared_units(ours, theirs)
-            of_people = people.share if people.same else 0.0
+            rows = shared_rows(ours, theirs)
+            people = shared_units(ours, theirs)
+            if people.same:
+                of_people = people.share
+            else:
+                of_people = 0.0
             found.append(Overlap(one.file, rows.alike, rows.same, of_people))
     for entry, rows in kinship.known(root, ours):
         found.append(Overlap(f"{entry.names[0]}, which a ledger knows", rows.alike, True, 0.0))

@@ -66,7 +66,9 @@ def key_of(root: Path) -> bytes | None:
 
 def part_of(owned: Owned, slot: str) -> str:
     """What the sketch of this data is called: of a dealt file one, else one of each edge."""
-    return "all" if owned.dealing else slot
+    if owned.dealing:
+        return "all"
+    return slot
 
 
 def drawn(owned: Owned, key: bytes) -> Sketches | None:
@@ -74,7 +76,9 @@ def drawn(owned: Owned, key: bytes) -> Sketches | None:
 
     Asked again for the same bytes and schema, it does not read. Raises ConfigError, DataError.
     """
-    return None if owned.marks is None else _drawn(owned, key)
+    if owned.marks is None:
+        return None
+    return _drawn(owned, key)
 
 
 @lru_cache(maxsize=64)  # a dealt file is asked for by every edge
@@ -116,7 +120,8 @@ def parts(folder: Path) -> Iterator[tuple[str, PartSketches]]:
 
 def add(folder: Path, part: str, owned: Owned, sketches: Sketches) -> None:
     """Let the part know this file, too, durably. Raises OSError, PrivacyError."""
-    kept, name = read(folder, part), name_of(owned)
+    kept = read(folder, part)
+    name = name_of(owned)
     if kept is None:
         write(folder, part, PartSketches((name,), sketches))
     elif name not in kept.files:

@@ -34,7 +34,9 @@ from tacit.regular_file import opened
 from tacit_services.journal.store import Snapshot
 
 MAGIC = b"TCTJRNL1"
-_HEADER, _RECORD, _CRC = struct.Struct("<8sIQI"), struct.Struct("<IQI"), struct.Struct("<I")
+_HEADER = struct.Struct("<8sIQI")
+_RECORD = struct.Struct("<IQI")
+_CRC = struct.Struct("<I")
 _HEAD = _RECORD.size + _CRC.size
 MAX_JSON = 1 << 20
 
@@ -59,7 +61,8 @@ class Header:
             "cursor": self.base.cursor,
             "parameters": self.parameters.model_dump(mode="json"),
         }
-        text, state = json.dumps(content).encode(), bytes(self.base.state)
+        text = json.dumps(content).encode()
+        state = bytes(self.base.state)
         return (
             _HEADER.pack(MAGIC, len(text), len(state), zlib.crc32(state, zlib.crc32(text)))
             + text
@@ -94,7 +97,9 @@ class JournalReader:
 
         Raises WireError ("journal") unless it is whole and right.
         """
-        self._file, self._name, self._code = file, name, code
+        self._file = file
+        self._name = name
+        self._code = code
         self._size = os.fstat(file.fileno()).st_size
         self.header = self._read_header()
         self.start = self.end = file.tell()
@@ -117,7 +122,8 @@ class JournalReader:
             payload = self._file.read(length)
             if zlib.crc32(payload) != crc:
                 raise self._altered("the payload does not match its checksum")
-            self._position, self.end = position, self.end + _HEAD + length
+            self._position = position
+            self.end = self.end + _HEAD + length
             yield FileRecord(position, payload, self.end)
         self.torn = self._size - self.end
 
@@ -133,7 +139,8 @@ class JournalReader:
         _, length, state_length, crc = _HEADER.unpack(head)
         if length > MAX_JSON or _HEADER.size + length + state_length > self._size:
             raise WireError("journal", f"{self._name}: the header is cut")
-        text, state = self._file.read(length), self._file.read(state_length)
+        text = self._file.read(length)
+        state = self._file.read(state_length)
         if zlib.crc32(state, zlib.crc32(text)) != crc:
             raise WireError("journal", f"{self._name}: the header does not match its checksum")
         try:
@@ -149,11 +156,10 @@ class JournalReader:
             ):
                 raise ValueError("run is not a name, or cursor no number of messages")
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
-            said = (
-                str(error)
-                if isinstance(error, KeyError) or not str(error)
-                else str(error).splitlines()[0]
-            )
+            if isinstance(error, KeyError) or not str(error):
+                said = str(error)
+            else:
+                said = str(error).splitlines()[0]
             raise WireError(
                 "journal", f"{self._name}: the header cannot be understood: {said}"
             ) from error
@@ -243,7 +249,9 @@ class Writer:
         where the file has other bytes at a position.
         """
         assert self._file is not None
-        data, last, fresh = bytearray(), self.last, dict[int, int]()
+        data = bytearray()
+        last = self.last
+        fresh = dict[int, int]()
         for position, payload in records:
             if position <= last:
                 if self._tail.get(position, zlib.crc32(payload)) != zlib.crc32(payload):
@@ -266,7 +274,8 @@ class Writer:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise self._failure(error) from error
-        self._end, self.last = self._end + len(data), last
+        self._end = self._end + len(data)
+        self.last = last
         with self._trimming:
             self._tail |= fresh
 
@@ -333,9 +342,12 @@ class Writer:
                     f"journal {self.path}: is of run {found.run!r} with other parameters, or of "
                     f"another"
                 )
-            self._end, self.last, self._tail = reader.start, found.base.cursor, {}
+            self._end = reader.start
+            self.last = found.base.cursor
+            self._tail = {}
             for kept in reader:
-                self._end, self.last = kept.end, kept.position
+                self._end = kept.end
+                self.last = kept.position
                 if kept.position > begin.base.cursor:
                     self._tail[kept.position] = zlib.crc32(kept.payload)
 

@@ -39,8 +39,10 @@ def pieces(
     bodies: list[memoryview] = []
     end = 0
     for name, tensor in named:
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        shape, offsets = list(tensor.shape), [begin, end]
+        begin = end
+        end = end + tensor.numel() * tensor.element_size()
+        shape = list(tensor.shape)
+        offsets = [begin, end]
         header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         bodies.append(flat.view(torch.uint8).numpy().data)

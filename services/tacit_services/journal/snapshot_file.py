@@ -19,7 +19,8 @@ from torch import Tensor
 from tacit.errors import ServiceError, other_format
 from tacit_services.journal import safetensors_pieces
 
-_VERSION, _MAGIC = "1", b"TCTSTAT1"
+_VERSION = "1"
+_MAGIC = b"TCTSTAT1"
 _HEAD = len(_MAGIC) + 8
 
 
@@ -49,13 +50,15 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises ServiceError where the snapshot is damaged or of another version.
     """
-    check, content = data[len(_MAGIC) : _HEAD], data[_HEAD:]
+    check = data[len(_MAGIC) : _HEAD]
+    content = data[_HEAD:]
     if not data.startswith(_MAGIC) or check != xxhash.xxh3_64_digest(content):
         raise ServiceError("snapshot: damaged (it does not match its checksum)")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
         said = metadata(content)
-        version, values = said["tacit"], json.loads(said["values"])
+        version = said["tacit"]
+        values = json.loads(said["values"])
         if version != _VERSION:
             raise ServiceError(f"snapshot: {other_format(version, _VERSION)}")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:

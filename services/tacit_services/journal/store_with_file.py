@@ -35,7 +35,10 @@ class StoreWithJournalFile:
     """
 
     def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
-        self._inner, self._writer, self._run_id, self._run = inner, writer, run_id, run
+        self._inner = inner
+        self._writer = writer
+        self._run_id = run_id
+        self._run = run
 
     def open(self, fingerprint: str) -> int:
         """Open the store as base.Store.open does, then bring the file to where the store is.
@@ -138,7 +141,8 @@ class _SaverBehindFile:
     """Syncs the journal file before the store drops its entries."""
 
     def __init__(self, inner: Saver, writer: Writer) -> None:
-        self._inner, self._writer = inner, writer
+        self._inner = inner
+        self._writer = writer
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""

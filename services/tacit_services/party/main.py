@@ -44,7 +44,8 @@ def main(settings: EdgeSettings) -> None:
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
         model = definition.build_model()
         needs = loop_settings(settings, definition, model, largest, resources.identity.number)
-        turns, folder = resources.turns, resources.identity.path
+        turns = resources.turns
+        folder = resources.identity.path
         delay = release_delay.of_edge(role, turns, folder, settings.run_id)
         loop = party_loop(role, resources.outbox, needs, turns, delay, serves=settings.serve)
         serve(loop, stop, resources)
@@ -58,13 +59,13 @@ def build_role(
     Raises ConfigError, DataError, PrivacyError.
     """
     device = tried(settings.device)
-    splits, kept = (
-        datasets.splits(vertical.definition.source.name, settings.data),
-        KeptEmbeddings(identity.path / "released"),
-    )
+    splits = datasets.splits(vertical.definition.source.name, settings.data)
+    kept = KeptEmbeddings(identity.path / "released")
     settings.warn_of_salt(log)
-    name, salt = identity.edge, settings.salt.encode()
-    number, random = identity.number, Random()
+    name = identity.edge
+    salt = settings.salt.encode()
+    number = identity.number
+    random = Random()
     role = registry.party(vertical, name, number, splits, salt, ledger, random, kept, device)
     plan = role.releaser.plan
     log.info(

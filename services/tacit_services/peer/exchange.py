@@ -41,7 +41,8 @@ AT_ONCE = 16  # messages between two such looks, at most
 def sender_of(topic: str) -> tuple[str, str]:
     """The kind of what a peer says, and its name; "" where there is none."""
     levels = topic.split("/", 8)
-    kind, at = levels[3], 6 if levels[3] == "peer" else 4
+    kind = levels[3]
+    at = 6 if levels[3] == "peer" else 4
     return kind, levels[at] if len(levels) > at else ""
 
 
@@ -58,7 +59,8 @@ class Exchange:
         patience: float,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self.role, self.lock = role, threading.Lock()
+        self.role = role
+        self.lock = threading.Lock()
         whole = 4 * role.model.size + wire.MAX_META  # a message's parts come at once, all of them
         self.limiter = RateLimiter(None, 0, 4 * role.model.size)
         self.inbox = Inbox(
@@ -76,8 +78,13 @@ class Exchange:
         self.heard_at = time.monotonic()
         self.failure: TacitError | None = None
         self.counts = {"sent": 0, "heard": 0, "refused": 0}
-        self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
-        self._patience, self._changed, self._seldom = patience, changed, Seldom()
+        self._state = state
+        self._run = run_id
+        self._schema = schema
+        self._chunk = chunk
+        self._patience = patience
+        self._changed = changed
+        self._seldom = Seldom()
         self._connection: Connection | None = None
         self._number = secrets.randbits(
             60
@@ -95,7 +102,8 @@ class Exchange:
 
     def _by_name(self, shut: frozenset[str]) -> list[str]:
         """Return the same but for who is shut out, whose messages the broker keeps to itself."""
-        run, me = self._run, self.role.edge
+        run = self._run
+        me = self.role.edge
         heard = sorted(frozenset(self.role.topology.peers) - shut - {me})
         said = [topics.peer_numbered(run, me, name) for name in heard]
         words = [topic(run, name) for name in heard for topic in (topics.presence, topics.steps)]
@@ -104,7 +112,8 @@ class Exchange:
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
         """Hear and answer until the block is left; then make durable what the role has become."""
-        self._connection, stop = connection, threading.Event()
+        self._connection = connection
+        stop = threading.Event()
         self._always = connection.listening.difference(self.subscriptions)
         thread = threading.Thread(target=self._serve, args=(stop,), name="exchange", daemon=True)
         thread.start()
@@ -156,7 +165,8 @@ class Exchange:
 
     def _choose_who_is_heard(self) -> None:
         """Give up the subscriptions to whoever floods, for a while."""
-        connection, shut = self._connection, self.limiter.shut()
+        connection = self._connection
+        shut = self.limiter.shut()
         assert connection is not None
         connection.listen([*self._always, *(self._by_name(shut) if shut else self.subscriptions)])
 
@@ -195,7 +205,8 @@ class Exchange:
             self._changed()
 
     def _tell_steps(self) -> None:
-        steps, connection = self.role.steps, self._connection
+        steps = self.role.steps
+        connection = self._connection
         if steps != self._told and connection is not None and connection.up:
             self._told = steps
             topic = topics.steps(self._run, self.role.edge)

@@ -31,7 +31,8 @@ def _loop(
     assert isinstance(role, GossipWorker)
     with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
-        turns, folder = resources.turns, resources.identity.path
+        turns = resources.turns
+        folder = resources.identity.path
         delay = release_delay.of_edge(role, turns, folder, settings.run_id)
         every = role.settings.report_every
         yield peer_loop(role, resources.outbox, settings, state, every, turns, delay)

@@ -51,7 +51,10 @@ class Peering:
         delay: ReleaseDelay,
     ) -> None:
         """`every`: own steps between two reports. `delay`: what gradients are held back for."""
-        self._role, self._exchange, self._computing, self._every = role, exchange, computing, every
+        self._role = role
+        self._exchange = exchange
+        self._computing = computing
+        self._every = every
         self._delay = delay
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
         self._relayed_at = self._stepped_at = -math.inf
@@ -126,7 +129,8 @@ class Peering:
             return
         self._delay.starting(time.monotonic())  # measured before the first step
         read: list[Tensor] = []
-        self._heard, self._stepped_at = self._exchange.counts["heard"], time.monotonic()
+        self._heard = self._exchange.counts["heard"]
+        self._stepped_at = time.monotonic()
 
         def begin() -> list[Outgoing]:
             params, outgoing = self._role.begin()
@@ -186,11 +190,13 @@ class Peering:
             role.patient = (
                 self._finished_at is None or time.monotonic() - self._finished_at < LINGER
             )
-            steps, params = role.steps, role.trained.params
+            steps = role.steps
+            params = role.trained.params
             last = role.finished and role.settled and params is not self._reported[1]
             if not last and steps - self._reported[0] < self._every:
                 return
-            outgoing, self._reported = role.report(), (steps, params)
+            outgoing = role.report()
+            self._reported = (steps, params)
         session.post(outgoing)
 
 

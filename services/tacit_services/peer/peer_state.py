@@ -38,7 +38,8 @@ class PeerState:
 
         Raises PrivacyError when it is damaged, of another format, or cannot be written.
         """
-        self._path, self._run = path, run
+        self._path = path
+        self._run = run
         self._saved: dict[str, Tensor] = {}
         try:
             sqlite_format.check(Path(path), _FORMAT)
@@ -64,7 +65,9 @@ class PeerState:
                 name: torch.from_numpy(np.frombuffer(bytearray(content), dtype=dtype))
                 for name, dtype, content in rows
             }
-            return None if found is None else (tensors, json.loads(found[0]))
+            if found is None:
+                return None
+            return (tensors, json.loads(found[0]))
         except (sqlite3.Error, ValueError, TypeError) as error:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 

@@ -73,7 +73,10 @@ def make(
         raise ConfigError(f"{out}: is there already; nothing is overwritten")
     axes = Axes()
     for block in _records(wanted, root, home):
-        left = None if wanted.most is None else wanted.most - axes.count
+        if wanted.most is None:
+            left = None
+        else:
+            left = wanted.most - axes.count
         if left is not None and left <= 0:
             break
         seen = apply(wanted.features, block[:left])
@@ -82,7 +85,10 @@ def make(
         axes.see(seen)
         read(axes.count)
     found = axes.found(wanted.axes)
-    steps = " and ".join(map(str, wanted.features)) if wanted.features else "no steps"
+    if wanted.features:
+        steps = " and ".join(map(str, wanted.features))
+    else:
+        steps = "no steps"
     says = f"{axes.count} records of {Path(wanted.public).name}, after {steps}"
     write(out, *found, says)
     return Made(says, axes.count, digest(out))
@@ -125,5 +131,6 @@ def _reader(wanted: BasisRequest, path: Path) -> Reader:
         raise ConfigError("--public: pictures need Pillow; pip install 'tacit[images]'")
     from tacit.datasets.own.images import ImagesReader
 
-    size, channels = wanted.size or (_SIDE, _SIDE), wanted.channels or 1
+    size = wanted.size or (_SIDE, _SIDE)
+    channels = wanted.channels or 1
     return ImagesReader(size, channels, (), "path", "label", None)

@@ -40,12 +40,16 @@ class DraftRequest:
         """The suffix of the data's files; "" for a folder of pictures."""
         if self.images is not None:
             return ""
-        return ".csv" if self.sample is None else self.sample.suffix
+        if self.sample is None:
+            return ".csv"
+        return self.sample.suffix
 
     @property
     def train(self) -> str:
         """The name of the private file or folder, or of the sites' ones."""
-        return f"train{self.suffix}" if self.sites is None else f"site{{edge}}{self.suffix}"
+        if self.sites is None:
+            return f"train{self.suffix}"
+        return f"site{{edge}}{self.suffix}"
 
     @property
     def public(self) -> Path | None:

@@ -85,7 +85,8 @@ def _whole(sample: Path) -> pa.Table:
 
 
 def _column(name: str, column: pa.ChunkedArray) -> Guess:
-    kind, values = column.type, pc.unique(column.drop_null())
+    kind = column.type
+    values = pc.unique(column.drop_null())
     if not len(values):
         return Guess(name, left_out="has no value in the sample")
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -99,7 +100,8 @@ def _column(name: str, column: pa.ChunkedArray) -> Guess:
 
 def _number(name: str, column: pa.ChunkedArray) -> Guess:
     ends = pc.min_max(column.cast(pa.float64())).as_py()
-    low, high = _outward(ends["min"], down=True), _outward(ends["max"], down=False)
+    low = _outward(ends["min"], down=True)
+    high = _outward(ends["max"], down=False)
     return Guess(name, low, high if high > low else low + 1.0)
 
 
@@ -108,9 +110,14 @@ def _outward(value: float, *, down: bool) -> float:
     if not value or not math.isfinite(value):
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    found = math.floor(value / step) if down else math.ceil(value / step)
+    if down:
+        found = math.floor(value / step)
+    else:
+        found = math.ceil(value / step)
     return round(found * step, 12)
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).strip()

@@ -74,8 +74,14 @@ def _draft(wanted: DraftRequest) -> Draft:
 
 def _check_names(folder: Path, wanted: DraftRequest) -> None:
     """Raise ConfigError for what cannot be written into a run file as it is."""
-    public = "" if wanted.public is None else wanted.public.name
-    option = "--table" if wanted.images is None else "--images"
+    if wanted.public is None:
+        public = ""
+    else:
+        public = wanted.public.name
+    if wanted.images is None:
+        option = "--table"
+    else:
+        option = "--images"
     said = {"NAME": folder.name, option: public, "--model": wanted.entry or ""}
     for name, text in said.items():
         check_name(name, text)

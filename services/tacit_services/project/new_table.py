@@ -9,15 +9,22 @@ from tacit_services.project.guess import Guess, guessed
 from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
-_RATE, _REGRESSION_RATE = 4.0, 1.0
+_RATE = 4.0
+_REGRESSION_RATE = 1.0
 
 
 def draft(wanted: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
     columns, target = _columns(wanted)
     width = sum(1 if one.is_number else len(one.values) + 1 for one in columns if not one.left_out)
-    outputs = 1 if target.is_number else len(target.values)
-    read = "" if wanted.sample is None else f", and guessed from {wanted.sample.name}"
+    if target.is_number:
+        outputs = 1
+    else:
+        outputs = len(target.values)
+    if wanted.sample is None:
+        read = ""
+    else:
+        read = f", and guessed from {wanted.sample.name}"
     return Draft(
         title="table",
         data=[
@@ -53,11 +60,10 @@ def _columns(wanted: DraftRequest) -> tuple[list[Guess], Guess]:
 
 def _data(wanted: DraftRequest, target: Guess) -> list[str]:
     suffix = wanted.suffix
-    what = (
-        f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
-        if wanted.sites is None
-        else f"private rows: site0{suffix} of edge 0, site1{suffix} of edge 1, …"
-    )
+    if wanted.sites is None:
+        what = f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
+    else:
+        what = f"private rows: site0{suffix} of edge 0, site1{suffix} of edge 1, …"
     lines = [
         'kind = "table"',
         f"name = {quoted(wanted.name)}  # of the ledger that counts for these rows: keep it",
@@ -74,10 +80,16 @@ def _data(wanted: DraftRequest, target: Guess) -> list[str]:
 
 
 def _rows(wanted: DraftRequest, suffix: str) -> str:
-    units = "rows" if wanted.unit is None else "units"
+    if wanted.unit is None:
+        units = "rows"
+    else:
+        units = "units"
     if wanted.sites is not None:
         return f"rows = 5000  # public: {units} that a site is taken to have; write your number"
-    counted = "rows" if wanted.unit is None else "rows and unit_rows"
+    if wanted.unit is None:
+        counted = "rows"
+    else:
+        counted = "rows and unit_rows"
     return (
         f"# rows = 5000  # public: {units} of an edge; left out, {counted} are counted in "
         f"train{suffix}, and public"
@@ -85,7 +97,10 @@ def _rows(wanted: DraftRequest, suffix: str) -> str:
 
 
 def _line(one: Guess) -> str:
-    key = one.name if _BARE.fullmatch(one.name) else quoted(one.name)
+    if _BARE.fullmatch(one.name):
+        key = one.name
+    else:
+        key = quoted(one.name)
     if one.left_out:
         return f"# {key}: is not read; it {one.left_out}"
     if one.is_number:

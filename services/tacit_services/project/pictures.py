@@ -25,7 +25,9 @@ if TYPE_CHECKING:  # Pillow: only pictures need it
 
 _LOOKED_AT = 200  # pictures
 _SIDE = 32  # side that large pictures, or ones of many sizes, are scaled to
-_LARGEST, _LEAST = 64, 8  # sides that are kept as they are
+# sides that are kept as they are
+_LARGEST = 64
+_LEAST = 8
 _OWN_RATE = 1.0
 # By channels: what the layer sees, and the step size for features of that length.
 _SEEN = 28

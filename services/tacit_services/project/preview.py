@@ -56,7 +56,8 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
         run.source.check(root)
         definition = run.define()
     definition.metrics()
-    model, plan = definition.build_model(), definition.plans.plan(0)
+    model = definition.build_model()
+    plan = definition.plans.plan(0)
     began = time.perf_counter()
     seen = _seen(definition, root, slow)
     reading = time.perf_counter() - began
@@ -98,8 +99,12 @@ def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> li
 def _data(
     definition: Definition[Any], root: Path | None, seen: list[_EdgeRows]
 ) -> Iterator[tuple[str, str]]:
-    source, counts = definition.source, [one.count for one in seen]
-    unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
+    source = definition.source
+    counts = [one.count for one in seen]
+    if source.unit in ("row", "record"):
+        unit = "rows"
+    else:
+        unit = f"units ({source.unit})"
     found = f"{min(counts)} to {max(counts)} {unit} an edge"
     yield "data", f"{source.name}: {found}, {definition.plans.rows} taken"
     test = source.test(root)
@@ -111,7 +116,10 @@ def _data(
 
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
-    classes = _found(rows.y[:-1]) if source.target.kind == "classes" else []
+    if source.target.kind == "classes":
+        classes = _found(rows.y[:-1])
+    else:
+        classes = []
     return _EdgeRows(rows.records, frozenset(classes))
 
 

@@ -93,7 +93,10 @@ def tune(
     known = [trial for trial in found if trial.metric is not None]
     if not known:
         raise ConfigError(f"tacit tune: no trial could be run: {found[-1].why}")
-    sign = 1 if search.metric in _SMALLER_IS_BETTER else -1
+    if search.metric in _SMALLER_IS_BETTER:
+        sign = 1
+    else:
+        sign = -1
     ordered = sorted(known, key=lambda trial: sign * (trial.metric or 0.0))
     return Found(search.metric, ordered[0], ordered)
 
@@ -102,9 +105,13 @@ class _Search:
     """The search: what is varied, and what each trial reached."""
 
     def __init__(self, run: RunFile, rows: StandIn, seed: int) -> None:
-        self._run, self._seed, self._test = run, seed, rows.test
-        self._content, definition = differences(run), run.define()
-        self._metrics, self._rows = definition.metrics(), definition.plans.rows
+        self._run = run
+        self._seed = seed
+        self._test = rows.test
+        self._content = differences(run)
+        definition = run.define()
+        self._metrics = definition.metrics()
+        self._rows = definition.plans.rows
         of_unit = None
         if isinstance(run.data, OwnData) and run.data.unit is not None:
             of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
@@ -170,7 +177,9 @@ class _Search:
         """Return the AUC for two classes, as it moves where accuracy does not; else the first."""
         model = self._run.build_model()
         _, found = self._metrics.measure(model, model.init(self._seed), self._test)
-        return "auc" if "auc" in found else next(iter(found))
+        if "auc" in found:
+            return "auc"
+        return next(iter(found))
 
 
 def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
@@ -182,13 +191,17 @@ def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> St
                 f"--public {public}: has other rows than {run.source.name}; name a data set of the "
                 "same shape and classes"
             )
-        x, y = rows.x.numpy(), rows.y.numpy()
+        x = rows.x.numpy()
+        y = rows.y.numpy()
         rows_ = [EncodedRows(x, y, each_its_own(x, y))]
         return stand_in(rows_, target, run.run.seed, each_alone=True)
     assert isinstance(run.data, OwnData)
     reader = run.data.reader(run.folder)
     path = Path(public).resolve()
-    digest = reader.content(path) if path.exists() else ""
+    if path.exists():
+        digest = reader.content(path)
+    else:
+        digest = ""
     if not digest:
         raise ConfigError(f"--public {public}: no such file")
     _refuse_private(run, run.data, path, digest, home)
@@ -206,7 +219,9 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
             "private rows tell of them, at no ε that anybody counts. Use public or made-up rows"
         )
     files = {data.train.replace(EDGE, str(number)): number for number in range(run.edges.count)}
-    reader, source, there = data.reader(run.folder), run.source, []
+    reader = data.reader(run.folder)
+    source = run.source
+    there = []
     assert isinstance(source, OwnRows)
     for name, number in files.items():
         private = (run.folder / name).resolve()
@@ -227,7 +242,9 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
 
 def _rounded(value: float) -> float:
     """Two significant digits; whole numbers as they are."""
-    return value if isinstance(value, int) else float(f"{value:.2g}")
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.2g}")
 
 
 def written(text: str, values: TunedValues) -> str:

@@ -79,7 +79,10 @@ def run(
         output_folder.refuse(out, resume)
         known = beside.enter_context(_budget(definition))  # the rows have their ledger from now on
         ledgers = [*alike, *_ledgers(definition, known, resume)]
-        state = output_folder.kept(out) if resume else output_folder.fresh(out, console)
+        if resume:
+            state = output_folder.kept(out)
+        else:
+            state = output_folder.fresh(out, console)
         notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
         _print_preamble(definition, edges, notes, ledgers, console)
         _print_addresses(http, state / "token", console, keep=keep)
@@ -123,11 +126,10 @@ def _check(
     definition.source.check(data)
     there = journal is not None and journal.exists() and not resume
     if journal is not None and (there or not journal.absolute().parent.is_dir()):
-        why = (
-            "there is such a file, and a journal is never overwritten"
-            if there
-            else "no such directory"
-        )
+        if there:
+            why = "there is such a file, and a journal is never overwritten"
+        else:
+            why = "no such directory"
         raise ConfigError(f"--journal {journal}: {why}")
 
 
@@ -165,7 +167,10 @@ def _serve_on(http: str, console: Console, interrupted: threading.Event) -> None
 
 
 def _print_addresses(http: str, token: Path, console: Console, *, keep: bool) -> None:
-    until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
+    if keep:
+        until = "until Ctrl-C"
+    else:
+        until = "until the end; --keep serves it on"
     console.print(f"watch it: http://{http}/ (in a moment; {until})")
     console.print(f"to end it early: tacit halt --url http://{http} --token-file {token}")
 
@@ -305,7 +310,10 @@ def _watch(
     written the results in `out` and serves on.
     """
     named = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
-    token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE") if named else None
+    if named:
+        token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE")
+    else:
+        token = None
     with (
         Client(f"http://{http}", token, timeout=5.0) as client,
         live.RunProgress(console, definition.run.updates) as progress,
@@ -347,6 +355,9 @@ def _free_address(serve: str | None) -> str:
         raise ConfigError(f"--serve {serve!r}: expected HOST:PORT") from error
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        remedy = "; name another port, or leave --serve out for a free one" if taken else ""
+        if taken:
+            remedy = "; name another port, or leave --serve out for a free one"
+        else:
+            remedy = ""
         raise ServiceError(f"--serve {serve}: {error.strerror or error}{remedy}") from error
     return serve

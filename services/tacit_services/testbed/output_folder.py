@@ -99,5 +99,7 @@ def _free(out: Path) -> Path:
             place.mkdir()
         except FileExistsError:
             continue
-        return place if out.is_absolute() else Path(os.path.relpath(place))
+        if out.is_absolute():
+            return place
+        return Path(os.path.relpath(place))
     raise AssertionError

@@ -71,12 +71,16 @@ def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | Non
     owned = definition.source.owned(number)
     if owned is None:
         return None
-    plan, standing = definition.plans.plan(number), own_ledgers.standing(owned, number, home)
+    plan = definition.plans.plan(number)
+    standing = own_ledgers.standing(owned, number, home)
     spent = epsilon_pld(standing.history, plan.delta)
     left = plan.pushes_left(standing.history)
-    known, unseen, tells = standing.known, standing.unseen, standing.tells
+    known = standing.known
+    unseen = standing.unseen
+    tells = standing.tells
     edge = f"edge-{number}"
-    apart, seen = standing.apart, standing.seen
+    apart = standing.apart
+    seen = standing.seen
     return Left(edge, spent, plan.epsilon, left, known, unseen, tells, apart, seen)
 
 
@@ -128,10 +132,16 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
     """Say whether ledgers begin or continue, each in one line."""
     begun = [one.edge for one in ledgers if one.known.continues is None]
     if begun:
-        which = "a new ledger begins" if len(ledgers) == 1 else f"new ledgers begin ({_few(begun)})"
+        if len(ledgers) == 1:
+            which = "a new ledger begins"
+        else:
+            which = f"new ledgers begin ({_few(begun)})"
         unseen = max(one.unseen for one in ledgers)
         but = f", but {unseen} of tacit 0.2 know no rows until they are used again"
-        other = "other " if any(one.apart for one in ledgers) else ""
+        if any(one.apart for one in ledgers):
+            other = "other "
+        else:
+            other = ""
         yield f"{which}: no {other}data like this is known in {home}{but if unseen else ''}"
     for name in dict.fromkeys(one.known.continues for one in ledgers):
         if name is not None:
@@ -150,7 +160,9 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
 
 
 def _few(edges: list[str]) -> str:
-    return edges[0] if len(edges) == 1 else f"{edges[0]} to {edges[-1]}"
+    if len(edges) == 1:
+        return edges[0]
+    return f"{edges[0]} to {edges[-1]}"
 
 
 def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
@@ -197,7 +209,8 @@ def said(
             f"{most.edge}; {most.releases} releases are left to it"
         )
     paid = [one.releases for one in ledgers if one.releases is not None]
-    traits, updates = definition.traits, definition.run.updates
+    traits = definition.traits
+    updates = definition.run.updates
     versions = sum(paid) // traits.steps // traits.uploads
     if len(paid) == len(ledgers) and versions < updates:
         yield f"they pay for {versions} of {updates} {traits.counted}; the run ends there"

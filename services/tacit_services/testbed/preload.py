@@ -48,7 +48,8 @@ _IMPORTED = [
     "tacit.kernels.network",  # with numba, if it is there
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 @functools.cache  # once only: while it works, what other threads print is lost

@@ -75,7 +75,9 @@ class Child:
     def complaint(self) -> str:
         """The last line of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("tacit: ") if lines else f"{self.name} ended without a word"
+        if lines:
+            return lines[-1].removeprefix("tacit: ")
+        return f"{self.name} ended without a word"
 
 
 def restart_if_dead(child: Child) -> None:
@@ -147,7 +149,8 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
         if os.geteuid() == 0:
             lines.append("user root")  # else it becomes a user that cannot read the folder
         conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        command, kind = [binary, "-c", str(conf)], "mosquitto"
+        command = [binary, "-c", str(conf)]
+        kind = "mosquitto"
     child = Child("broker", command, {}, state / "broker.log", lasting=True)
     _start_and_wait(child, port, children)
     return StartedServer(kind, f"127.0.0.1:{port}")

@@ -57,7 +57,10 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePar
     """The rows of every edge. Raises ConfigError, DataError."""
     source = published_only(definition.source)
     rows = training_rows(source, root)
-    groups = rows.groups if source.dealing.method == "natural" else None
+    if source.dealing.method == "natural":
+        groups = rows.groups
+    else:
+        groups = None
     parts = source.dealing.parts(rows.y if groups is None else groups)
     return [EdgePart(rows.take(index), len(index)) for index in parts[: definition.edges.count]]
 
@@ -100,12 +103,11 @@ def parties(
 ) -> tuple[ServerRole, list[Party]]:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
-    splits, salt = _splits(definition.source.name, root), b"simulated"
-    everybody, epsilon, train = (
-        registry.people(splits, salt),
-        vertical.settings.label_epsilon,
-        splits[0],
-    )
+    splits = _splits(definition.source.name, root)
+    salt = b"simulated"
+    everybody = registry.people(splits, salt)
+    epsilon = vertical.settings.label_epsilon
+    train = splits[0]
     if epsilon is not None:
         drawn = randomised_response(
             train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
@@ -153,7 +155,8 @@ class Simulation:
                 "network.staleness: a vertical run has no models of an age; "
                 "give [network] delays instead"
             )
-        self.definition, self.model = definition, definition.build_model()
+        self.definition = definition
+        self.model = definition.build_model()
         roles, simulator = _WORLDS[definition.algorithm.worker]
         self.role, workers = roles(definition, self.model, root, public)
         self.simulator = simulator(definition, self.role, workers)
@@ -211,7 +214,10 @@ def simulate(
     def observe(role: ServerRole) -> None:
         run_status.tick(role.version)
         # None: the parties of a vertical run have not answered yet.
-        due = None if role.halted else role.evaluation_input(points.sample)
+        if role.halted:
+            due = None
+        else:
+            due = role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
         shown(run_status)
@@ -253,12 +259,17 @@ class SimulationProgress:
         if time.monotonic() - self._shown < SHOWN_SECONDS:
             return
         self._shown = time.monotonic()
-        last = run_status.series[-1] if run_status.series else {}
-        facts = (
-            [f"{last['virtual_time_s']:.4g} virtual s", f"accuracy {100 * last['accuracy']:.1f} %"]
-            if last
-            else []
-        )
+        if run_status.series:
+            last = run_status.series[-1]
+        else:
+            last = {}
+        if last:
+            facts = [
+                f"{last['virtual_time_s']:.4g} virtual s",
+                f"accuracy {100 * last['accuracy']:.1f} %",
+            ]
+        else:
+            facts = []
         version = run_status.reading().version
         self._progress.update(self._task, completed=version, facts=" · ".join(facts))
         self._progress.refresh()
@@ -284,7 +295,8 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     """
     import json
 
-    console, started = text_tables.console(stderr=as_json), time.monotonic()
+    console = text_tables.console(stderr=as_json)
+    started = time.monotonic()
     make_output_folder(out)
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")

@@ -51,7 +51,8 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     Raises TacitError, ApiError.
     """
     definition, shared = _ended_run(folder)
-    state, http = folder / "state", f"127.0.0.1:{free_port()}"
+    state = folder / "state"
+    http = f"127.0.0.1:{free_port()}"
     children: list[Child] = []
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
         shared |= {"TACIT_BROKER": start_broker(state, children).address, "TACIT_SERVE": "true"}

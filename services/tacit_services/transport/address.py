@@ -33,7 +33,10 @@ def bind(address: str) -> socket.socket:
     Raises ServiceError where the address is in use or not this machine's.
     """
     host, port = split_host_port(address)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer
     # in two pieces waits 40 ms for the other side's acknowledgement.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -14,7 +14,8 @@ class ConnectionSlots:
 
     def __init__(self, total: int, each: int) -> None:
         """`total` places; `each` of them at most for one address."""
-        self.total, self.each = total, each
+        self.total = total
+        self.each = each
         self._taken: Counter[str] = Counter()
 
     @contextmanager

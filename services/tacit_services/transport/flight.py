@@ -73,7 +73,10 @@ class Flight:
         if largest is None or seconds > AT_ONCE:
             self.unreachable()
             return None
-        self.drops = self.drops + 1 if largest is self._largest else 1
+        if largest is self._largest:
+            self.drops += 1
+        else:
+            self.drops = 1
         self._largest = largest
         if self.drops < DROPS:
             return None
@@ -82,7 +85,8 @@ class Flight:
 
     def unreachable(self) -> None:
         """A connection was not accepted, or lasted: the broker is away, or the network is bad."""
-        self._largest, self.drops = None, 0
+        self._largest = None
+        self.drops = 0
 
     def _landed(self) -> None:
         while self._sent and self._acknowledged(self._sent[0]):

@@ -37,7 +37,9 @@ class BoundedConnection(H11Protocol):
         if self._unread is not None:
             return now - self._unread
         owed = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        return now - self._asked if owed else 0.0
+        if owed:
+            return now - self._asked
+        return 0.0
 
     def data_received(self, data: bytes) -> None:
         """Take what has come. The first byte behind an answer begins a request."""

@@ -108,7 +108,10 @@ class Door:
         guest.task.add_done_callback(functools.partial(self._begun, guest, taken))
 
     async def _begin(self, guest: Guest, taken: socket.socket) -> None:
-        seconds = self.limits.handshake if self.tls else None
+        if self.tls:
+            seconds = self.limits.handshake
+        else:
+            seconds = None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: guest.connection,
@@ -130,7 +133,8 @@ class Door:
 
     def _make_room(self) -> bool:
         """End the connection that is of least use; False: none waits for its client."""
-        now, held = time.monotonic(), Counter(guest.address for guest in self._guests)
+        now = time.monotonic()
+        held = Counter(guest.address for guest in self._guests)
         waiting = [(guest.connection.waited(now), guest) for guest in self._guests]
         idle = [(held[guest.address], waited, guest) for waited, guest in waiting if waited > 0]
         if not idle:

@@ -14,7 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tacit_services.transport.bucket import Bucket
 from tacit_services.transport.problems import address_of, problem
 
-RATE, BURST = 50.0, 200.0  # requests of one address: a second in the long run, and at once
+# requests of one address: a second in the long run, and at once
+RATE = 50.0
+BURST = 200.0
 MOST = 1024  # addresses that are told apart
 _NETWORK = 64  # bits of an IPv6 address that say whose it is; the rest is its owner's choice
 _SAID = (
@@ -38,7 +40,9 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """free: whether a request always gets in."""
-        self._app, self._free, self._clock = app, free, clock
+        self._app = app
+        self._free = free
+        self._clock = clock
         self._buckets: dict[str, Bucket] = {}  # the address that asked longest ago is first
         self._others = Bucket(RATE, BURST, BURST, clock())
 

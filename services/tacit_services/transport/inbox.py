@@ -28,7 +28,8 @@ TOTAL_BYTES = 1 << 28  # the most bytes in all queues; beyond it an edge has roo
 STRANGERS = ""  # the name of the queue that all senders unknown to the run share
 FEW = 16  # room in that queue: its messages are answered, so that an honest sender learns why
 WORD = 20  # bytes of a word that are looked at
-PRESENCE, STEPS = "presence", "steps"
+PRESENCE = "presence"
+STEPS = "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,11 @@ class Inbox:
 
         sender: the kind of a topic, and whose it is.
         """
-        self._limiter, self._names, self._note = limiter, names, note
-        self._sender, self._room = sender, room
+        self._limiter = limiter
+        self._names = names
+        self._note = note
+        self._sender = sender
+        self._room = room
         self._words: dict[tuple[str, str], Inbound] = {}  # the newest of each kind and edge
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
@@ -80,7 +84,10 @@ class Inbox:
         waits for few acknowledgements at a time, and one edge must not use them all up.
         """
         kind, name = self._sender(inbound.topic)
-        edge = name if name in self._names else STRANGERS
+        if name in self._names:
+            edge = name
+        else:
+            edge = STRANGERS
         size = len(inbound.payload)
         if kind in (PRESENCE, STEPS):
             self._put_word(kind, edge, inbound)
@@ -94,7 +101,8 @@ class Inbox:
             inbound.done()
             return
         with self._filled:
-            waits, room = edge in self._queues, self._has_room(edge, size)
+            waits = edge in self._queues
+            room = self._has_room(edge, size)
             if room:
                 self._append(edge, replace(inbound, done=_done) if waits else inbound)
         if not room:
@@ -110,14 +118,18 @@ class Inbox:
         with self._filled:
             self._filled.wait_for(lambda: len(self) > 0, seconds)
             taken = [self._take() for _ in range(min(most or BATCH, self._count))]
-            said, self._words = self._words, {}
+            said = self._words
+            self._words = {}
         for inbound in said.values():
             self._note(inbound)
         return taken
 
     def _put_word(self, kind: str, edge: str, inbound: Inbound) -> None:
         """Keep the newest word of an edge; the broker need not wait for that, nor keep it."""
-        limit = self._limiter.admits_presence if kind == PRESENCE else self._limiter.admits_steps
+        if kind == PRESENCE:
+            limit = self._limiter.admits_presence
+        else:
+            limit = self._limiter.admits_steps
         admitted = inbound.retained or limit(edge)
         if edge != STRANGERS and admitted:
             word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_done)

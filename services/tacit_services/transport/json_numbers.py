@@ -11,7 +11,9 @@ from typing import Any
 
 def finite_or_none(number: float) -> float | None:
     """`number`, or None where it is infinite or NaN."""
-    return number if math.isfinite(number) else None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 def finite(value: Any) -> Any:
@@ -20,4 +22,6 @@ def finite(value: Any) -> Any:
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    return finite_or_none(value) if isinstance(value, float) else value
+    if isinstance(value, float):
+        return finite_or_none(value)
+    return value

@@ -40,7 +40,8 @@ class KnownHosts:
         return await self._app(scope, receive, send)
 
     def _known(self, host: str) -> bool:
-        name, port = host.lower(), host.rpartition(":")[2]
+        name = host.lower()
+        port = host.rpartition(":")[2]
         if port.isdigit() and not host.endswith("]"):
             name = name.rpartition(":")[0]
         name = name.removesuffix(".")

@@ -110,16 +110,23 @@ class Connection:
         be used.
         """
         self._host, self._port = split_host_port(broker)
-        self._tls = None if tls is None else tls.context()
-        self._id, self.listening, self._will = client_id, frozenset(subscriptions), will
-        self._on_message, self._on_up = on_message, on_up
+        if tls is None:
+            self._tls = None
+        else:
+            self._tls = tls.context()
+        self._id = client_id
+        self.listening = frozenset(subscriptions)
+        self._will = will
+        self._on_message = on_message
+        self._on_up = on_up
         self._up = threading.Event()
         self._failure = NO_ANSWER
         self._tries = 0
         self._accepted_at = 0.0  # when the broker accepted the connection
         self.connects = 0
         self._newest: paho.MQTTMessageInfo | None = None
-        self._flight, self._too_large = Flight(), ""
+        self._flight = Flight()
+        self._too_large = ""
         self._asked: dict[int | None, list[str]] = {}  # subscriptions without an answer, by packet
         self._asking = threading.Lock()
         self.refused: frozenset[str] = frozenset()  # subscriptions
@@ -241,7 +248,9 @@ class Connection:
             self._failure = f"refused: {reason}"
             return
         self._accepted_at = time.monotonic()
-        self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
+        self._tries = 0
+        self.connects += 1
+        self._failure = NO_ANSWER
         with self._asking:
             self._asked.clear()
         self.refused = frozenset()
@@ -329,7 +338,8 @@ class Connection:
         self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
-        mid, qos = message.mid, message.qos
+        mid = message.mid
+        qos = message.qos
         self._on_message(
             Inbound(
                 message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain

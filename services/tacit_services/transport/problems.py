@@ -92,7 +92,9 @@ def _refused(error: HTTPException) -> Response:
 def address_of(scope: Scope) -> str:
     """Return the address that a request comes from, as the server sees it."""
     client = scope.get("client")
-    return str(client[0]) if client else ""
+    if client:
+        return str(client[0])
+    return ""
 
 
 class _SmallBodies:
@@ -137,7 +139,8 @@ class Blocks(Response):
         self, data: memoryview, status: int, headers: dict[str, str], places: ConnectionSlots
     ) -> None:
         super().__init__(None, status, headers | {"Content-Length": str(len(data))}, SAFETENSORS)
-        self._data, self._places = data, places
+        self._data = data
+        self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""

@@ -27,14 +27,18 @@ from tacit_services.transport.bucket import Bucket
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
 # Dropped messages at once before an edge is shut out; a tenth of it each second in the long run.
 PATIENCE = 200
-SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
+SHUT_SECONDS = 10.0
+MOST_SHUT_SECONDS = 600.0
 # Changes of presence that an edge has a second in the long run, and at once; each is logged.
-CHANGES, CHANGES_AT_ONCE = 1.0, 30
+CHANGES = 1.0
+CHANGES_AT_ONCE = 30
 # A peer's numbers of its steps.
-STEPS, STEPS_AT_ONCE = 200.0, 2000
+STEPS = 200.0
+STEPS_AT_ONCE = 2000
 # Messages without an entry of the journal that an edge has a second in the long run; and at once,
 # beside the parts of two updates.
-FRUITLESS, FRUITLESS_AT_ONCE = 200.0, 2000
+FRUITLESS = 200.0
+FRUITLESS_AT_ONCE = 2000
 SMALLEST_PART = 900  # bytes of a message in one of its parts, unless an edge makes them tiny
 
 log = logging.getLogger("tacit.rate_limit")
@@ -77,8 +81,12 @@ class RateLimiter:
         An update in parts of 1 KiB counts for half as much again.
         """
         allowance = 1.5 * update_bytes + 4096
-        self._rate = None if rate is None else rate * allowance
-        self._burst, self._clock = (burst + 2) * allowance, clock
+        if rate is None:
+            self._rate = None
+        else:
+            self._rate = rate * allowance
+        self._burst = (burst + 2) * allowance
+        self._clock = clock
         self._fruitless = FRUITLESS_AT_ONCE + 2 * update_bytes / SMALLEST_PART
         self._accounts: dict[str, _Account] = {}
         self._lock = threading.Lock()  # of who is shut out
@@ -110,7 +118,8 @@ class RateLimiter:
 
     def drop(self, edge: str) -> None:
         """Count a dropped message; shut out an edge of which too many have been dropped."""
-        now, account = self._clock(), self._account(edge)
+        now = self._clock()
+        account = self._account(edge)
         self.dropped += 1
         if account.drops.take(now):
             self._shut_out(edge, account, now)
@@ -120,7 +129,8 @@ class RateLimiter:
 
         For the driver's thread, as `succeed` is.
         """
-        now, account = self._clock(), self._account(edge)
+        now = self._clock()
+        account = self._account(edge)
         if account.fruitless.take(now):
             self._shut_out(edge, account, now)
 
@@ -140,7 +150,8 @@ class RateLimiter:
         return self._accounts.get(edge) or self._accounts.setdefault(edge, self._new_account())
 
     def _new_account(self) -> _Account:
-        now, rate = self._clock(), self._rate or 0.0
+        now = self._clock()
+        rate = self._rate or 0.0
         return _Account(
             Bucket(rate, self._burst, self._burst, now),
             Bucket(CHANGES, CHANGES_AT_ONCE, CHANGES_AT_ONCE, now),
@@ -151,7 +162,9 @@ class RateLimiter:
 
     def shut(self) -> frozenset[str]:
         """Return the edges that are shut out now."""
-        return frozenset(self._still(self._clock())) if self._shut else frozenset()
+        if self._shut:
+            return frozenset(self._still(self._clock()))
+        return frozenset()
 
     def _still(self, now: float) -> dict[str, float]:
         return {edge: until for edge, until in self._shut.items() if until > now}

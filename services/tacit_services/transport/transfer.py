@@ -31,7 +31,9 @@ class Transfer:
     def __init__(self, envelope: wire.Envelope, chunk: int, front: bytes = b"") -> None:
         """chunk: bytes of a payload at most. front: what each begins with."""
         chunk -= len(front)
-        self.envelope, self.chunk, self._front = envelope, chunk, front
+        self.envelope = envelope
+        self.chunk = chunk
+        self._front = front
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
         self._sent: set[int] = set()  # since the last question
@@ -59,8 +61,14 @@ class Transfer:
         again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
         """
         wanted = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
-        self._flying = set() if lost else self._flying.intersection(wanted)
-        known = self._flying if lost else self._sent
+        if lost:
+            self._flying = set()
+        else:
+            self._flying = self._flying.intersection(wanted)
+        if lost:
+            known = self._flying
+        else:
+            known = self._sent
         fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
         self._flying.update(fresh)
         self._sent.update(fresh)
@@ -83,7 +91,8 @@ class Download:
     """
 
     def __init__(self, max_bytes: int, ask: Callable[[pb.Want], None]) -> None:
-        self._max_bytes, self._ask = max_bytes, ask
+        self._max_bytes = max_bytes
+        self._ask = ask
         self._assembler: wire.Assembler | None = None
         self._head = b""
         self._tries = 0  # questions since a part has come
@@ -91,7 +100,9 @@ class Download:
     @property
     def received(self) -> int:
         """The number of different parts of the model under way that have come."""
-        return 0 if self._assembler is None else self._assembler.received
+        if self._assembler is None:
+            return 0
+        return self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
         """Take one part; returns the envelope once it is whole, else None.
@@ -100,13 +111,19 @@ class Download:
         way begins another model, and the earlier is forgotten. Raises WireError for a part that
         cannot be right; then the model under way is forgotten as well.
         """
-        head = hashlib.sha256(payload).digest() if first else b""
+        if first:
+            head = hashlib.sha256(payload).digest()
+        else:
+            head = b""
         if first and head != self._head:
-            self._assembler, self._head = wire.Assembler(self._max_bytes), head
+            self._assembler = wire.Assembler(self._max_bytes)
+            self._head = head
         if self._assembler is None:
             return None  # a part of a model whose first part was lost
-        assembler, before = self._assembler, self._assembler.received
-        self._assembler, self._tries = None, 0
+        assembler = self._assembler
+        before = self._assembler.received
+        self._assembler = None
+        self._tries = 0
         envelope = assembler.add(payload)
         if envelope is None:
             self._assembler = assembler
@@ -135,7 +152,9 @@ class Download:
 
     def forget(self) -> None:
         """Give the model under way up, as its sender does not have it any more."""
-        self._assembler, self._head, self._tries = None, b"", 0
+        self._assembler = None
+        self._head = b""
+        self._tries = 0
 
     def _want(self) -> pb.Want:
         assert self._assembler is not None

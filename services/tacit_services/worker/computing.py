@@ -15,7 +15,8 @@ class Computing:
 
     def __init__(self, turns: CpuTurns, slowdown: float) -> None:
         """`slowdown`: so many times as long as the work itself."""
-        self._turns, self._slowdown = turns, slowdown
+        self._turns = turns
+        self._slowdown = slowdown
 
     @contextmanager
     def turn(self, stop: threading.Event) -> Iterator[None]:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from tacit.errors import ConfigError
 
-PATIENCE, WAITS = 1.0, 10
+PATIENCE = 1.0
+WAITS = 10
 
 
 @contextmanager
@@ -62,7 +63,8 @@ class CpuTurns:
 
     def close(self) -> None:
         """Close the pipe; idempotent."""
-        pipe, self._pipe = self._pipe, None
+        pipe = self._pipe
+        self._pipe = None
         if pipe is not None:
             os.close(pipe)
 

@@ -60,7 +60,8 @@ class EnrolmentServer:
         """
         token = _token(self.token_file)
         believed = context_trusting(self.ca)
-        deadline, tries = time.monotonic() + self.timeout, 0
+        deadline = time.monotonic() + self.timeout
+        tries = 0
         while not stop.is_set():
             try:
                 return _post(self.url, csr, token, believed)
@@ -117,7 +118,9 @@ def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
 
 def _server(settings: EdgeSettings) -> EnrolmentServer | None:
     """The server to enrol at, if there is one. Raises ConfigError: settings that do not fit."""
-    url, ca, token_file = settings.enroll_url, settings.tls_ca, settings.enroll_token_file
+    url = settings.enroll_url
+    ca = settings.tls_ca
+    token_file = settings.enroll_token_file
     if url is None:
         return None
     if not url.startswith("https://"):
@@ -147,7 +150,8 @@ def _check_name(tls: Tls, identity: Identity) -> None:
 
 def _enrolled(server: EnrolmentServer, identity: Identity, stop: threading.Event) -> Tls:
     tls = _own_files(server, identity)
-    key, certificate = _own_key(tls.key), _read(tls.cert)
+    key = _own_key(tls.key)
+    certificate = _read(tls.cert)
     usable = _usable(certificate, key, server.ca)
     if usable and not certificates.due(usable, RENEW_DAYS):
         return tls

@@ -26,10 +26,14 @@ class Heartbeat:
 
     def __init__(self, path: Path | None) -> None:
         """`path`: None writes nothing. Raises ConfigError where it cannot be written."""
-        self._path, self._who, self._state = path, "", "starting"
+        self._path = path
+        self._who = ""
+        self._state = "starting"
         self._up: Callable[[], bool] = lambda: True  # no broker is missed before it is looked for
         self._up_at = time.monotonic()
-        self._ended, self._wake, self._failed = False, threading.Event(), False
+        self._ended = False
+        self._wake = threading.Event()
+        self._failed = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         if path is None:
             return
@@ -43,7 +47,11 @@ class Heartbeat:
 
     def stands(self, state: str, who: str | None = None) -> None:
         """Write `state` from now on; who: the worker's id, where it is new."""
-        self._state, self._who = state, self._who if who is None else who
+        self._state = state
+        if who is None:
+            self._who = self._who
+        else:
+            self._who = who
         self._wake.set()
 
     def watch(self, up: Callable[[], bool]) -> None:
@@ -95,8 +103,10 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
     """
     try:
         said = json.loads(regular_file.content(path))
-        age, lonely = time.monotonic() - said["at"], said["without_broker_s"]
-        who, state = said["edge"] or "a worker", said["state"]
+        age = time.monotonic() - said["at"]
+        lonely = said["without_broker_s"]
+        who = said["edge"] or "a worker"
+        state = said["state"]
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file; the service does not run") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -74,8 +74,11 @@ class WorkerLoop:
         mailbox: Mailbox,
         policy: WorkPolicy,
     ) -> None:
-        self.role, self.mailbox = role, mailbox
-        self._outbox, self._settings, self._policy = outbox, settings, policy
+        self.role = role
+        self.mailbox = mailbox
+        self._outbox = outbox
+        self._settings = settings
+        self._policy = policy
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to."""
@@ -98,7 +101,8 @@ class WorkerLoop:
 
         Raises PrivacyError, and BrokerRefuses.
         """
-        role, policy = self.role, self._policy
+        role = self.role
+        policy = self._policy
         session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:

@@ -39,7 +39,10 @@ class Mailbox:
     def take(self, *, wait: bool) -> Iterator[Inbound | Sign]:
         """Yield all that has come; `wait` shortly where nothing has."""
         try:
-            item = self._queue.get(timeout=WAIT) if wait else self._queue.get_nowait()
+            if wait:
+                item = self._queue.get(timeout=WAIT)
+            else:
+                item = self._queue.get_nowait()
             while True:
                 yield item
                 item = self._queue.get_nowait()

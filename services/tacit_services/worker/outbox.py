@@ -49,7 +49,9 @@ class Outbox:
         owner: the identity's random id. folder: the identity's; None: large messages lie in the
         ledger's file like all. Raises PrivacyError when it is damaged, or cannot be written.
         """
-        self._ledger, self._key, self._folder = ledger, (owner, run), folder
+        self._ledger = ledger
+        self._key = (owner, run)
+        self._folder = folder
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:
@@ -88,10 +90,16 @@ class Outbox:
         assert seq == self._last + 1
         pieces = envelope.pieces if isinstance(envelope, wire.InPlace) else (envelope,)
         alone = self._folder is not None and len(envelope) > LARGE
-        whole = None if alone else b"".join(pieces)
+        if alone:
+            whole = None
+        else:
+            whole = b"".join(pieces)
         held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
-            digest = self._written(seq, pieces) if alone else _digest(*pieces)
+            if alone:
+                digest = self._written(seq, pieces)
+            else:
+                digest = _digest(*pieces)
             with self._ledger.transaction(ahead) as db:
                 # Deleting the receipted ones here, not in done(), saves a commit; a crash between
                 # costs one duplicate.
@@ -160,7 +168,10 @@ class Outbox:
             whole = envelope
             if envelope is None and self._folder is not None:
                 self._alone.add(seq)
-                whole = _mapped(self._file(seq)) if self._file(seq).is_file() else None
+                if self._file(seq).is_file():
+                    whole = _mapped(self._file(seq))
+                else:
+                    whole = None
             if whole is None or _digest(whole) != digest:
                 self._finished.append(seq)
                 log.warning(

@@ -39,14 +39,20 @@ from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
-TRIALS, WARM = 12, 3
-FEWEST, _MOST_SECONDS = 3, 20.0  # trials of work that is slow: no longer than so, but so many
+TRIALS = 12
+WARM = 3
+# trials of work that is slow: no longer than so, but so many
+FEWEST = 3
+_MOST_SECONDS = 20.0
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LONGER = 1.25  # what D becomes of itself after a late push, however late it was
-_QUIET, _BACK = 64, 0.9  # and after so many that were not, one after the other; then its square
+# and after so many that were not, one after the other; then its square
+_QUIET = 64
+_BACK = 0.9
 _TIMES = 16.0  # the most that D becomes, in times of what was measured
 MOST_SECONDS = 600.0  # nor does it grow above; what others state above it is not believed
-_LIFE, _MEASURING = ".life", ".measuring"
+_LIFE = ".life"
+_MEASURING = ".measuring"
 _STATED = 64  # bytes of a delay that is stated, at most
 _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
@@ -65,10 +71,15 @@ class ReleaseDelay:
 
         agreed: takes what this edge would have for D, and gives what all of its machine have.
         """
-        self.late, self._measure, self._agreed, self._clock = 0, measure, agreed, clock
+        self.late = 0
+        self._measure = measure
+        self._agreed = agreed
+        self._clock = clock
         self._seconds: float | None = None  # D, from when a model comes until its push has left
         self._own = self._measured = 0.0  # what D is without the other edges, and was at first
-        self._quiet, self._back = 0, _BACK  # pushes that were not late since D has changed
+        # pushes that were not late since D has changed
+        self._quiet = 0
+        self._back = _BACK
         self._told = False  # that D grows no more
 
     def starting(self, came: float) -> float:
@@ -89,7 +100,9 @@ class ReleaseDelay:
     @property
     def seconds(self) -> float:
         """D of one step; measured when it is first asked for."""
-        return self._first() if self._seconds is None else self._seconds
+        if self._seconds is None:
+            return self._first()
+        return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
         """Wait until the push of a model that came at `came` may leave, or until `stop`."""
@@ -98,7 +111,8 @@ class ReleaseDelay:
 
     def left(self, came: float, steps: int) -> float:
         """Return the seconds until the push of a model that came at `came` may leave."""
-        delay, took = self.seconds * steps, self._clock() - came
+        delay = self.seconds * steps
+        took = self._clock() - came
         times = max(1, math.ceil(took / delay))
         self._note(late=times > 1)
         return max(0.0, delay * times - took)
@@ -106,12 +120,17 @@ class ReleaseDelay:
     def _note(self, *, late: bool) -> None:
         """Change D for the next pushes: it grows after a late one, and goes back ever quicker."""
         self.late += late
-        self._quiet = 0 if late else self._quiet + 1
         if late:
-            self._own, self._back = min(_LONGER * self.seconds, self._most()), _BACK
+            self._quiet = 0
+        else:
+            self._quiet = self._quiet + 1
+        if late:
+            self._own = min(_LONGER * self.seconds, self._most())
+            self._back = _BACK
         elif self._quiet == _QUIET:
             self._own = max(self._measured, self._back * self._own)
-            self._quiet, self._back = 0, self._back**2
+            self._quiet = 0
+            self._back = self._back**2
 
     def _most(self) -> float:
         """What D grows to. Warn, once, when a push is late that had as much."""
@@ -180,7 +199,8 @@ def measured(
         work()
     scratch.mkdir(exist_ok=True)
     with closing(Ledger(scratch / "ledger.db", "trial")) as ledger:
-        outbox, envelope = Outbox(ledger, "trial", folder=scratch), bytes(size)
+        outbox = Outbox(ledger, "trial", folder=scratch)
+        envelope = bytes(size)
         usual = statistics.median(_trial(work, turns, outbox, envelope) for _ in range(trials))
     shutil.rmtree(scratch)
     return MARGIN * usual
@@ -188,7 +208,8 @@ def measured(
 
 def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:
     """Seconds of a turn with one step, and of the commit of a message with the next charge."""
-    seq, began = outbox.next_seq(), time.monotonic()
+    seq = outbox.next_seq()
+    began = time.monotonic()
     with turns.take():
         work()
     outbox.put(seq, envelope, ahead=_CHARGE)
@@ -204,7 +225,8 @@ class Meeting:
     """
 
     def __init__(self, folder: Path, edge: str) -> None:
-        self._folder, self._edge = folder, edge
+        self._folder = folder
+        self._edge = edge
         self._said: float | None = None
         self._life: int | None = None
 
@@ -223,7 +245,8 @@ class Meeting:
         """
         self._say(own)
         self._of(self._edge, _MEASURING).unlink(missing_ok=True)
-        pause, deadline = threading.Event(), time.monotonic() + _TOGETHER_SECONDS
+        pause = threading.Event()
+        deadline = time.monotonic() + _TOGETHER_SECONDS
         while self._measuring() and time.monotonic() < deadline:
             pause.wait(0.01)
         return self.agreed(own)
@@ -248,7 +271,9 @@ class Meeting:
             said = float(regular_file.text(path, "ascii", _STATED))
         except (OSError, ValueError):  # the first where it begins anew
             return own
-        return said if own < said <= MOST_SECONDS and self._lives(path.name) else own
+        if own < said <= MOST_SECONDS and self._lives(path.name):
+            return said
+        return own
 
     def _measuring(self) -> bool:
         return any(self._lives(path.stem) for path in self._folder.glob(f"*{_MEASURING}"))

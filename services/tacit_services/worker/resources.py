@@ -87,7 +87,8 @@ def worker_resources(
                 ledger_of(definition.source, identity) as ledger,
                 closing(CpuTurns(settings.turns)) as turns,
             ):
-                run, owner = settings.run_id, identity.enrolment().owner
+                run = settings.run_id
+                owner = identity.enrolment().owner
                 outbox = Outbox(ledger, run, owner, identity.path)
                 yield WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
 
@@ -100,14 +101,20 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
     user's data folder, and of published data the identity's own. Raises PrivacyError, and of own
     data ConfigError and DataError.
     """
-    owned = None if identity.ledger else source.owned(identity.number)
+    if identity.ledger:
+        owned = None
+    else:
+        owned = source.owned(identity.number)
     if owned is None:
         with lineage.ledger(identity, identity.ledger_place, source.name) as ledger:
             yield ledger
         return
     with own_ledgers.opened(owned, identity.number, data_home()) as found:
         if found.continues is None:
-            other = "other " if found.apart else ""
+            if found.apart:
+                other = "other "
+            else:
+                other = ""
             log.info("a new ledger begins: no %sdata like this is known in %s", other, data_home())
         else:
             log.info("the ledger of %s continues", found.continues)

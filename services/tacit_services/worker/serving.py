@@ -44,11 +44,14 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
 
     Before this call a worker has sent nothing: its role, and so its rows, are there already.
     """
-    edge, run, broker = loop.role.edge, resources.run, resources.broker
+    edge = loop.role.edge
+    run = resources.run
+    broker = resources.broker
     tls = broker.credentials.obtain(stop)
     if stop.is_set():
         return
-    topic, standing = topics.presence(run, edge), Standing.ONLINE.value
+    topic = topics.presence(run, edge)
+    standing = Standing.ONLINE.value
 
     def present(state: str) -> None:
         nonlocal standing
@@ -72,7 +75,8 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
     connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
     resources.heartbeat.watch(lambda: connection.hears)
-    ledger, before = loop.role.releaser.ledger, loop.role.releaser.ledger.charged().count
+    ledger = loop.role.releaser.ledger
+    before = loop.role.releaser.ledger.charged().count
     try:
         log.info("%s ends: %s", edge, loop.run(connection, stop, present))
         if loop.role.halted and ledger.charged().count == before:

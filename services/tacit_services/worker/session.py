@@ -65,9 +65,14 @@ class Session:
 
         It is the state from which a restarted role continues after the message; None: none.
         """
-        self._role, self.outbox, self._settings = role, outbox, settings
-        self._connection, self._present, self._kept = connection, present, kept
-        self.standing, self._seldom = Standing.ONLINE, Seldom()
+        self._role = role
+        self.outbox = outbox
+        self._settings = settings
+        self._connection = connection
+        self._present = present
+        self._kept = kept
+        self.standing = Standing.ONLINE
+        self._seldom = Seldom()
         self._unheard = Unheard(role.edge)
         self._task: ServerOutput | None = None  # the server's newest message
         self.task_came = 0.0  # when it came
@@ -91,13 +96,16 @@ class Session:
             return State.TASK_HERE
         if not self._known:
             return State.UNKNOWN
-        return State.OVERDUE if time.monotonic() - self._asked_at > self._wait else State.WAITING
+        if time.monotonic() - self._asked_at > self._wait:
+            return State.OVERDUE
+        return State.WAITING
 
     # -- what the loop does with it ----------------------------------------------------------------
 
     def take_task(self) -> ServerOutput | None:
         """Return the task, if there is one, and remove it."""
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         self._asked()
         return task
 
@@ -114,12 +122,16 @@ class Session:
 
     def _store(self, out: Outgoing) -> None:
         assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
-        ahead = self._role.next_charge() if isinstance(out.message, Push) else None
+        if isinstance(out.message, Push):
+            ahead = self._role.next_charge()
+        else:
+            ahead = None
         seq = self.outbox.next_seq()
         self.outbox.put(seq, self._envelope(seq, out.message), self._kept(), ahead)
 
     def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
-        terms, held = self._settings, self.outbox.receipt
+        terms = self._settings
+        held = self.outbox.receipt
         return wire_up.up_in_place(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
     def send_hello(self) -> None:
@@ -211,7 +223,8 @@ class Session:
         return envelope
 
     def _dispatch(self, received: wire.Received, retained: bool) -> None:
-        meta, kind = received.meta, received.meta.WhichOneof("kind")
+        meta = received.meta
+        kind = received.meta.WhichOneof("kind")
         if meta.run != self._settings.run_id or meta.edge not in (self._role.edge, "*"):
             raise WireError(
                 "identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON)
@@ -229,7 +242,8 @@ class Session:
             elif (
                 self.outbox.oldest() is None
             ):  # else a newer one will follow the receipt that is still to come
-                self._task, self._wait = message, self._settings.patience
+                self._task = message
+                self._wait = self._settings.patience
                 self.task_came = time.monotonic()
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
@@ -269,13 +283,17 @@ class Session:
             if receipt.status == pb.Receipt.REJECTED:
                 self._refused(seq, receipt.reason)
         else:
-            asked = receipt.retry_after_s if math.isfinite(receipt.retry_after_s) else 1.0
+            if math.isfinite(receipt.retry_after_s):
+                asked = receipt.retry_after_s
+            else:
+                asked = 1.0
             self._send_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
                 0.5, 1.5
             )
 
     def _refused(self, seq: int, reason: str) -> None:
-        why, facts = wire.printable(reason, wire.MAX_REASON), {"edge": self._role.edge, "seq": seq}
+        why = wire.printable(reason, wire.MAX_REASON)
+        facts = {"edge": self._role.edge, "seq": seq}
         log.warning("message %d was refused: %s", seq, why, extra=facts)
         self._stop_if_rolled_back(reason)
         if reason.startswith("definition"):
@@ -313,7 +331,8 @@ class Session:
 
     def _asked(self) -> None:
         """Note that the server has just been asked or is sending, so that patience begins anew."""
-        self._known, self._asked_at = True, time.monotonic()
+        self._known = True
+        self._asked_at = time.monotonic()
 
     def _send_now(self) -> None:
         self._send_at = time.monotonic()

@@ -47,8 +47,12 @@ class Tasks:
         """`delay`: what pushes are held back for. `serves`: whether tasks are worked on after the
         run's end as well, until the budget is spent.
         """
-        self._role, self._computing, self.kept, self._serves = role, computing, kept, serves
-        self._delay, self._complained_at = delay, -math.inf
+        self._role = role
+        self._computing = computing
+        self.kept = kept
+        self._serves = serves
+        self._delay = delay
+        self._complained_at = -math.inf
 
     @property
     def subscriptions(self) -> list[str]:
@@ -88,7 +92,8 @@ class Tasks:
         return not self._serves or said_all
 
     def _step(self, session: Session, stop: threading.Event) -> None:
-        role, task = self._role, session.take_task()
+        role = self._role
+        task = session.take_task()
         refusals = role.refusals
         came = self._delay.starting(session.task_came)
         steps = role.held_steps(task)

@@ -12,13 +12,16 @@ class Unheard:
     """Counts the tries in vain of one edge's oldest message."""
 
     def __init__(self, edge: str) -> None:
-        self._edge, self._seq, self._tries = edge, 0, 0
+        self._edge = edge
+        self._seq = 0
+        self._tries = 0
         self._missing: tuple[int, ...] = ()
 
     def again(self, seq: int, part: int) -> None:
         """Message `seq`, in parts of `part` bytes, is sent again, or asked about."""
         if seq != self._seq:
-            self._seq, self._tries = seq, 0
+            self._seq = seq
+            self._tries = 0
         self._tries += 1
         doublings, rest = divmod(self._tries, TRIES)
         if rest == 0 and doublings & (doublings - 1) == 0:

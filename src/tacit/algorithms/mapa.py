@@ -97,15 +97,19 @@ class MapaServer(ServerRole):
 
     def __init__(self, definition: Definition[Mapa], model: Model) -> None:
         super().__init__(definition, model)  # line 4
-        a, plan = definition.algorithm, definition.plans.default
-        self.algorithm, self.max_staleness = a, a.max_staleness
+        a = definition.algorithm
+        plan = definition.plans.default
+        self.algorithm = a
+        self.max_staleness = a.max_staleness
         self.clip_min = (
             plan.clip_min if plan.clip_is_bounded else 1e-9
         )  # the paper has no floor; C² must not be 0
         self.clip = definition.privacy.clip or first_clip(a.deviation, a.failure)
         if plan.clip_is_bounded:
             self.clip = min(max(self.clip, plan.clip_min), plan.clip_max)
-        self.stage, self.stage_step = 1, 0  # s, t_s
+        # s, t_s
+        self.stage = 1
+        self.stage_step = 0
         self._clips = [(0, self.clip)]  # from which version on models went out with which C
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
         # say of themselves.
@@ -118,7 +122,9 @@ class MapaServer(ServerRole):
         rate = self.learning_rate()
         # line 11: x = x - γ·g̃
         self.params = torch.add(self.params, update.vector, alpha=-rate, out=update.room)
-        self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
+        # line 13
+        self.version += 1
+        self.stage_step += 1
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
             self._next_stage()
         return [Outgoing(update.edge, self.global_model())]  # line 12
@@ -126,7 +132,9 @@ class MapaServer(ServerRole):
     def _next_stage(self) -> None:
         lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
         if lower < self.clip:  # at the floor the stage goes on: nothing would change
-            self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
+            self.clip = lower
+            self.stage += 1
+            self.stage_step = 0
             self._clips.append((self.version, lower))
 
     def clip_at(self, version: int) -> float:
@@ -164,11 +172,15 @@ class MapaServer(ServerRole):
     def learning_rate(self) -> float:
         """γ for the next update: the run file's, or by Table II; times its schedule."""
         a = self.algorithm
-        own = self._own_rate() if a.learning_rate is None else a.learning_rate
+        if a.learning_rate is None:
+            own = self._own_rate()
+        else:
+            own = a.learning_rate
         return own * a.factor(self.version, self.horizon)
 
     def _own_rate(self) -> float:
-        a, t = self.algorithm, self.version + 1
+        a = self.algorithm
+        t = self.version + 1
         if a.name == "mapa":
             p = coefficient(self.variance, self.tau_max, self.clip, a.reduction)  # line 6
             return stage_rate(p, a.smoothness, self.tau_max)  # line 7
@@ -178,13 +190,12 @@ class MapaServer(ServerRole):
 
     def stage_length(self) -> float:
         """T_s of the present stage (line 8)."""
-        a, variance = self.algorithm, self.variance
+        a = self.algorithm
+        variance = self.variance
         p = coefficient(variance, self.tau_max, self.clip, a.reduction)
-        return (
-            stage_length(p, a.smoothness, self.tau_max, a.initial_gap, variance)
-            if variance
-            else math.inf
-        )
+        if variance:
+            return stage_length(p, a.smoothness, self.tau_max, a.initial_gap, variance)
+        return math.inf
 
     # -- persistence -------------------------------------------------------------------------------
 
@@ -199,8 +210,12 @@ class MapaServer(ServerRole):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.stage, self.stage_step = values["stage"], values["stage_step"]
-        later = values["clips"] if self.stage > 1 else self._clips[:1]
+        self.stage = values["stage"]
+        self.stage_step = values["stage_step"]
+        if self.stage > 1:
+            later = values["clips"]
+        else:
+            later = self._clips[:1]
         self._clips = [(since, clip) for since, clip in later]
 
 
@@ -225,7 +240,8 @@ class AsPrinted(Plain):
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """Return what the plan's mechanism asks for, at `params` (d,)."""
-        plan, slots = self.slots.plan, self.slots
+        plan = self.slots.plan
+        slots = self.slots
         if plan.mechanism == "none":
             return super().compute(params, clip)
         index = self.with_replacement(round(plan.batch))

@@ -146,7 +146,10 @@ def people(
     known = names(
         (one for data in splits for one in vertical_settings.record_ids(data)), salt, "server"
     )
-    labels = train.y if answers is None else answers
+    if answers is None:
+        labels = train.y
+    else:
+        labels = answers
     return LabelledRecords(known, len(train), torch.cat([labels, test.y]), label_epsilon)
 
 
@@ -168,10 +171,8 @@ def party(
     x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)
     releaser = EmbeddingReleaser(vertical.plan(number), ledger, random, len(x), kept)
-    model, regularization = (
-        vertical.party_model(tuple(x.shape[1:])),
-        vertical.regularization(number),
-    )
+    model = vertical.party_model(tuple(x.shape[1:]))
+    regularization = vertical.regularization(number)
     return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization, device)
 
 
@@ -225,8 +226,10 @@ def _local_steps_edge(
 
 
 def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
-    a, seed = definition.algorithm, definition.run.seed
-    settings, graph = _gossip_settings(definition), a.graph(definition.edges.count, seed)
+    a = definition.algorithm
+    seed = definition.run.seed
+    settings = _gossip_settings(definition)
+    graph = a.graph(definition.edges.count, seed)
     chooser = Chooser(f"{seed}/{own.name}")
     return (own.kind or adp2sgd.Peer)(
         own.name,
@@ -241,8 +244,10 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
 
 
 def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
-    a, seed = definition.algorithm, definition.run.seed
-    settings, graph = _gossip_settings(definition), a.graph(definition.edges.count, seed)
+    a = definition.algorithm
+    seed = definition.run.seed
+    settings = _gossip_settings(definition)
+    graph = a.graph(definition.edges.count, seed)
     return (own.kind or SyncPeer)(
         own.name, own.model, own.releaser, own.private_sum(worker.WAYS), settings, graph, seed=seed
     )

@@ -125,7 +125,8 @@ class PeerAdapter(EdgeAdapter):
         peer.finish(peer.gradient(read))
         peer.here = {"edge-1"}
         (out,) = peer.propose()
-        peer.here, self.asked = set(), self.asked + 1
+        peer.here = set()
+        self.asked += 1
         assert isinstance(out.message, Proposal)
         peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
         return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
@@ -162,5 +163,8 @@ def vector(payload: bytes) -> Tensor:
     """(d,) float64: a message's tensor, in real units."""
     received = wire.decode(payload)
     assert received.tensor is not None
-    scale = received.meta.update.scale if received.tensor.dtype == torch.int32 else 1.0
+    if received.tensor.dtype == torch.int32:
+        scale = received.meta.update.scale
+    else:
+        scale = 1.0
     return received.tensor.to(torch.float64) * scale

@@ -28,7 +28,11 @@ from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import Outgoing, Update
 from tacit.protocol.vertical import Embed, Feedback, Request, Roster
 
-FEATURES, WIDTH, FAR, RECORDS, TABLE = 4, 3, 1e3, 8, 2000
+FEATURES = 4
+WIDTH = 3
+FAR = 1e3
+RECORDS = 8
+TABLE = 2000
 SALT = b"audit"
 
 
@@ -76,7 +80,10 @@ def party(
     ids = [str(number) for number in range(len(x))]
     random = source.random()
     # A simulated ledger counts noise from a known seed as secret.
-    ledger = Ledger(":memory:", "audit") if random.secret else SimulatedLedger()
+    if random.secret:
+        ledger = Ledger(":memory:", "audit")
+    else:
+        ledger = SimulatedLedger()
     door = subject.releaser(subject.plan(), ledger, random, len(x), kept)
     network = embedding("linear", (FEATURES,), WIDTH)
     return Party(EDGE, 0, Protocol(2, len(x)), x, names(ids, SALT, EDGE), network, door)
@@ -119,7 +126,8 @@ AttackScores = tuple[
 
 def asked(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """Record 0's embedding, asked for `count` times."""
-    made, rows = party(subject, source, features(length)), torch.tensor([0])
+    made = party(subject, source, features(length))
+    rows = torch.tensor([0])
     made.on_message(roster(RECORDS))
     before = gdp.mu(made.releaser.ledger.history())
     answers = [heard(made.on_message(Request(number, rows))) for number in range(1, count + 1)]
@@ -146,7 +154,8 @@ def stepped(subject: AttackedParty, source: Randomness, length: float, count: in
     embedded = made.embedding.embed(probe, FAR * torch.eye(FEATURES)[:1]).sum()
     (direction,) = torch.autograd.grad(embedded, probe)
     made.on_message(Feedback(0, 0, None))
-    seen, answer = [], None
+    seen = []
+    answer = None
     for k in range(1, count + 1):
         answer = heard(made.on_message(Feedback(made.step, k, _gradient(made))))
         seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
@@ -167,7 +176,8 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
     start = made.theta.clone()
     made.on_message(Feedback(0, 0, None))
     before = gdp.mu(made.releaser.ledger.history())
-    answers, pull = [], -1e6 * _towards(made)
+    answers = []
+    pull = -1e6 * _towards(made)
     for k in range(1, count + 1):
         gradient = torch.zeros(RECORDS, WIDTH)
         gradient[_place(made)] = pull
@@ -234,7 +244,8 @@ def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
 
 def again(subject: AttackedParty, source: Randomness) -> list[Finding]:
     """G: a table asked for again, of a restarted party, is the same, byte for byte."""
-    kept, x = InMemory(), features(1.0)
+    kept = InMemory()
+    x = features(1.0)
     first, second = (
         heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
     )

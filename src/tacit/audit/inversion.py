@@ -47,8 +47,13 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
     left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
     # r/||r|| (classes,) and x/||x|| (features,), up to one common sign.
-    residual, image = left[:, 0], right[0]
-    sign = 1.0 if float(image.sum()) >= 0 else -1.0  # pixels are not negative
+    residual = left[:, 0]
+    image = right[0]
+    # pixels are not negative
+    if float(image.sum()) >= 0:
+        sign = 1.0
+    else:
+        sign = -1.0
     scale = float(values[0] / (residual @ bias))  # σ = ||r||·||x||, u·db = ||r||
     return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
 
@@ -60,7 +65,9 @@ def cosine(found: Tensor, original: Tensor) -> float:
         for image in (found, original)
     )
     norms = float(a.norm() * b.norm())
-    return float(a @ b) / norms if norms else 0.0
+    if norms:
+        return float(a @ b) / norms
+    return 0.0
 
 
 def psnr(found: Tensor, original: Tensor) -> float:
@@ -69,7 +76,9 @@ def psnr(found: Tensor, original: Tensor) -> float:
     Below 15 dB little is seen.
     """
     error = float((found.to(torch.float64) - original.to(torch.float64)).square().mean())
-    return -10 * math.log10(error) if error else math.inf
+    if error:
+        return -10 * math.log10(error)
+    return math.inf
 
 
 def _shown(image: Tensor, scale: float) -> Tensor:
@@ -79,9 +88,8 @@ def _shown(image: Tensor, scale: float) -> Tensor:
     """
     brightest = float(image.max())
     low, high = _PLAUSIBLE
-    factor = (
-        scale
-        if math.isfinite(scale) and low <= scale * brightest <= high
-        else 1 / max(brightest, 1e-300)
-    )
+    if math.isfinite(scale) and low <= scale * brightest <= high:
+        factor = scale
+    else:
+        factor = 1 / max(brightest, 1e-300)
     return (image * factor).clamp(0.0, 1.0)

@@ -29,9 +29,13 @@ from tacit.privacy.policy import Terms
 from tacit.protocol import wire
 from tacit.protocol.messages import GlobalModel
 
-NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 200, 60
+NOISE_PUSHES = 1200
+EMPTY_PUSHES = 300
+START_PUSHES = 200
+ORDER_PUSHES = 60
 STRANGE = (math.nan, math.inf, 3e38, 1e20, 1e-42)  # features that no honest record has
-STRANGE_PUSHES, CHARGED_PUSHES = 25, 12
+STRANGE_PUSHES = 25
+CHARGED_PUSHES = 12
 Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
@@ -75,7 +79,10 @@ def compared(
     findings = []
     for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
         mu, epsilon = proven(left, right, subject.delta)
-        measured = [] if subject.mu is None else [("μ", factor * subject.mu, mu)]
+        if subject.mu is None:
+            measured = []
+        else:
+            measured = [("μ", factor * subject.mu, mu)]
         measured += [("ε", subject.epsilon, epsilon)] if factor == 1.0 else []
         findings += [
             Finding(

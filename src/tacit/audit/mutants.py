@@ -140,7 +140,10 @@ class TwoByteKeys(Random):
 
     def renew(self) -> None:
         """Take a fresh key, whether the stream is secret or not."""
-        self._seed = None if self._seed is None else self._seed + 1_000_003
+        if self._seed is None:
+            self._seed = None
+        else:
+            self._seed = self._seed + 1_000_003
         self._rekey()
 
 

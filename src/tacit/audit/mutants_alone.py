@@ -40,7 +40,8 @@ class TwoCoins(RowsAlone):
 
     def draw(self) -> NDArray[np.int64]:
         """Two batches at half the rate, as one."""
-        rate, random = self.plan.sampling_rate / 2, self.random
+        rate = self.plan.sampling_rate / 2
+        random = self.random
         return np.concatenate([drawn_rows(self.records, rate, self.size, random) for _ in range(2)])
 
 
@@ -65,7 +66,10 @@ class KeptRows(RowsAlone):
 
     def draw(self) -> NDArray[np.int64]:
         """The rows of the first draw."""
-        self._kept = super().draw() if self._kept is None else self._kept
+        if self._kept is None:
+            self._kept = super().draw()
+        else:
+            self._kept = self._kept
         return self._kept
 
     def forget(self) -> None:
@@ -122,7 +126,8 @@ class ShuffledBatches(RowsAlone):
         size = round(self.plan.sampling_rate * self.records)
         if len(self._left) < size:
             self._left = np.argsort(self.random.words(self.records))
-        found, self._left = self._left[:size], self._left[size:]
+        found = self._left[:size]
+        self._left = self._left[size:]
         return found
 
 
@@ -173,7 +178,8 @@ class BySums(RowsAlone):
 
     def sums_of(self, model: Model) -> RowSums:
         """Sums of other rows than were drawn."""
-        kernel, kernels = row_kernel(model), library()
+        kernel = row_kernel(model)
+        kernels = library()
         if kernel is None or kernels is None:
             raise NotAlone(f"no kernels for {model.name}")
         return _OtherSums(model, kernel, kernels, self.picked)

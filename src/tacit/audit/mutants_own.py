@@ -37,7 +37,9 @@ class DropsTheBatch(Slots):
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
         """Gradients (B, d): all nan, where one is."""
         found = super().gradients(params, index)
-        return found if bool(found.isfinite().all()) else torch.full_like(found, math.nan)
+        if bool(found.isfinite().all()):
+            return found
+        return torch.full_like(found, math.nan)
 
 
 class EndsWithARow(Slots):

@@ -34,7 +34,9 @@ class RowsDrawn(UnitSlots):
 
     def draw(self) -> Batch:
         """The people of a Poisson batch of rows."""
-        rate, random, count = self.plan.sampling_rate, self.random, len(self.y) - 1
+        rate = self.plan.sampling_rate
+        random = self.random
+        count = len(self.y) - 1
         drawn = poisson(count, rate, count, random)
         place = drawn.index[drawn.mask].numpy()
         people = np.unique(np.searchsorted(self.units.starts, place, side="right") - 1)[: self.size]

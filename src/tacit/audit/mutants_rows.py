@@ -141,11 +141,10 @@ class NoiseAtTheEnd(Releaser):
         for number in range(1, steps.count + 1):
             clipped = query(params)
             plain = (clipped.total / self.plan.batch).to(torch.float32)
-            params = (
-                self._take_step(params, clipped, steps)
-                if number == steps.count
-                else steps.advance(params, plain)
-            )
+            if number == steps.count:
+                params = self._take_step(params, clipped, steps)
+            else:
+                params = steps.advance(params, plain)
         return self._end_steps(params, steps)
 
 
@@ -163,10 +162,8 @@ class CutNoise(Releaser):
         self, clipped: Clipped, clip: float, paper_dims: slice | None
     ) -> tuple[Tensor, float]:
         noisy, scale = super()._noisy(clipped, clip, paper_dims)
-        exact, most = (
-            clipped.total / self.plan.batch,
-            3 * self.plan.noise_multiplier * clip / self.plan.batch,
-        )
+        exact = clipped.total / self.plan.batch
+        most = 3 * self.plan.noise_multiplier * clip / self.plan.batch
         return (exact + (noisy - exact).clamp(-most, most)).to(torch.float32), scale
 
 

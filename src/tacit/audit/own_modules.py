@@ -26,7 +26,8 @@ class Gated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.enter, self.head = nn.Linear(2, 1), nn.Linear(1, 2)
+        self.enter = nn.Linear(2, 1)
+        self.head = nn.Linear(1, 2)
         nn.init.constant_(self.enter.weight, 0.5)
 
     def forward(self, x: Tensor) -> Tensor:

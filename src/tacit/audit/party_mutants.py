@@ -40,10 +40,8 @@ class Halved(EmbeddingReleaser):
     """Adds noise for a record that is removed (B), where it is replaced (2B)."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        own, self.plan = (
-            self.plan,
-            replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2),
-        )
+        own = self.plan
+        self.plan = replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2)
         noisy = super()._noisy(embeddings, count)
         self.plan = own
         return noisy
@@ -91,7 +89,8 @@ class MadeAgain(EmbeddingReleaser):
         return self.release(rows, embed)
 
 
-CACHED, FRESH = AttackedParty("party, cached", "cached"), AttackedParty("party, fresh", "fresh")
+CACHED = AttackedParty("party, cached", "cached")
+FRESH = AttackedParty("party, fresh", "fresh")
 STEPS = AttackedParty("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
 TRAINED = AttackedParty("party, trained", "trained")
 ATTACKS: dict[str, Attack] = {"asked": asked, "table": tabled, "steps": stepped, "learned": learned}

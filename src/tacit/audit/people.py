@@ -18,7 +18,9 @@ from tacit.audit.worlds import MessageSource, World, quiet_world
 from tacit.datasets.edge_rows import EdgeRows, Units
 
 MOST_ROWS = 50  # the most rows of one person; the attacked one has as many
-SITES, DEALING_SEED = 4, 1  # edges that one file is dealt to
+# edges that one file is dealt to
+SITES = 4
+DEALING_SEED = 1
 DRAWN_PUSHES = 200
 Z = 0.5  # near μ = 2 a wrong factor is found with the fewest pushes
 

@@ -49,8 +49,12 @@ MODELS: Final = {
 # LOOKS looks. Kinds take turns. So an alarm is false where every repetition of one kind was slowed
 # by a quarter and not every one of another: if load does that to nine of ten, with a probability of
 # 12·0.9^100 = 3·10^-4 in a look, and 3·10^-11 in three.
-REPEATED, LOOKS, RATIO = 100, 3, 1.25
-_ROWS, _CLIP, _STEP = 16, 1.0, 2.0**-12
+REPEATED = 100
+LOOKS = 3
+RATIO = 1.25
+_ROWS = 16
+_CLIP = 1.0
+_STEP = 2.0**-12
 Work = Callable[[], object]
 
 
@@ -81,9 +85,11 @@ def _finding(target: str, model: Model, step: float | None) -> Finding:
 
 def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
     """The private sum over the rows x."""
-    params, index = passing(sums.model), np.arange(len(x))
+    params = passing(sums.model)
+    index = np.arange(len(x))
     y = torch.arange(len(x)) % sums.model.classes
-    drawn, terms = Drawn(x, y, index), SumTerms(_CLIP, step, _ROWS)
+    drawn = Drawn(x, y, index)
+    terms = SumTerms(_CLIP, step, _ROWS)
     return lambda: sums.sum(params, drawn, terms)
 
 

@@ -18,9 +18,14 @@ from tacit.datasets import Dataset
 from tacit.models import Layered, Model, build
 from tacit.models.vectors import example_gradients
 
-SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.25, 600
-PLACE_ROWS, PLACE_SLOTS = 21, 32
-CROWD, CROWD_INPUTS, CROWD_Z = 4000, 131, 2000.0
+SAMPLER_ROWS = 40
+SAMPLER_RATE = 0.25
+SAMPLER_PUSHES = 600
+PLACE_ROWS = 21
+PLACE_SLOTS = 32
+CROWD = 4000
+CROWD_INPUTS = 131
+CROWD_Z = 2000.0
 # z with noise far below one record's share, so that the wire shows who was in the batch.
 _VISIBLE = {"knorm": 0.005}
 _VISIBLE_IN_PARTS = {"knorm": 0.0004}  # in 16,342 dimensions
@@ -76,14 +81,18 @@ def as_poisson(
     )
     table = np.rint(shares).astype(np.int64)
     outside = int(((table < 0) | (table > subject.steps)).sum())  # a row twice in one batch
-    p = 0.0 if outside else _p_value(table, subject.steps)
+    if outside:
+        p = 0.0
+    else:
+        p = _p_value(table, subject.steps)
     return [Finding(test, subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
 
 
 def visible(subject: Subject) -> Subject:
     """The subject with a model of one pixel a row, and noise that hides nobody."""
     model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
-    z, most = _VISIBLE.get(subject.mechanism, 0.02), SAMPLER_ROWS
+    z = _VISIBLE.get(subject.mechanism, 0.02)
+    most = SAMPLER_ROWS
     return subject.but(model=model, z=z, rate=SAMPLER_RATE, most=most, learning_rate=1e-3)
 
 
@@ -150,7 +159,8 @@ def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     The model has no kernels, so its rows are in slots.
     """
     params = torch.tensor([40.0, 0.0, -40.0, 0.0, 0.0, 0.0])  # class 0 for the first feature
-    loud, quiet = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 0.0])
+    loud = torch.tensor([-1.0, 0.0])
+    quiet = torch.tensor([1.0, 0.0])
     shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
     worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
     return _moved("places", subject.but(model=UNEVEN), source, pushes, worlds)
@@ -168,7 +178,8 @@ def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[F
 
 def _gradient(params: Tensor, row: Tensor) -> Tensor:
     """The gradient (d,) of IN_PARTS for a row of class 0."""
-    x, y = row.view(1, 1, 1, -1), torch.zeros(1, dtype=torch.int64)
+    x = row.view(1, 1, 1, -1)
+    y = torch.zeros(1, dtype=torch.int64)
     return example_gradients(IN_PARTS, params, x, y)[0].double()
 
 

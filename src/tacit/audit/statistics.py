@@ -51,8 +51,12 @@ class Finding:
         if self.skipped:
             return f"skipped: {self.skipped}"
         if self.honest:
-            return "LEAKS" if self.alarm else "passes"
-        return "caught" if self.alarm else "MISSED"
+            if self.alarm:
+                return "LEAKS"
+            return "passes"
+        if self.alarm:
+            return "caught"
+        return "MISSED"
 
 
 # -- A: two samples --------------------------------------------------------------------------------
@@ -203,7 +207,8 @@ def _pairs(table: ScoreCounts, rate: float) -> float:
     count, rows = table.shape
     single = _binomial((table.T @ table)[np.triu_indices(rows, 1)], count, rate**2)
     sizes = np.arange(rows + 1)
-    couples, weights = sizes * (sizes - 1.0), stats.binom.pmf(sizes, rows, rate)
+    couples = sizes * (sizes - 1.0)
+    weights = stats.binom.pmf(sizes, rows, rate)
     mean = float(couples @ weights)
     spread = math.sqrt(float((couples - mean) ** 2 @ weights) / count)
     drawn = table.sum(1)
@@ -235,7 +240,10 @@ def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, del
     accuracy = 1 / (1 + math.exp(-epsilon))
     # P[W ≥ v - i] for i = 0 … v.
     tails = stats.binom.sf(np.arange(right, -1, -1) - 1, guesses, accuracy)
-    gain = float(((tails[1:] - tails[0]) / np.arange(1, right + 1)).max()) if right else 0.0
+    if right:
+        gain = float(((tails[1:] - tails[0]) / np.arange(1, right + 1)).max())
+    else:
+        gain = 0.0
     return float(min(1.0, tails[0] + 2 * canaries * delta * gain))
 
 
@@ -243,7 +251,8 @@ def one_run_epsilon(right: int, guesses: int, canaries: int, delta: float) -> fl
     """The largest ε that the guesses refute at SHARE; 0.0 if none."""
     if one_run_p_value(right, guesses, canaries, 0.0, delta) >= SHARE:
         return 0.0
-    low, high = 0.0, 30.0
+    low = 0.0
+    high = 30.0
     while high - low > 1e-4:
         middle = (low + high) / 2
         refuted = one_run_p_value(right, guesses, canaries, middle, delta) < SHARE

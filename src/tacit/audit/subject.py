@@ -23,11 +23,17 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.release import Mechanism, Plan, Releaser
 
-DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
-CLIP, CLIPS = 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds
+DELTA = 1e-5
+SCHEMA = bytes(32)
+RUN = "audit"
+EDGE = "edge-0"
+# CLIPS: the edge's own bounds
+CLIP = 1e-3
+CLIPS = (1e-4, 1.0)
 # ROWS: records, the canary among them. MOST: slots of a batch of all; public, as without the
 # canary.
-ROWS, MOST = 12, 16
+ROWS = 12
+MOST = 16
 NARROW = Layered("audit", (1, 1, 2), 2, hidden=(1,))  # 7 parameters
 WIDE = Layered("audit", (1, 1, 16), 2, hidden=(8,))  # 154
 LOUD = 1000.0  # η of local steps: so large that float32 models hold each step exactly enough
@@ -43,7 +49,10 @@ class Randomness:
     """The source of the audited edges' randomness: the system, or seeds one by one in tests."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._seed = None if seed is None else seed << 20
+        if seed is None:
+            self._seed = None
+        else:
+            self._seed = seed << 20
 
     def random(self, kind: type[Random] = Random) -> Random:
         """A stream that no other call gets."""
@@ -95,7 +104,9 @@ class Subject:
     @property
     def delta(self) -> float:
         """The claimed δ."""
-        return 0.0 if self.pure else DELTA
+        if self.pure:
+            return 0.0
+        return DELTA
 
     @property
     def pure(self) -> bool:
@@ -105,7 +116,9 @@ class Subject:
     @property
     def mu(self) -> float | None:
         """The claimed μ of one message; None where there is no claim in μ (q < 1, pure ε)."""
-        return None if self.pure or self.rate < 1 else math.sqrt(self.steps) / self.z
+        if self.pure or self.rate < 1:
+            return None
+        return math.sqrt(self.steps) / self.z
 
     @property
     def epsilon(self) -> float:
@@ -117,7 +130,10 @@ class Subject:
     @property
     def std(self) -> float:
         """The claimed noise of one coordinate of a message with C = CLIP."""
-        spread = math.sqrt(self.model.size + 1) if self.mechanism == "knorm" else 1.0
+        if self.mechanism == "knorm":
+            spread = math.sqrt(self.model.size + 1)
+        else:
+            spread = 1.0
         return math.sqrt(self.steps) * spread * self.z * CLIP / self.batch
 
     @property
@@ -125,7 +141,9 @@ class Subject:
         """The kurtosis of that noise."""
         d = self.model.size
         # E R⁴·E u⁴ / (E R²·E u²)², of radius R and a direction's coordinate u.
-        return 3 * (d + 3) / (d + 1) if self.mechanism == "knorm" else 3.0
+        if self.mechanism == "knorm":
+            return 3 * (d + 3) / (d + 1)
+        return 3.0
 
     def plan(self) -> Plan:
         """The edge's plan, without a budget: the audit asks as often as it needs."""

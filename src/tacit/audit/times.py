@@ -22,7 +22,9 @@ from tacit.datasets import Dataset
 from tacit.models import build
 
 DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
-IMAGES, QUIET_Z, WARM = 128, 50.0, 20
+IMAGES = 128
+QUIET_Z = 50.0
+WARM = 20
 LOOKS = 6  # at a mutant's times, each of all its pushes
 TINY = 1e-40  # every product with it is denormal
 # (pair, pushes) -> seconds of so many pushes of each edge, in random order

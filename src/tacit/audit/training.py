@@ -22,7 +22,9 @@ from tacit.privacy.accounting import Spend, certified_pushes, epsilon_pld, epsil
 from tacit.protocol import wire, wire_up
 from tacit.protocol.messages import GlobalModel, Hello, Update
 
-CANARIES, GUESSES, ROUNDS = 1000, 200, 100
+CANARIES = 1000
+GUESSES = 200
+ROUNDS = 100
 _DELTA = 1e-7  # the test pays 2mδ
 _NOISE = {"knorm": 11.0}  # z of a claim near 1, beyond which 200 guesses prove little
 _GAUSSIAN = 9.3
@@ -53,7 +55,8 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
     """
     z = _NOISE.get(subject.mechanism, _GAUSSIAN)
     run = parse(_RUN + f'mechanism = "{subject.mechanism}"\nnoise_multiplier = {z}\n', "audit")
-    model, rate = build("logistic", (1, 1, CANARIES), 2), run.plan(0).sampling_rate
+    model = build("logistic", (1, 1, CANARIES), 2)
+    rate = run.plan(0).sampling_rate
     subject = subject.but(model=model, rate=rate, z=z, batch=run.privacy.batch, most=CANARIES)
     coins = source.random().words(CANARIES) >> np.uint64(63) == 1
     rows = pixels(CANARIES)
@@ -73,7 +76,8 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
 
 def _scores(adapter: EdgeAdapter, server: MapaServer) -> ScoreValues:
     """Return what the attacker adds up for each record over a whole run of server and edge."""
-    hello, size = adapter.edge.start()[0].message, adapter.edge.model.size
+    hello = adapter.edge.start()[0].message
+    size = adapter.edge.model.size
     assert isinstance(hello, Hello)
     (out,) = server.on_message(hello)
     scores = np.zeros(CANARIES)

@@ -103,7 +103,8 @@ def audit(
     A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The
     accountants are always in. seed: makes the edges' noise predictable, for tests only.
     """
-    wanted, source = set(mechanisms), Randomness(seed)
+    wanted = set(mechanisms)
+    source = Randomness(seed)
     honest, algorithms, slots = (
         [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS, SLOTS)
     )
@@ -126,7 +127,11 @@ def audit(
         for name in ("own", "raising", "dealt"):
             yield from SAMPLED_TESTS[name](HONEST[0], source, PUSHES[name])
         yield from party_tests(source, mutants=mutants)
-        more = 4 if host.seconds else 1  # a network adds noise to times, too
+        # a network adds noise to times, too
+        if host.seconds:
+            more = 4
+        else:
+            more = 1
         yield from row_times()
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)

@@ -32,8 +32,12 @@ class World:
 
     def records(self, *, canary: bool) -> PrivateRows:
         """The edge's rows; the canary is the last one."""
-        parts = [self.rows, self.canary] if canary else [self.rows]
-        x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+        if canary:
+            parts = [self.rows, self.canary]
+        else:
+            parts = [self.rows]
+        x = torch.cat([part.x for part in parts])
+        y = torch.cat([part.y for part in parts])
         return Dataset(x, y, self.rows.classes, "audit")
 
 

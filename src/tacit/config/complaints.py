@@ -22,16 +22,21 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
         field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
         message = item["msg"].removeprefix("Value error, ")
         value = item["input"]
-        shown = "" if isinstance(value, dict | BaseModel) else f"={value!r}"[:_SHOWN]
+        if isinstance(value, dict | BaseModel):
+            shown = ""
+        else:
+            shown = f"={value!r}"[:_SHOWN]
         if item["type"] == "extra_forbidden":
             message = f"unknown key{_meant(whole, _location(item['loc']))}"
         elif item["type"] == "missing":
             shown = ""
         elif item["type"] == "union_tag_invalid":
-            field, shown = f"{field}.{_CHOSEN_BY[field]}", f"={item['ctx']['tag']!r}"
+            field = f"{field}.{_CHOSEN_BY[field]}"
+            shown = f"={item['ctx']['tag']!r}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
-            field, message = f"{field}.{_CHOSEN_BY[field]}", "Field required"
+            field = f"{field}.{_CHOSEN_BY[field]}"
+            message = "Field required"
         problems.append(
             message if field == "run file" and not shown else f"{field}{shown}: {message}"
         )
@@ -52,7 +57,9 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
     if location[-1] in known:  # it is a key of another algorithm
         return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
     close = get_close_matches(str(location[-1]), sorted(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    if close:
+        return f"; did you mean {close[0]}?"
+    return ""
 
 
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
@@ -69,4 +76,6 @@ def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
 
 def _location(location: _Location) -> _Location:
     # The name that chose the section's class is not a key of the file.
-    return location[:1] + location[2:] if location and location[0] in _CHOSEN_BY else location
+    if location and location[0] in _CHOSEN_BY:
+        return location[:1] + location[2:]
+    return location

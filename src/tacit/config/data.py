@@ -51,7 +51,8 @@ class BenchmarkData(FeaturedData):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        groups, text = group_count(self.dataset), is_text(self.dataset)
+        groups = group_count(self.dataset)
+        text = is_text(self.dataset)
         if self.partition == "natural" and not groups:
             raise ValueError(f"partition=natural: {self.dataset} has no natural groups")
         if self.partition == "natural" and self.spare:
@@ -95,7 +96,8 @@ class BenchmarkData(FeaturedData):
                 f"model.name={name}: lstm is for text and text for lstm, "
                 f"data.dataset={self.dataset}"
             )
-        count, groups = run.edges.count, group_count(self.dataset)
+        count = run.edges.count
+        groups = group_count(self.dataset)
         if self.partition == "natural" and count > groups:
             raise ValueError(f"edges.count={count} is above the {groups} groups of {self.dataset}")
 

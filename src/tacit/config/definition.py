@@ -79,7 +79,8 @@ class Definition(Generic[A_co]):
         Raises ConfigError where its layers do not fit the data or memory.
         """
         shape, classes = self.source.shape
-        count, folder = self.edges.count, self.folder
+        count = self.edges.count
+        folder = self.folder
         return checked_size(self.algorithm.build_model(self.model, shape, classes, count, folder))
 
     def metrics(self) -> Metrics:

@@ -33,7 +33,8 @@ class StandardiseSection(Section):
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> StandardiseSection:
-        low, high = _each(self.low), _each(self.high)
+        low = _each(self.low)
+        high = _each(self.high)
         if not (low and high) or (1 not in (len(low), len(high)) and len(low) != len(high)):
             raise ValueError(f"low and high: expected as many of each, not {len(low)}, {len(high)}")
         wide = max(len(low), len(high))
@@ -57,7 +58,9 @@ class StandardiseSection(Section):
 
 
 def _each(bounds: float | tuple[float, ...]) -> tuple[float, ...]:
-    return bounds if isinstance(bounds, tuple) else (bounds,)
+    if isinstance(bounds, tuple):
+        return bounds
+    return (bounds,)
 
 
 class ProjectionSection(Section):
@@ -73,7 +76,10 @@ class ProjectionSection(Section):
 
     def step(self, folder: Path) -> Projection:
         """The step. Raises ConfigError where its file is not there."""
-        path = shipped_basis(self.basis) if self._shipped else self._located(folder)
+        if self._shipped:
+            path = shipped_basis(self.basis)
+        else:
+            path = self._located(folder)
         return Projection(path, digest(path), self.axes, self.whiten)
 
     def code(self, folder: Path) -> dict[str, str]:
@@ -104,7 +110,10 @@ class FrontSection(Section):
 
     def step(self, folder: Path) -> Front:
         """The step. Executes nothing. Raises ConfigError where its files are not there."""
-        path = None if self.weights is None else self._located(self.weights, folder)
+        if self.weights is None:
+            path = None
+        else:
+            path = self._located(self.weights, folder)
         return Front(
             self.front,
             json.dumps(self.arguments, sort_keys=True),
@@ -117,7 +126,10 @@ class FrontSection(Section):
     def code(self, folder: Path) -> dict[str, str]:
         """SHA-256 of its code and its weights. Raises ConfigError."""
         step = self.step(folder)
-        weights = {f"front {self.weights}": step.weights_sha256} if step.weights else {}
+        if step.weights:
+            weights = {f"front {self.weights}": step.weights_sha256}
+        else:
+            weights = {}
         return {f"front {self.front}": step.code, **weights}
 
     def files(self, folder: Path) -> Iterator[Path]:

@@ -72,7 +72,10 @@ def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
     """The first key, by name, in which two contents differ, with both values; None: they agree."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for inside in sorted({*theirs, *ours}, key=str):
-            deeper = f"{key}.{inside}" if key else str(inside)
+            if key:
+                deeper = f"{key}.{inside}"
+            else:
+                deeper = str(inside)
             found = first_difference(theirs.get(inside), ours.get(inside), deeper)
             if found is not None:
                 return found
@@ -83,8 +86,13 @@ def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
 
 
 def _shown(value: object) -> str:
-    text = "left out" if value is None else canonical(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    if value is None:
+        text = "left out"
+    else:
+        text = canonical(value)
+    if len(text) <= _MOST_SHOWN:
+        return text
+    return f"{text[:_MOST_SHOWN]}…"
 
 
 def name(kind: str, different: dict[str, Any]) -> str:

@@ -86,7 +86,10 @@ class ModelSection(Section):
             if getattr(self, key) != field.get_default(call_default_factory=True)
         ]
         if strange:
-            whose = "tacit's own networks have it" if own else "only python has it"
+            if own:
+                whose = "tacit's own networks have it"
+            else:
+                whose = "only python has it"
             raise ValueError(f"{strange[0]}: name={self.name} does not read it; {whose}")
         return self
 

@@ -49,9 +49,13 @@ class ShapedData(OwnData):
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
-        name, shape = run.model.name, self.example()
+        name = run.model.name
+        shape = self.example()
         if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and len(shape) != 3):
-            what = "text" if name == "lstm" else "images, [channels, height, width]"
+            if name == "lstm":
+                what = "text"
+            else:
+                what = "images, [channels, height, width]"
             raise ValueError(f"model.name={name}: is for {what}; a row has shape {list(shape)}")
 
 
@@ -156,7 +160,9 @@ class ImagesData(ShapedData):
     @field_validator("size", mode="before")
     @classmethod
     def _square(cls, value: Any) -> Any:
-        return (value, value) if isinstance(value, int) else value
+        if isinstance(value, int):
+            return (value, value)
+        return value
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -30,7 +30,9 @@ def _most(rows: int, run: Sections) -> int:
     What checks the sums of updates counts on a quarter, however few there are.
     """
     quarter = math.ceil(_MARGIN * rows)
-    return quarter if run.guard.sums else max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
+    if run.guard.sums:
+        return quarter
+    return max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
 
 
 class OwnData(FeaturedData):
@@ -110,7 +112,9 @@ class OwnData(FeaturedData):
     @property
     def rows_called(self) -> str:
         """Rows, or units."""
-        return "rows" if self.unit is None else f"units ({self.unit})"
+        if self.unit is None:
+            return "rows"
+        return f"units ({self.unit})"
 
     def promised(self, promise: Promise, source: Source) -> Promise:
         """Return the promise for the data's unit, who may be at several edges, as `people` says.
@@ -118,7 +122,9 @@ class OwnData(FeaturedData):
         It says that other ledgers are of others, as `apart_from` does, but not which.
         """
         own = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
-        return replace(own, composition="together") if self.people == "shared" else own
+        if self.people == "shared":
+            return replace(own, composition="together")
+        return own
 
     def reader(self, folder: Path) -> Reader:
         """Return the reader of its files, which gives `features` of each row.

@@ -29,12 +29,17 @@ class Plans:
 
     def epsilon(self, number: int) -> float:
         """Return ε_k of worker `number`: its budget for all its pushes together."""
-        return self.own[number] if number < len(self.own) else self.default.epsilon
+        if number < len(self.own):
+            return self.own[number]
+        return self.default.epsilon
 
     def number(self, name: str) -> int:
         """Return the number of the worker called `name`; an unknown one has no ε of its own."""
-        number, other = name.removeprefix("edge-"), len(self.own)
-        return min(int(number), other) if number.isdecimal() and len(number) < 10 else other
+        number = name.removeprefix("edge-")
+        other = len(self.own)
+        if number.isdecimal() and len(number) < 10:
+            return min(int(number), other)
+        return other
 
     def budget(self, name: str) -> float:
         """Return ε_k of the worker called `name`."""
@@ -48,11 +53,9 @@ class Plans:
         public size.
         """
         plan = replace(self.default, epsilon=self.epsilon(number), rows_max=dealt)
-        return (
-            plan
-            if self.pushes is None
-            else replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
-        )
+        if self.pushes is None:
+            return plan
+        return replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
 
     def named(self, name: str) -> Plan:
         """The plan of the worker called `name`."""

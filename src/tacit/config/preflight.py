@@ -34,8 +34,11 @@ def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
 
 
 def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
-    plan, rows = definition.plans.default, definition.plans.rows
-    traits, updates, batch = definition.traits, definition.run.updates, definition.privacy.batch
+    plan = definition.plans.default
+    rows = definition.plans.rows
+    traits = definition.traits
+    updates = definition.run.updates
+    batch = definition.privacy.batch
     if plan.delta * rows > 1:
         yield (
             f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
@@ -59,7 +62,8 @@ def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
 
 def _steps(definition: Definition[Any], steps: int, parameters: int) -> Iterator[str]:
     """Warn where `steps` noisy gradient steps, one after another, teach the model too little."""
-    z, batch = definition.plans.plan(0).noise_multiplier, definition.privacy.batch
+    z = definition.plans.plan(0).noise_multiplier
+    batch = definition.privacy.batch
     signal = batch * math.sqrt(steps * definition.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
@@ -67,7 +71,8 @@ def _steps(definition: Definition[Any], steps: int, parameters: int) -> Iterator
             f"{beside(signal, _DROWNED, 2)}, below {_DROWNED:g}; a smaller model, a larger batch, "
             "more rows or a larger ε help"
         )
-    rate, clip = getattr(definition.algorithm, "learning_rate", None), definition.privacy.clip
+    rate = getattr(definition.algorithm, "learning_rate", None)
+    clip = definition.privacy.clip
     if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:
         yield (
             f"the model will hardly move: learning_rate·clip·updates is "

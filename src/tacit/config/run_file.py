@@ -78,8 +78,10 @@ class RunFile(Section):
         """
         context = info.context or {}
         # What is no key: the folder that paths are relative to, and what was counted in files.
-        self._folder, self._counted = context.get("folder", Path()), context.get("counted", ())
-        whole, workers = self, self.edges.count
+        self._folder = context.get("folder", Path())
+        self._counted = context.get("counted", ())
+        whole = self
+        workers = self.edges.count
         traits = self.algorithm.traits(workers)
         rows = self.data.public_size(workers, self.algorithm.columns)
         if context.get("written", False):
@@ -135,7 +137,10 @@ class RunFile(Section):
         unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
         of_the_run["data"] = self.data.stated(of_the_run["data"])
-        own = {} if self.model.entry is None else self.model.module(self._folder).digests()
+        if self.model.entry is None:
+            own = {}
+        else:
+            own = self.model.module(self._folder).digests()
         if code := own | self.data.code(self._folder):
             of_the_run["code"] = code
         return of_the_run
@@ -148,10 +153,18 @@ class RunFile(Section):
 
     def define(self) -> Definition[Any]:
         """Return the run as everything else uses it; called once, when a process starts."""
-        a, p, source, workers = self.algorithm, self.privacy, self.source, self.edges.count
-        differences, plans, traits = names.differences(self), self.plans(), a.traits(workers)
+        a = self.algorithm
+        p = self.privacy
+        source = self.source
+        workers = self.edges.count
+        differences = names.differences(self)
+        plans = self.plans()
+        traits = a.traits(workers)
         stated = self._stated(differences)
-        z = p.noise_multiplier if plans.default.clip_is_bounded else None
+        if plans.default.clip_is_bounded:
+            z = p.noise_multiplier
+        else:
+            z = None
         promise = self.data.promised(a.promise(plans, p.constant_clip), source)
         return Definition(
             **{name: getattr(self, name) for name in RunFile.model_fields},  # its sections
@@ -217,8 +230,14 @@ def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
     if not isinstance(data, dict):
         return ()
     edges = content.get("edges", {})
-    count = edges.get("count") if isinstance(edges, dict) else None
-    workers = count if isinstance(count, int) and count > 0 else Edges().count
+    if isinstance(edges, dict):
+        count = edges.get("count")
+    else:
+        count = None
+    if isinstance(count, int) and count > 0:
+        workers = count
+    else:
+        workers = Edges().count
     try:
         content["data"], said = with_counts(data, folder, workers)
     except ValidationError:
@@ -235,7 +254,10 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
         text = regular_file.text(path)
     except IsADirectoryError as error:
         inside = path / "run.toml"
-        meant = f"; did you mean {inside}?" if inside.is_file() else ""
+        if inside.is_file():
+            meant = f"; did you mean {inside}?"
+        else:
+            meant = ""
         raise ConfigError(f"run file {path}: is a folder{meant}") from error
     except OSError as error:
         raise ConfigError(f"run file {path}: {error.strerror or error}") from error
@@ -246,4 +268,6 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
 
 def _name(content: dict[str, Any]) -> Any:
     algorithm = content.get("algorithm")
-    return algorithm.get("name") if isinstance(algorithm, dict) else None
+    if isinstance(algorithm, dict):
+        return algorithm.get("name")
+    return None

@@ -27,7 +27,8 @@ def agree(run: Sections, traits: Traits, rows: int) -> None:
 
 
 def _edges(run: Sections, rows: int) -> None:
-    p, edges = run.privacy, run.edges
+    p = run.privacy
+    edges = run.edges
     if p.batch > rows and p.private:
         raise ValueError(
             f"privacy.batch={p.batch:g} is above the {rows} {run.data.rows_called} of one "
@@ -39,7 +40,9 @@ def _edges(run: Sections, rows: int) -> None:
 
 
 def _network(run: Sections, traits: Traits) -> None:
-    network, edges, a = run.network, run.edges, run.algorithm
+    network = run.network
+    edges = run.edges
+    a = run.algorithm
     if any(away.edge >= edges.count for away in network.away):
         raise ValueError(f"network.away: an edge is not below edges.count={edges.count}")
     if network.staleness is not None:
@@ -55,7 +58,8 @@ def _network(run: Sections, traits: Traits) -> None:
 
 
 def _participation(run: Sections, traits: Traits) -> None:
-    edges, name = run.edges, run.algorithm.name
+    edges = run.edges
+    name = run.algorithm.name
     if edges.min is not None and edges.min > edges.count:
         raise ValueError(
             f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever come"
@@ -79,7 +83,9 @@ def _guard(run: Sections, traits: Traits) -> None:
     `norm_factor` and `sums` need noise of a known size at the edge, and `sums` an algorithm whose
     updates have a law; `rule` needs an algorithm that combines several updates.
     """
-    guard, p, a = run.guard, run.privacy, run.algorithm
+    guard = run.guard
+    p = run.privacy
+    a = run.algorithm
     noisy = p.mechanism in GAUSSIAN and p.noise_at == "edge"
     if guard.norm_factor is not None and not noisy:
         raise ValueError(

@@ -100,7 +100,8 @@ class Privacy(Section):
         own: ε_k of the workers that have their own. q is 1 where a trusted server adds the noise:
         it then covers a whole edge, and nothing is sampled.
         """
-        private, z = self.private, self.noise_multiplier
+        private = self.private
+        z = self.noise_multiplier
         default = Plan(
             mechanism=self.mechanism,
             sampling_rate=1.0 if self.noise_at == "server" else min(1.0, self.batch / rows),
@@ -165,11 +166,15 @@ class Edges(Section):
     @property
     def needed_to_start(self) -> int:
         """The number of edges with which the run begins."""
-        return self.count if self.min is None else self.min
+        if self.min is None:
+            return self.count
+        return self.min
 
     def slowdown_of(self, number: int) -> float:
         """Return how many times slower than others edge `number` computes."""
-        return self.slowdown[number] if number < len(self.slowdown) else 1.0
+        if number < len(self.slowdown):
+            return self.slowdown[number]
+        return 1.0
 
 
 class Delay(Section):

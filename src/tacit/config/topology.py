@@ -60,9 +60,13 @@ class Topology:
         """
         if self.kind == "random-pair":
             found = self.matching(step).get(peer)
-            return found if found in free else None
+            if found in free:
+                return found
+            return None
         choice = [target for target in self.targets[peer] if target in free]
-        return random.choice(choice) if choice else None
+        if choice:
+            return random.choice(choice)
+        return None
 
     def matching(self, step: int) -> dict[str, str]:
         """Return perfect matching number `step`, proposer → partner.
@@ -198,7 +202,8 @@ def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[in
 
 
 def _connected(links: list[set[int]]) -> bool:
-    seen, waiting = {0}, [0]
+    seen = {0}
+    waiting = [0]
     while waiting:
         fresh = links[waiting.pop()] - seen
         seen |= fresh

@@ -36,7 +36,9 @@ class Traits:
 
     def releases(self, noise_at: NoiseAt) -> int:
         """Return the most releases that one update costs."""
-        return self.steps if noise_at == "edge" else 1
+        if noise_at == "edge":
+            return self.steps
+        return 1
 
     def pushes_for(self, updates: int, noise_at: NoiseAt, workers: int) -> int | None:
         """Return the default of `privacy.pushes`: an edge's even share of `updates` and a tenth.
@@ -44,7 +46,9 @@ class Traits:
         None: that is not known from the file alone.
         """
         if self.released != "in turn":
-            return 1 if self.released == "once" else None
+            if self.released == "once":
+                return 1
+            return None
         share = -(-_TENTHS * updates * self.uploads // (10 * workers))  # rounded up
         return share * self.releases(noise_at)
 
@@ -60,4 +64,6 @@ class Traits:
 
 def in_several(versions: str, uploads: int) -> str:
     """Return the name of `versions` (in the plural) that `uploads` updates each make."""
-    return versions if uploads == 1 else f"{versions} of {uploads} updates"
+    if uploads == 1:
+        return versions
+    return f"{versions} of {uploads} updates"

@@ -43,12 +43,14 @@ def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]
     """
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)
-    found = (
-        order[np.minimum(place, len(mine) - 1)]
-        if len(mine)
-        else np.zeros(len(roster), dtype=np.int64)
-    )
-    missing = roster if not len(mine) else roster[mine[found] != roster]
+    if len(mine):
+        found = order[np.minimum(place, len(mine) - 1)]
+    else:
+        found = np.zeros(len(roster), dtype=np.int64)
+    if not len(mine):
+        missing = roster
+    else:
+        missing = roster[mine[found] != roster]
     if len(missing):
         first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
         raise DataError(

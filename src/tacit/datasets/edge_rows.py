@@ -44,7 +44,9 @@ class EdgeRows:
     @property
     def records(self) -> int:
         """The number of units, which a draw draws from."""
-        return len(self.y) - 1 if self.units is None else len(self.units)
+        if self.units is None:
+            return len(self.y) - 1
+        return len(self.units)
 
     def for_edge(self, classes: int) -> EdgeRows:
         """These rows, as they are: their classes were checked when they were read."""

@@ -148,7 +148,8 @@ def _cut(rows: _Index, weights: list[Fraction]) -> list[_Index]:
     share.
     """
     unit = len(rows) / sum(weights)
-    edges, total = [], Fraction(0)
+    edges = []
+    total = Fraction(0)
     for weight in weights[:-1]:
         total += weight
         edges.append(math.floor(total * unit))

@@ -78,7 +78,9 @@ class Sketch:
     @property
     def end(self) -> np.uint64:
         """The largest hash up to which nothing is left out."""
-        return _LAST if len(self.hashes) < KEPT else np.uint64(self.hashes[-1])
+        if len(self.hashes) < KEPT:
+            return _LAST
+        return np.uint64(self.hashes[-1])
 
     @property
     def tells(self) -> bool:
@@ -111,7 +113,8 @@ def sketched(marks: Iterable[Marks], key: bytes) -> Sketches:
 
     Without `key` (32 bytes) nobody can tell whether a sketch has a unit that they guess.
     """
-    rows, units = _Smallest(key), _Smallest(key)
+    rows = _Smallest(key)
+    units = _Smallest(key)
     by_row = True
     for one in marks:
         rows.see(one.rows)
@@ -147,7 +150,10 @@ def shared_rows(one: Sketches, other: Sketches) -> SharedRows:
 def _rows(one: Sketch, other: Sketch) -> SharedRows:
     least, both, twins = _compared(one, other)
     times = one.times * other.times
-    share = max(0, both - times * twins) / least if least else 0.0
+    if least:
+        share = max(0, both - times * twins) / least
+    else:
+        share = 0.0
     same = _beyond_chance(both, times * twins, times) and share > _SHARE
     return SharedRows(same, share, both / least if least else 0.0)
 
@@ -189,7 +195,9 @@ class _Smallest:
         self._counts: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
     def see(self, marks: Sixteen) -> None:
-        content, key, size = marks.tobytes(), self._key, marks.dtype.itemsize
+        content = marks.tobytes()
+        key = self._key
+        size = marks.dtype.itemsize
         digests = b"".join(
             hashlib.blake2b(content[at : at + size], digest_size=8, key=key).digest()
             for at in range(0, len(content), size)
@@ -201,7 +209,8 @@ class _Smallest:
         every, places = np.unique(np.concatenate([self._hashes, found]), return_inverse=True)
         sums = np.zeros(len(every), np.int64)
         np.add.at(sums, places, np.concatenate([self._counts, counts]))
-        self._hashes, self._counts = every[:KEPT], sums[:KEPT]
+        self._hashes = every[:KEPT]
+        self._counts = sums[:KEPT]
 
     def sketch(self) -> Sketch:
         return Sketch(self._hashes, self._counts > 1)
@@ -212,14 +221,18 @@ def _merged(one: Sketch, other: Sketch) -> Sketch:
     every, places = np.unique(np.concatenate([one.hashes, other.hashes]), return_inverse=True)
     twins = np.zeros(len(every), np.bool_)
     np.logical_or.at(twins, places, np.concatenate([one.twins, other.twins]))
-    times = max(one.times, other.times) if _rows(one, other).same else one.times + other.times
+    if _rows(one, other).same:
+        times = max(one.times, other.times)
+    else:
+        times = one.times + other.times
     return Sketch(every[:KEPT], twins[:KEPT], times)
 
 
 def _compared(one: Sketch, other: Sketch) -> tuple[int, int, int]:
     """Entries of the sketch with fewer, what both have, and the twins of both."""
     end = min(one.end, other.end)
-    ours, theirs = one.hashes <= end, other.hashes <= end
+    ours = one.hashes <= end
+    theirs = other.hashes <= end
     both = len(np.intersect1d(one.hashes[ours], other.hashes[theirs], assume_unique=True))
     twins = int(one.twins[ours].sum()) + int(other.twins[theirs].sum())
     return min(int(ours.sum()), int(theirs.sum())), both, twins

@@ -182,7 +182,9 @@ class Benchmark:
     def weight(self, number: int | None) -> float:
         """Less than 1 for a spare part."""
         dealt = number is not None and number < self.dealing.shards
-        return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
+        if dealt or not self.dealing.spare:
+            return 1.0
+        return self.dealing.spare_weight
 
     def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
         """Return the rows that edge `number` has, and how many they are.
@@ -236,5 +238,8 @@ def published_only(source: Source) -> Benchmark:
 @lru_cache(maxsize=2)  # a sweep deals the same again and again
 def _by(natural: bool, name: str, text: Text, root: Path | None) -> torch.Tensor:
     """Return what rows are told apart by: groups or labels."""
-    load = published.load_groups if natural else published.load_labels
+    if natural:
+        load = published.load_groups
+    else:
+        load = published.load_labels
     return load(name, "train", root, text)

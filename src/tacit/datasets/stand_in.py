@@ -44,7 +44,10 @@ class StandIn:
         index = np.concatenate(drawn)
         starts = np.concatenate(([0], np.cumsum([len(one) for one in drawn])))
         order = np.arange(len(index))
-        units = None if of_unit is None else Units(order, starts, of_unit.most, of_unit.mean)
+        if of_unit is None:
+            units = None
+        else:
+            units = Units(order, starts, of_unit.most, of_unit.mean)
         return EdgeRows(_with_public_row(self.x[index]), _with_public_row(self.y[index]), units)
 
 
@@ -60,7 +63,10 @@ def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone:
         torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.classes, "public/test"
     )
     kept = np.flatnonzero(~apart)
-    owned = list(kept[:, None]) if each_alone else _by_unit(kept, units[kept])
+    if each_alone:
+        owned = list(kept[:, None])
+    else:
+        owned = _by_unit(kept, units[kept])
     return StandIn(torch.from_numpy(x), torch.from_numpy(y), owned, test)
 
 

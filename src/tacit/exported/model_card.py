@@ -166,4 +166,6 @@ def _odds(epsilon: float) -> str:
     odds = math.exp(epsilon)
     step = 10.0 ** (math.floor(math.log10(odds)) - 1)
     least = math.ceil(odds / step) * step
-    return f"{least:.2g}" if least < 100 else f"{least:,.0f}"
+    if least < 100:
+        return f"{least:.2g}"
+    return f"{least:,.0f}"

@@ -31,7 +31,10 @@ from tacit.shown import as_json
 from tacit.user_code import entry_files
 
 FORMAT = 1
-WEIGHTS, FACTS, CODE, CARD = "model.safetensors", "model.json", "code", "README.md"
+WEIGHTS = "model.safetensors"
+FACTS = "model.json"
+CODE = "code"
+CARD = "README.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +54,20 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
-    kept, of_the_run = results / "summary.json", results / "definition.json"
-    content, definition = (
-        document(kept),
-        stored.as_kind(StoredDefinition, document(of_the_run), of_the_run),
-    )
+    kept = results / "summary.json"
+    of_the_run = results / "definition.json"
+    content = document(kept)
+    definition = stored.as_kind(StoredDefinition, document(of_the_run), of_the_run)
     summary = stored.as_kind(StoredSummary, content, kept)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
             "that one away"
         )
-    place = Path(definition.folder) if code is None else code
+    if code is None:
+        place = Path(definition.folder)
+    else:
+        place = code
     run = _run(definition.run, place, of_the_run)
     if run.algorithm.worker == "party":
         raise ConfigError(
@@ -72,7 +77,8 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     if summary.run_file_sha256 != run.fingerprint():
         raise ConfigError(f"{place}: its code is not what was trained; name the folder by --code")
     model = run.build_model()
-    file, of_model = results / WEIGHTS, model.unflatten(torch.zeros(model.size))
+    file = results / WEIGHTS
+    of_model = model.unflatten(torch.zeros(model.size))
     params = stored.weights(file, summary.model_sha256, model, of_model)
     made = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(made, ignore_errors=True)

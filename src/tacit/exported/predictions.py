@@ -49,7 +49,8 @@ def predict(model: Exported, kind: RowsKind, path: Path) -> Iterator[RowPredicti
     """
     _check_place(kind, path)
     reader = _reader(model.run, kind)
-    names, row = _names(reader, path), 0
+    names = _names(reader, path)
+    row = 0
     for x in _inputs(model.run, reader, path):
         for value, probabilities in _answers(model, x):
             row += 1
@@ -61,7 +62,10 @@ def predict(model: Exported, kind: RowsKind, path: Path) -> Iterator[RowPredicti
                 )
             yield RowPrediction(names[row - 1] if names else str(row), value, probabilities)
     if not row:
-        what = "pictures" if kind == "images" else "rows"
+        if kind == "images":
+            what = "pictures"
+        else:
+            what = "rows"
         raise DataError(f"--{_OPTION[kind]} {path}: has no {what}")
 
 
@@ -93,7 +97,8 @@ def _reader(run: RunFile, kind: RowsKind) -> Reader:
 def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
     """Pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
     assert isinstance(run.source, Benchmark)
-    shape, classes = run.source.raw_shape, run.source.target.classes
+    shape = run.source.raw_shape
+    classes = run.source.target.classes
     if len(shape) != 3 or kind not in ("images", "arrays"):
         raise ConfigError(
             f"--{_OPTION[kind]}: the model learnt from {run.source.name}; of published data only "

@@ -95,7 +95,10 @@ def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) ->
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
-        shown = "" if first["type"] == "missing" else f"={first['input']!r}"[:_SHOWN]
+        if first["type"] == "missing":
+            shown = ""
+        else:
+            shown = f"={first['input']!r}"[:_SHOWN]
         raise DataError(
             f"{path}: is damaged: {field}{shown}: {first['msg']}; get it again from who wrote it"
         ) from error
@@ -118,7 +121,10 @@ def weights(path: Path, sha256: str, model: Model, expected: Mapping[str, Tensor
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged: {error}") from error
     for name in sorted(expected.keys() ^ found.keys()):
-        what = f"has no {name!r}" if name in expected else f"has {name!r}, which the model has not"
+        if name in expected:
+            what = f"has no {name!r}"
+        else:
+            what = f"has {name!r}, which the model has not"
         raise DataError(f"{path}: {what}; it is another model's")
     for name, one in expected.items():
         _check(path, name, found[name], one)

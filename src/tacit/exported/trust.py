@@ -44,8 +44,14 @@ def refuse_code(run: RunFile, folder: Path) -> None:
             installed.append(f"{entry} of an installed package")
     paths = [run.folder / file for file in files]
     said = [f"{one} (SHA-256 {_digest(one)})" for one in paths[:_SHOWN]] + installed
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    look = f"read {'it' if len(paths) == 1 else 'them'}, and if you trust it" if paths else "if so"
+    if len(paths) > _SHOWN:
+        more = f" and {len(paths) - _SHOWN} more"
+    else:
+        more = ""
+    if paths:
+        look = f"read {'it' if len(paths) == 1 else 'them'}, and if you trust it"
+    else:
+        look = "if so"
     raise ConfigError(
         f"{folder}: predicting would run {', '.join(said)}{more}, with all your rights; {look}, "
         "say --trust-code"

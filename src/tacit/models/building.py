@@ -150,7 +150,10 @@ def _padding(
         side = shape[1]
         for number in range(1, len(channels) + 1):
             fits = side + 2 * padding >= kernel > 0
-            side = side_after(side, kernel, padding, pooled=number % pool_every == 0) if fits else 0
+            if fits:
+                side = side_after(side, kernel, padding, pooled=number % pool_every == 0)
+            else:
+                side = 0
         if side >= least and (padding == 0 or kernel % 2 == 1):
             return padding
     raise ConfigError(
@@ -226,7 +229,8 @@ def answers(
     model: Model, params: torch.Tensor, data: Dataset, kept: MetricInputs, batch: int = 1000
 ) -> Answers:
     """The answers to a dataset that is not empty; of scores and guesses what is `kept`."""
-    right, loss = 0.0, 0.0
+    right = 0.0
+    loss = 0.0
     scores: list[torch.Tensor] = []
     guesses: list[torch.Tensor] = []
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples

@@ -35,7 +35,8 @@ def accuracy(seen: Answers, target: Target) -> dict[str, float]:
 def per_class(seen: Answers, target: Target) -> dict[str, float]:
     """Return each class's recall, the share of its examples that is guessed; it may have none."""
     assert seen.guesses is not None
-    right, found = seen.guesses == seen.y, {}
+    right = seen.guesses == seen.y
+    found = {}
     for place, name in enumerate(target.names):
         if len(of_it := right[seen.y == place]):
             found[f"accuracy of {name}"] = float(of_it.double().mean())
@@ -80,9 +81,11 @@ class OwnMetric:
     def __call__(self, seen: Answers, target: Target) -> dict[str, float]:
         """What the function says. Raises ConfigError where it raises, or says no number."""
         assert seen.scores is not None
-        scores, y = seen.scores, seen.y
+        scores = seen.scores
+        y = seen.y
         if target.kind == "number":
-            scores, y = target.unscaled(scores.flatten()), target.unscaled(y.flatten())
+            scores = target.unscaled(scores.flatten())
+            y = target.unscaled(y.flatten())
         try:
             return {self.entry.partition(":")[2]: float(self.function(scores, y))}
         except FROM_OWN_CODE as error:
@@ -142,7 +145,9 @@ def chosen(names: Iterable[str], target: Target, folder: Path) -> Metrics:
 def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
     if target.kind != "classes":
         return list(fitting)
-    return ["accuracy", "auc"] if len(target.names) == 2 else ["accuracy"]
+    if len(target.names) == 2:
+        return ["accuracy", "auc"]
+    return ["accuracy"]
 
 
 def _one(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:

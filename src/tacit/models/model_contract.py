@@ -168,7 +168,9 @@ class Model(ABC):
         The penalty is inside the per-example loss, so it is inside the gradient that is clipped.
         """
         loss = self.data_loss(self.logits(params, x), y)
-        return loss + self.penalty(params) if self.regularization else loss
+        if self.regularization:
+            return loss + self.penalty(params)
+        return loss
 
     def penalty(self, params: torch.Tensor) -> torch.Tensor:
         """λ/2·‖params‖² (); its gradient is λ·params."""

@@ -139,12 +139,15 @@ class ModuleModel(Model):
         state = {**self.unflatten(params), **self._frozen_on(params.device)}
         module = self.module
         if self.trusted:  # nothing that its code writes to is there for the next row
-            module, x = copy.deepcopy(module), x.clone()
+            module = copy.deepcopy(module)
+            x = x.clone()
             state = {name: value.clone() for name, value in state.items()}
         with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
             one = x.dim() == len(self.shape)
             scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if one else x,))
-            return scores.squeeze(0) if one else scores
+            if one:
+                return scores.squeeze(0)
+            return scores
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return probabilities by softmax; of one output, by the logistic function."""
@@ -171,7 +174,9 @@ class ModuleModel(Model):
         """
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)
-        return scores.argmax(-1) if self.labels and scores.shape[1:] == (self.labels,) else None
+        if self.labels and scores.shape[1:] == (self.labels,):
+            return scores.argmax(-1)
+        return None
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """`count` random examples, of no data: x uniform in [0, 1), y a class or in [0, 1)."""
@@ -249,7 +254,10 @@ def module_model(
         _check_steps(entry, model)
         _check_gradients(entry, model)
     except RAISED as error:
-        why = str(error).splitlines()[0] if str(error) else ""
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = ""
         raise ConfigError(
             f"model.entry={entry}: fails on public examples, one at a time: "
             f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
@@ -274,7 +282,10 @@ def _check_output(entry: str, model: ModuleModel) -> None:
     try:
         scores = model.logits(model.init(0), x)
     except FROM_OWN_CODE as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = type(error).__name__
         raise ConfigError(
             f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
         ) from error

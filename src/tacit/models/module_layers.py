@@ -123,7 +123,8 @@ def _step_known(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 
 def _call_known(node: fx.Node) -> bool:
-    target, arguments = node.target, node.args[1:]
+    target = node.target
+    arguments = node.args[1:]
     if target in _POINTWISE or target in _PAIRED:
         # A rounding mode divides whole numbers as such, and by 0 that raises.
         plain = not {"out", "rounding_mode"} & node.kwargs.keys()
@@ -148,8 +149,14 @@ def _count_of_examples(node: fx.Node) -> bool:
 
 def _spares_the_first(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
     """Whether the dimensions that are named are positive numbers, so not the first."""
-    given = arguments[0] if arguments else options.get("dim", options.get("start_dim"))
-    dims = given if isinstance(given, tuple | list) else (given,)
+    if arguments:
+        given = arguments[0]
+    else:
+        given = options.get("dim", options.get("start_dim"))
+    if isinstance(given, tuple | list):
+        dims = given
+    else:
+        dims = (given,)
     return all(isinstance(dim, int) and dim > 0 for dim in dims)
 
 
@@ -233,7 +240,10 @@ class _Shapes(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         if isinstance(result, Tensor):
-            pair = n.args if n.target in _PAIRED else ()
+            if n.target in _PAIRED:
+                pair = n.args
+            else:
+                pair = ()
             values = [self.env[one] for one in pair if isinstance(one, fx.Node)]
             shapes = [tuple(one.shape) for one in values if isinstance(one, Tensor)]
             # A whole batch's number (a size) in a sum is no example's, and is not looked through.
@@ -247,14 +257,18 @@ class _AtWork(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule, state: Mapping[str, Tensor]) -> None:
         super().__init__(graph)
-        self.state, self.found = state, dict[str, LayerValues]()
+        self.state = state
+        self.found = dict[str, LayerValues]()
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer: Any = self.fetch_attr(target)
         if type(layer) not in _RULES:
             return layer(*args)
         own = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
-        x = args[0].clamp(0, len(layer.weight) - 1) if type(layer) is nn.Embedding else args[0]
+        if type(layer) is nn.Embedding:
+            x = args[0].clamp(0, len(layer.weight) - 1)
+        else:
+            x = args[0]
         output = functional_call(layer, own, (x,))
         if x is not args[0]:  # a word that is not there gives nan, as it must not raise
             output = torch.where((x == args[0]).unsqueeze(-1), output, torch.nan)

@@ -103,7 +103,8 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
     list's on some public rows: it follows numbers in a way that was not seen (`_tried`).
     """
     rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
-    rows, labels = rows.to(device, x), labels.to(device, y)
+    rows = rows.to(device, x)
+    labels = labels.to(device, y)
     params = model.init(0).to(device)
     own = model.anew()
 
@@ -201,7 +202,10 @@ def _shared(node: fx.Node) -> set[fx.Node]:
 
 def _nodes(value: Any) -> list[fx.Node]:
     """The nodes of an argument, which may be a list of them."""
-    values = value if isinstance(value, list | tuple) else [value]
+    if isinstance(value, list | tuple):
+        values = value
+    else:
+        values = [value]
     return [one for one in values if isinstance(one, fx.Node)]
 
 
@@ -272,7 +276,8 @@ def _tried(
     """
     rows, labels = model.random_batch(len(_FACTORS), torch.Generator().manual_seed(4))
     far = rows * torch.tensor(_FACTORS).view(-1, *[1] * (rows.dim() - 1))
-    far, labels = far.to(params.device, x), labels.to(params.device, y)
+    far = far.to(params.device, x)
+    labels = labels.to(params.device, y)
     code = grad(model.anew().loss)
     for vector in (params, -2 * model.init(1).to(params.device)):
         given = (vector, far, labels, *graph.buffers())

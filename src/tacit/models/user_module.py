@@ -86,14 +86,18 @@ class UserModule:
                 f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"'
             )
         if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
-            kind = "classes" if classes else "a number"
+            if classes:
+                kind = "classes"
+            else:
+                kind = "a number"
             raise ConfigError(f"model.loss={name}: the target is {kind}; leave loss out")
         if name == "bce_with_logits" and classes != 2:
             raise ConfigError(f"model.loss={name}: needs a target of two values, not {classes}")
         return LOSSES[name], classes if name == "cross_entropy" else 1
 
     def _weights_path(self) -> Path:
-        name, folder = str(self.weights), self.folder.resolve()
+        name = str(self.weights)
+        folder = self.folder.resolve()
         path = (folder / name).resolve()
         if Path(name).is_absolute() or not path.is_relative_to(folder):
             raise ConfigError(f"model.weights={name!r}: leaves the run file's folder")

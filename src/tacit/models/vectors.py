@@ -222,7 +222,8 @@ def _write_kernel(
     window: Window, x: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
 ) -> None:
     """`_write_weight` of a convolution, for as many rows as have patches that stay in a cache."""
-    patches, places = _patches(x, window), delta[0, 0].numel()
+    patches = _patches(x, window)
+    places = delta[0, 0].numel()
     batch = len(x) * window.groups  # a group of channels sees its own patches
     found = torch.bmm(
         delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
@@ -235,7 +236,8 @@ def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
 
     Views and one copy; torch's unfold is 7 times slower.
     """
-    size, stride = window.kernel, window.stride
+    size = window.kernel
+    stride = window.stride
     padded = functional.pad(x.contiguous(), (window.padding,) * 4)
     windows = padded.unfold(2, size, stride).unfold(3, size, stride)
     return windows.permute(0, 1, 4, 5, 2, 3).reshape(len(x), x.shape[1] * size**2, -1)

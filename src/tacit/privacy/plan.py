@@ -104,7 +104,9 @@ class Plan:
     @property
     def declared(self) -> str:
         """The mechanism and where it adds noise, as Hello and a server's terms name it."""
-        return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+        if self.noise_at == "edge":
+            return self.mechanism
+        return f"{self.mechanism}@{self.noise_at}"
 
     @property
     def most_rows(self) -> int:
@@ -152,7 +154,10 @@ class Plan:
         """
         if self.mechanism.startswith("paper"):
             return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε² with ΔS = 2C/b
-        batch = self.batch if self.noise_at == "edge" else 1.0
+        if self.noise_at == "edge":
+            batch = self.batch
+        else:
+            batch = 1.0
         return (
             dims
             * (self.noise_multiplier / batch) ** 2
@@ -162,7 +167,9 @@ class Plan:
     def step(self, clip: float) -> float | None:
         """Return the grid of a sum of integers at this clip; None for a sum of floats."""
         whole = self.mechanism == "discrete_gaussian"
-        return mechanisms.grid_step(clip, self.noise_multiplier) if whole else None
+        if whole:
+            return mechanisms.grid_step(clip, self.noise_multiplier)
+        return None
 
     def pushes_left(self, history: History) -> int | None:
         """Return how many releases still fit the budget after `history`.
@@ -171,7 +178,8 @@ class Plan:
         """
         if not self.private:
             return None
-        q, z = self.sampling_rate, self.noise_multiplier
+        q = self.sampling_rate
+        z = self.noise_multiplier
         return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
 
 

@@ -73,8 +73,14 @@ class Policy(BaseModel):
         _require_listed("noise_at", self.noise_at, "privacy.noise_at", plan.noise_at)
         # What has no guarantee has an infinite ε and no noise, whatever its own numbers say.
         guaranteed = plan.clip_is_bounded
-        epsilon = plan.epsilon if guaranteed else math.inf
-        noise_multiplier = plan.noise_multiplier if guaranteed else 0.0
+        if guaranteed:
+            epsilon = plan.epsilon
+        else:
+            epsilon = math.inf
+        if guaranteed:
+            noise_multiplier = plan.noise_multiplier
+        else:
+            noise_multiplier = 0.0
         _require_at_most("max_epsilon", self.max_epsilon, "privacy.epsilon", epsilon)
         _require_at_most("max_delta", self.max_delta, "privacy.delta", plan.delta)
         _require_at_least(
@@ -115,8 +121,12 @@ def parse(text: str, origin: str) -> Policy:
     except ValidationError as error:
         problems = []
         for item in error.errors(include_url=False):
-            unknown, field = item["type"] == "extra_forbidden", ".".join(map(str, item["loc"]))
-            message = "unknown key" if unknown else item["msg"].removeprefix("Value error, ")
+            unknown = item["type"] == "extra_forbidden"
+            field = ".".join(map(str, item["loc"]))
+            if unknown:
+                message = "unknown key"
+            else:
+                message = item["msg"].removeprefix("Value error, ")
             problems.append(f"{field}={item['input']!r}: {message}" if field else message)
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
 
@@ -129,7 +139,8 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
     the noise, q, and z. A server that is to add the noise must state them. Parameters beyond ±10^6
     were not learnt: they are meant to make rows overflow.
     """
-    low, high = plan.clip_min, plan.clip_max
+    low = plan.clip_min
+    high = plan.clip_max
     if plan.clip_is_bounded and not learnable(params):
         return (
             f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing "
@@ -141,11 +152,9 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
         return f"clip={clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
     if terms is None:
         trusting = plan.noise_at == "server"
-        return (
-            "terms=None: only a server that states them gets updates without noise"
-            if trusting
-            else None
-        )
+        if trusting:
+            return "terms=None: only a server that states them gets updates without noise"
+        return None
     said = (
         ("mechanism", terms.mechanism, plan.declared),
         ("sampling_rate", terms.sampling_rate, plan.sampling_rate),

@@ -208,7 +208,10 @@ class Promise:
 
     def timed(self) -> Promise:
         """Return the promise where a module's steps, and so its time, follow a row's numbers."""
-        more = f"{self.guarantee.trusted}, and " if self.guarantee.noise_at == "server" else ""
+        if self.guarantee.noise_at == "server":
+            more = f"{self.guarantee.trusted}, and "
+        else:
+            more = ""
         return replace(self, guarantee=replace(self.guarantee, trusted=more + _TIMED))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:

@@ -140,7 +140,8 @@ def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
     if tensor is not None:
         meta.dtype, meta.apart, body = _body(tensor)
         meta.numel = tensor.numel()
-        meta.sha256, meta.xxh3 = b"", xxh3_128_digest(body)
+        meta.sha256 = b""
+        meta.xxh3 = xxh3_128_digest(body)
     head = meta.SerializeToString(deterministic=True)  # a map's order is else the process's own
     padding = -(HEAD.size + len(head)) % 64
     return InPlace(b"".join((HEAD.pack(MAGIC, len(head)), head, bytes(padding))), body)
@@ -151,7 +152,9 @@ def _body(tensor: Tensor) -> tuple[str, int, memoryview]:
     if tensor.dtype != torch.int32:
         return "f32", 0, numbers(tensor)
     packed = int16.packed(tensor)
-    return ("i32", 0, numbers(tensor, "i32")) if packed is None else ("i16", packed[1], packed[0])
+    if packed is None:
+        return ("i32", 0, numbers(tensor, "i32"))
+    return ("i16", packed[1], packed[0])
 
 
 def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
@@ -177,7 +180,8 @@ def decode(
     view = memoryview(payload)
     if len(view) < HEAD.size or bytes(view[:4]) != MAGIC:
         raise WireError("magic", f"{len(view)} bytes that do not begin with {MAGIC.decode()}")
-    length, start = HEAD.unpack_from(view)[1], tensor_at(view)
+    length = HEAD.unpack_from(view)[1]
+    start = tensor_at(view)
     if length > MAX_META or start > len(view):
         raise WireError("length", f"meta of {length} bytes in a payload of {len(view)}")
     meta = pb.Meta()
@@ -208,7 +212,10 @@ def _tensor(meta: pb.Meta, body: memoryview, *, checked: bool, most: int | None)
     if meta.dtype != "f32" and not integers:
         raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 or i16 in an update")
     short = meta.dtype == "i16"
-    size = int16.size(meta.numel, meta.apart) if short else 4 * meta.numel
+    if short:
+        size = int16.size(meta.numel, meta.apart)
+    else:
+        size = 4 * meta.numel
     if size != len(body) or meta.numel == 0:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
     if short and most is not None and meta.numel > most:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from tacit.errors import WireError
 
-_LEAST, _LARGEST = -(1 << 15), (1 << 15) - 1
+_LEAST = -(1 << 15)
+_LARGEST = (1 << 15) - 1
 _BLOCK = 1 << 16  # numbers looked at together: they stay in a processor's cache
 _APART = 8  # bytes of a number that does not fit, beside its int16
 

@@ -82,7 +82,9 @@ class Update:
     @property
     def room(self) -> Tensor | None:
         """Where a fold may write what it makes of `vector`; None: into memory of its own."""
-        return self.vector if self.consumable else None
+        if self.consumable:
+            return self.vector
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,10 @@ def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> byt
 
     chunk: its bytes at most, but for `front`, which comes before them.
     """
-    room, parts = chunk - PART_HEADER, count_parts(len(envelope), chunk)
-    begin, end = number * room, (number + 1) * room
+    room = chunk - PART_HEADER
+    parts = count_parts(len(envelope), chunk)
+    begin = number * room
+    end = (number + 1) * room
     head = front + _PART.pack(PART_MAGIC, number, parts, len(envelope), begin)
     if isinstance(envelope, InPlace):
         return b"".join((head, *envelope.between(begin, end)))
@@ -60,7 +62,9 @@ def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
     if len(payload) != _PART.size:
         return None
     magic, _, parts, total, _ = _PART.unpack(payload)
-    return (parts, total) if magic == PART_MAGIC and total else None
+    if magic == PART_MAGIC and total:
+        return (parts, total)
+    return None
 
 
 class Assembler:
@@ -101,7 +105,10 @@ class Assembler:
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""
-        parts = 0 if self.shape is None else self.shape[0]
+        if self.shape is None:
+            parts = 0
+        else:
+            parts = self.shape[0]
         absent = (number for number in range(self._next, parts) if number not in self._ahead)
         return list(islice(absent, limit))
 
@@ -130,7 +137,9 @@ class Assembler:
             raise WireError("length", "the parts of one message disagree on its size")
         if number >= self._next and number not in self._ahead and (body or not total):
             self._take(number, offset, body)
-        return None if self._next < parts else self._finished(total)
+        if self._next < parts:
+            return None
+        return self._finished(total)
 
     def _take(self, number: int, offset: int, body: memoryview) -> None:
         if number > self._next:

@@ -65,9 +65,14 @@ def fill_vertical(meta: pb.Meta, message: Roster | Feedback | Request) -> Tensor
         case Request(number, rows):
             meta.request.CopyFrom(pb.Request(number=number, rows=pack_rows(rows)))
         case Feedback(iteration, step, gradient):
-            count = 0 if gradient is None else len(gradient)
+            if gradient is None:
+                count = 0
+            else:
+                count = len(gradient)
             meta.feedback.CopyFrom(pb.Feedback(iteration=iteration, step=step, rows=count))
-            return None if gradient is None else gradient.flatten()
+            if gradient is None:
+                return None
+            return gradient.flatten()
     return None
 
 
@@ -92,7 +97,8 @@ def announcement(
 
 def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
     """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
-    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    meta = received.meta
+    kind = received.meta.WhichOneof("kind")
     if kind == "halt":
         return Halt(meta.halt.version, printable(meta.halt.reason, MAX_REASON))
     if kind != "model" and kind not in _VERTICAL:
@@ -104,12 +110,14 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
     said = meta.model.terms
-    z = said.noise_multiplier if said.HasField("noise_multiplier") else None
-    terms = (
-        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
-        if meta.model.HasField("terms")
-        else None
-    )
+    if said.HasField("noise_multiplier"):
+        z = said.noise_multiplier
+    else:
+        z = None
+    if meta.model.HasField("terms"):
+        terms = Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+    else:
+        terms = None
     # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
     return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
 

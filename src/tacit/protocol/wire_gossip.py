@@ -46,7 +46,8 @@ def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
 
 def read_peer_message(received: Received, schema: bytes, size: int) -> PeerMessage:
     """The message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
-    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    meta = received.meta
+    kind = received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
     if kind == "missing":

@@ -83,7 +83,8 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
             meta.update.CopyFrom(update)
             return released.vector
         case Report(model=Shared() as model):
-            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            paid = _pack_history(message.spent)
+            charged = _pack_charged(message.charged)
             meta.update.CopyFrom(
                 pb.Update(
                     base_version=message.version, spent=paid, charged=charged, steps=message.steps
@@ -91,14 +92,18 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
             )
             return model.vector
         case Embed(released=None | ReleasedEmbedding() as embedded):
-            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            paid = _pack_history(message.spent)
+            charged = _pack_charged(message.charged)
             where = _pack_part(message.part)
             meta.update.CopyFrom(
                 pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
             )
-            return None if embedded is None else embedded.vectors.flatten()
+            if embedded is None:
+                return None
+            return embedded.vectors.flatten()
         case Retired():
-            paid, charged = _pack_history(message.spent), _pack_charged(message.charged)
+            paid = _pack_history(message.spent)
+            charged = _pack_charged(message.charged)
             meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=paid, charged=charged))
             return None
     raise TypeError(
@@ -113,17 +118,26 @@ def read_up(
 
     real: False leaves an update's integers as they came.
     """
-    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    meta = received.meta
+    kind = received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
     if kind == "update":
-        update, part = meta.update, _read_part(meta.update)
-        tensor = torch.zeros(0) if received.tensor is None else received.tensor
+        update = meta.update
+        part = _read_part(meta.update)
+        if received.tensor is None:
+            tensor = torch.zeros(0)
+        else:
+            tensor = received.tensor
         if part is None and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-        vector = gradient(tensor, update.scale) if real else tensor
+        if real:
+            vector = gradient(tensor, update.scale)
+        else:
+            vector = tensor
         clip = finite("clip", update.clip)
-        spent, charged = _read_history(update.spent), _read_charged(update.charged)
+        spent = _read_history(update.spent)
+        charged = _read_charged(update.charged)
         return Update(
             meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
         )
@@ -213,7 +227,9 @@ def _read_history(said: Iterable[pb.Spend]) -> History:
 
 def _pack_charged(charged: Charged) -> pb.Charged | None:
     """Return a ledger's count and chain head as protobuf; None for a new ledger."""
-    return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
+    if charged == UNCHARGED:
+        return None
+    return pb.Charged(count=charged.count, head=charged.head)
 
 
 def _read_charged(charged: pb.Charged) -> Charged:
@@ -242,7 +258,8 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
     """
     if tensor.dtype == torch.float32:
         return tensor
-    found, unit = np.empty(tensor.numel(), np.float32), np.float64(finite("scale", scale))
+    found = np.empty(tensor.numel(), np.float32)
+    unit = np.float64(finite("scale", scale))
     safe = abs(unit) <= SAFE_SCALE
     with contextlib.nullcontext() if safe else np.errstate(over="ignore"):
         # numpy works block by block, so no float64 vector is ever made.

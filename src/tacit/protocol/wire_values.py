@@ -8,7 +8,9 @@ from torch import Tensor
 
 from tacit.errors import WireError
 
-MAX_REASON, MAX_MECHANISM = 200, 40  # characters kept of a sender's text
+# characters kept of a sender's text
+MAX_REASON = 200
+MAX_MECHANISM = 40
 
 
 def finite(name: str, value: float) -> float:

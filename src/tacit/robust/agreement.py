@@ -18,15 +18,21 @@ from tacit.robust.law import Walk
 
 FEWEST = 3  # edges that can have a majority
 # Mean cosines: at most OPPOSED between accused and others, at least TOGETHER among the others.
-OPPOSED, TOGETHER = -0.55, 0.5
+OPPOSED = -0.55
+TOGETHER = 0.5
 # Limits in standard deviations. WORSE and BEHIND are for sums since the beginning. The stricter two
 # are for sums of a later block, which lack what honest data gained at the beginning.
-WORSE, BEHIND = -1.0, -2.5
-WORSE_LATER, BEHIND_LATER = -5.0, -5.0
+WORSE = -1.0
+BEHIND = -2.5
+WORSE_LATER = -5.0
+BEHIND_LATER = -5.0
 # For edges that all updates together work against: the fewest edges of a run, a limit in standard
 # deviations, and mean cosines with the closest half of the others: at most AWAY to become one of
 # them, at most STILL_AWAY to stay one.
-SEVERAL, WORSENED, AWAY, STILL_AWAY = 5, -5.0, -0.2, -0.05
+SEVERAL = 5
+WORSENED = -5.0
+AWAY = -0.2
+STILL_AWAY = -0.05
 STARTS = 16  # starting points of the search for the set that disagrees
 
 
@@ -60,7 +66,9 @@ def opponents(
     opposed, together = _cosines(products, chosen)
     noise = max(cut, contrast) >= -z
     unequal = opposed > OPPOSED or together < TOGETHER or gained > worse or less > behind
-    return [] if noise or unequal else [names[one] for one in chosen]
+    if noise or unequal:
+        return []
+    return [names[one] for one in chosen]
 
 
 def worsened(walks: Mapping[str, Walk], t: float) -> dict[str, float]:
@@ -112,7 +120,8 @@ def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
     """
     stacked = torch.stack([walk.total for walk in walks])
     counts = torch.tensor([float(walk.count) for walk in walks], dtype=torch.float64)
-    gram, noise = stacked @ stacked.T, torch.outer(counts, counts) * stacked.shape[1]
+    gram = stacked @ stacked.T
+    noise = torch.outer(counts, counts) * stacked.shape[1]
     meets = torch.outer(counts, gram.diagonal())
     variance = torch.maximum(meets + meets.T - noise, noise)
     own = torch.diag(variance.diagonal())
@@ -126,7 +135,8 @@ def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
     `STARTS` edges that agree least with the rest and most with one other edge.
     """
     count = len(products)
-    apart, noise = _off_diagonal(products), _off_diagonal(variances)
+    apart = _off_diagonal(products)
+    noise = _off_diagonal(variances)
     alone = apart.sum(1) - 2 * apart.max(1).values
     starts = torch.argsort(alone, stable=True)[:STARTS].tolist()
     found = (_improved(apart, noise, one, (count - 1) // 2) for one in starts)
@@ -167,11 +177,15 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
     count = len(products)
     a = torch.zeros(count, dtype=torch.float64)
     a[chosen] = 1.0
-    rest, everybody = 1 - a, torch.ones(count, dtype=torch.float64)
-    size, others = float(a.sum()), float(rest.sum())
-    cut, among = torch.outer(a, rest), torch.outer(rest, rest)
+    rest = 1 - a
+    everybody = torch.ones(count, dtype=torch.float64)
+    size = float(a.sum())
+    others = float(rest.sum())
+    cut = torch.outer(a, rest)
+    among = torch.outer(rest, rest)
     among.fill_diagonal_(0.0)
-    with_all, rest_with_all = torch.outer(a, everybody), torch.outer(rest, everybody)
+    with_all = torch.outer(a, everybody)
+    rest_with_all = torch.outer(rest, everybody)
     return [
         _deviation(products, variances, weights)
         for weights in (
@@ -187,7 +201,8 @@ def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
     """Return mean cosines: of `chosen` with the closest half of the rest, and among the rest."""
     rest = [one for one in range(len(products)) if one not in chosen]
     lengths = products.diagonal().clamp(min=1.0)
-    ours, theirs = float(lengths[chosen].mean()), float(lengths[rest].mean())
+    ours = float(lengths[chosen].mean())
+    theirs = float(lengths[rest].mean())
     among = _off_diagonal(products[rest][:, rest])
     own = float(among.sum()) / max(1, len(rest) * (len(rest) - 1))
     between = products[chosen][:, rest].mean(0).sort(descending=True).values

@@ -70,7 +70,8 @@ class Watch:
 
         false_alarm: the probability that a whole run of honest edges accuses any of them.
         """
-        self.size, self.agreement = size, agreement
+        self.size = size
+        self.agreement = agreement
         self.t = math.log(4 * edges / false_alarm)  # -ln of a quarter of one edge's part of it
         self.edges: dict[str, Sums] = {}
         self.names: list[str] = []  # of `edges`, sorted
@@ -100,7 +101,8 @@ class Watch:
         """Drop this edge's sums, so that it begins anew; the others' stay."""
         if self.edges.pop(edge, None) is not None:
             self.names.remove(edge)
-            self.apart, self.opposed = self.apart - {edge}, self.opposed - {edge}
+            self.apart = self.apart - {edge}
+            self.opposed = self.opposed - {edge}
             self._lengths.pop(edge, None)
 
     def _sums(self, edge: str) -> Sums:
@@ -140,11 +142,15 @@ class Watch:
         apart = {*opponents(whole, t, worse=_ANY, behind=_ANY)} | {
             *opponents(block, t, worse=_ANY, behind=_ANY)
         }
-        against = {*opponents(whole, t)} if apart else set()
+        if apart:
+            against = {*opponents(whole, t)}
+        else:
+            against = set()
         if apart and not against:
             against = {*opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER)}
         if 2 * len(against | (hurt := self._worsened(whole, t))) < len(group):
-            apart, against = apart | hurt, against | hurt
+            apart = apart | hurt
+            against = against | hurt
         against |= self.opposed & apart
         self.apart = (self.apart - group.keys()) | apart
         self.opposed = (self.opposed - group.keys()) | against
@@ -206,8 +212,10 @@ class Watch:
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.seen, self.renewal = values["seen"], values["renewal"]
-        self.edges, self.names = {}, []
+        self.seen = values["seen"]
+        self.renewal = values["renewal"]
+        self.edges = {}
+        self.names = []
         for edge, kept in values["edges"].items():
             sums = self._sums(edge)
             for key in _SUMS:

@@ -75,18 +75,23 @@ class Walk:
     @property
     def weights(self) -> tuple[float, float]:
         """Σ keep^k and Σ keep^2k over the updates: how often a mean is in the sum, and noise."""
-        n, keep = self.count, self.keep
+        n = self.count
+        keep = self.keep
         if keep == 1:
             return float(n), float(n)
         return (1 - keep**n) / (1 - keep), (1 - keep ** (2 * n)) / (1 - keep * keep)
 
     def add(self, white: Tensor, law: Law) -> None:
         """Add an update `white`, whitened (d,) float64, that should keep `law`."""
-        self.total = self.total * self.keep + white if self.keep != 1 else self.total + white
+        if self.keep != 1:
+            self.total = self.total * self.keep + white
+        else:
+            self.total = self.total + white
         self.count += 1
         self.squared = float(self.total @ self.total)
         a = law.relative
-        self.pull, self.pull2 = self.pull + a * law.rows, self.pull2 + a * a * law.rows
+        self.pull = self.pull + a * law.rows
+        self.pull2 = self.pull2 + a * a * law.rows
         self.most = max(self.most, a)
         self.deviation += (law.deviation - self.deviation) / self.weights[0]
 
@@ -112,7 +117,8 @@ class Walk:
         along = 2 * math.sqrt(2 * t * n * max(square, 0.0))
         spread = 2 * n * (math.sqrt(d * t) + t) + along
         scale = self.deviation / times
-        low, high = math.sqrt(max(0.0, square - spread)), math.sqrt(max(0.0, square) + spread)
+        low = math.sqrt(max(0.0, square - spread))
+        high = math.sqrt(max(0.0, square) + spread)
         return low * scale, high * scale
 
 
@@ -135,9 +141,12 @@ class Sums:
     """
 
     def __init__(self, size: int, recent: tuple[float, ...] = ()) -> None:
-        self.whole, self.block = Walk.begin(size), Walk.begin(size)
+        self.whole = Walk.begin(size)
+        self.block = Walk.begin(size)
         self.recent = [Walk.begin(size, keep) for keep in recent]
-        self.energy, self.owed, self.most_one = 0.0, 0.0, 0.0
+        self.energy = 0.0
+        self.owed = 0.0
+        self.most_one = 0.0
 
     def add(self, vector: Tensor, law: Law) -> None:
         """Add an update `vector` (d,) that should keep `law`."""
@@ -165,23 +174,28 @@ class Sums:
 
         t: -ln of the probability of a false alarm over this edge's whole life.
         """
-        whole, level = self.whole, _level(self.whole.count, t)
+        whole = self.whole
+        level = _level(self.whole.count, t)
         for name, walk in (("all its updates", whole), ("its latest updates", self.block)):
-            length, bound = math.sqrt(walk.squared), walk.longest(level)
+            length = math.sqrt(walk.squared)
+            bound = walk.longest(level)
             if walk.count and not length <= bound:
                 factor = beside(length / bound, 1)
                 return f"the sum of {name} ({walk.count}) is {factor} times too long"
-        energy, bound = math.sqrt(self.energy), self._most_energy(level)
+        energy = math.sqrt(self.energy)
+        bound = self._most_energy(level)
         if not energy <= bound:
             return f"its {whole.count} updates are {beside(energy / bound, 1)} times too long"
-        spread, least = self.energy - whole.squared / max(1, whole.count), self._least(level)
+        spread = self.energy - whole.squared / max(1, whole.count)
+        least = self._least(level)
         if spread < least:
             part = beside(math.sqrt(max(0.0, spread) / least), 1, 2)
             return f"its {whole.count} updates have {part} of the noise that they owe"
         return ""
 
     def _most_energy(self, t: float) -> float:
-        n, d = self.whole.count, len(self.whole.total)
+        n = self.whole.count
+        d = len(self.whole.total)
         a = self.whole.most
         one = longest_pull(self.most_one, a * self.most_one, a, t + math.log(max(1, n)))
         return math.sqrt(n * d) + math.sqrt(2 * t) + math.sqrt(n) * one
@@ -191,7 +205,8 @@ class Sums:
 
         It holds whatever the means of the updates are.
         """
-        d, owed = len(self.whole.total), self.owed
+        d = len(self.whole.total)
+        owed = self.owed
         return d * owed - 2 * math.sqrt(d * owed * t)
 
 

@@ -27,7 +27,8 @@ def median(vectors: Tensor, trim: int = 0) -> Tensor:
 
     Yin et al., arXiv:1803.01498, Definition 1. It tolerates fewer than half false vectors.
     """
-    ordered, middle = vectors.sort(0).values, len(vectors) // 2
+    ordered = vectors.sort(0).values
+    middle = len(vectors) // 2
     if len(vectors) % 2:
         return ordered[middle]
     return (ordered[middle - 1] + ordered[middle]) / 2

@@ -45,7 +45,8 @@ def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
 
 def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
     """Return what `EdgeRole.work` of each edge pushes, for `batchable` tasks of one kind."""
-    edges, messages = [edge for edge, _ in tasks], [message for _, message in tasks]
+    edges = [edge for edge, _ in tasks]
+    messages = [message for _, message in tasks]
     local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
     if local:
         done = release_steps_together(
@@ -56,10 +57,8 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
             ),
         )
     else:
-        models, clips = (
-            [message.params for message in messages],
-            [message.clip for message in messages],
-        )
+        models = [message.params for message in messages]
+        clips = [message.clip for message in messages]
         done = release_together(
             [edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips)
         )
@@ -91,7 +90,8 @@ def _sums(
     are of the drawn rows alone.
     """
     slots = [edge.private_sum for edge in edges if isinstance(edge.private_sum, OuterSlots)]
-    model, batches = edges[0].model, [one.draw() for one in slots]
+    model = edges[0].model
+    batches = [one.draw() for one in slots]
     y = torch.cat(
         [
             torch.index_select(one.y, 0, batch.index)

@@ -74,13 +74,18 @@ def received(message: object) -> Hello | Update | Retired:
             released.charged,
         )
     if isinstance(message, Report):
-        spent, charged = message.spent, message.charged
+        spent = message.spent
+        charged = message.charged
         return Update(
             message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps
         )
     if isinstance(message, Embed):
-        vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
-        spent, charged = message.spent, message.charged
+        if message.released is None:
+            vector = torch.zeros(0)
+        else:
+            vector = message.released.vectors.flatten()
+        spent = message.spent
+        charged = message.charged
         return Update(
             message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part
         )
@@ -123,8 +128,10 @@ class Simulator:
     def __init__(
         self, definition: Definition[Any], server: ServerRole, edges: Sequence[EdgeRole | Party]
     ) -> None:
-        self.definition, self.server = definition, server
-        self._oldest, self._seed = definition.network.staleness, definition.run.seed
+        self.definition = definition
+        self.server = server
+        self._oldest = definition.network.staleness
+        self._seed = definition.run.seed
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now = 0.0  # virtual seconds
         self.refused = 0  # updates that would not have entered the journal
@@ -213,7 +220,10 @@ class Simulator:
         self._keep_time()
 
     def _count(self, useful: bool) -> None:
-        self._useless_answers = 0 if useful else self._useless_answers + 1
+        if useful:
+            self._useless_answers = 0
+        else:
+            self._useless_answers += 1
         if self._useless_answers > self._useless_at_most and not self.server.over():
             self._deliver(Halt(self.server.version, ALL_LATE))
 
@@ -246,14 +256,19 @@ class Simulator:
             or not isinstance(task, GlobalModel)
         ):
             return None
-        return (role, task) if batched_edges.batchable(role, task) else None
+        if batched_edges.batchable(role, task):
+            return (role, task)
+        return None
 
     def _expire(self, timer: Timer) -> None:
         if timer != self._timer:
             return
         self._timer = None
         self._deliver(Deadline(timer.number))
-        self._empty_deadlines = 0 if self._messages else self._empty_deadlines + 1
+        if self._messages:
+            self._empty_deadlines = 0
+        else:
+            self._empty_deadlines += 1
         if self._empty_deadlines >= MAX_EMPTY_DEADLINES or not (
             self._messages or self._anybody_left()
         ):
@@ -292,7 +307,8 @@ class Simulator:
     # -- sampled staleness -------------------------------------------------------------------------
 
     def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
-        random, names = seeded_stream(self._seed, 3), list(self.edges)
+        random = seeded_stream(self._seed, 3)
+        names = list(self.edges)
         for name in names:
             self.server.on_message(received(self.edges[name].start()[0].message))
         recent = deque([self.server.global_model()], maxlen=most + 1)

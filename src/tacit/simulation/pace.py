@@ -23,14 +23,18 @@ class Durations:
 
     def __init__(self, delay: Delay, random: np.random.RandomState) -> None:
         self.mean = delay.seconds
-        self._model, self._spread, self._random = delay.model, delay.spread, random
+        self._model = delay.model
+        self._spread = delay.spread
+        self._random = random
 
     def next(self) -> float:
         """Draw one duration of mean m.
 
         It is constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ = s).
         """
-        mean, spread, random = self.mean, self._spread, self._random
+        mean = self.mean
+        spread = self._spread
+        random = self._random
         match self._model:
             case "constant":
                 return mean
@@ -53,13 +57,16 @@ class EdgeTimes:
     """The times of edge number `number`: of its work, its messages and its absences."""
 
     def __init__(self, definition: Definition[Any], number: int) -> None:
-        network, seed, count = definition.network, definition.run.seed, definition.edges.count
+        network = definition.network
+        seed = definition.run.seed
+        count = definition.edges.count
         self._random = seeded_stream(seed, 1, number)
         self._compute = Durations(network.compute, self._random)
         self._uplink, self._downlink = (
             Durations(each, self._random) for each in (network.uplink, network.downlink)
         )
-        self._slow_tasks, self._slow_factor = network.slow_tasks, network.slow_factor
+        self._slow_tasks = network.slow_tasks
+        self._slow_factor = network.slow_factor
         self._drop_out = network.drop_out
         schedule = [(away.leaves, away.returns) for away in network.away if away.edge == number]
         self._presence = _Presence(
@@ -67,8 +74,14 @@ class EdgeTimes:
         )
         slowdown = definition.edges.slowdown_of(number)
         straggles = number >= count - network.stragglers
-        self._scale = slowdown * network.straggler_factor if straggles else slowdown
-        self._phase = number / count if network.start == "cyclic" else 0.0
+        if straggles:
+            self._scale = slowdown * network.straggler_factor
+        else:
+            self._scale = slowdown
+        if network.start == "cyclic":
+            self._phase = number / count
+        else:
+            self._phase = 0.0
         self.dropped_out = False  # for good
 
     def start(self, steps: int) -> float:
@@ -120,7 +133,9 @@ class EdgeTimes:
 
     def next_online(self, when: float) -> float:
         """The first moment from `when` on at which the edge is present (inf: never again)."""
-        return math.inf if self.dropped_out else self._presence.next(when)
+        if self.dropped_out:
+            return math.inf
+        return self._presence.next(when)
 
 
 class _Presence:
@@ -143,7 +158,9 @@ class _Presence:
         self._schedule = sorted(
             (leaves, math.inf if returns is None else returns) for leaves, returns in schedule
         )
-        self._online, self._offline, self._random = online, offline, random
+        self._online = online
+        self._offline = offline
+        self._random = random
         self._leaves: list[float] = []  # when the random absences drawn so far begin, in order
         self._returns: list[float] = [0.0]  # when they end, after a first one that ended at 0
 

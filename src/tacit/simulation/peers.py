@@ -39,8 +39,10 @@ class PeerSimulator:
     def __init__(
         self, definition: Definition[Any], server: ServerRole, peers: Sequence[GossipWorker]
     ) -> None:
-        self.server, self.edges = server, {role.edge: role for role in peers}
-        self.now, self.refused = 0.0, 0
+        self.server = server
+        self.edges = {role.edge: role for role in peers}
+        self.now = 0.0
+        self.refused = 0
         self._times = {
             role.edge: EdgeTimes(definition, number) for number, role in enumerate(peers)
         }
@@ -81,7 +83,8 @@ class PeerSimulator:
         """Begin a step, if none is under way and the peer is present, waits for nobody and is not
         finished.
         """
-        role, back = self.edges[name], self._times[name].next_online(self.now)
+        role = self.edges[name]
+        back = self._times[name].next_online(self.now)
         if name in self._busy:
             return
         if back > self.now:
@@ -114,16 +117,12 @@ class PeerSimulator:
                 [self.edges[other] for other in due], [self._busy[other] for other in due]
             )
             self._computed_ahead |= zip(due, found, strict=True)
-        role, params, total = (
-            self.edges[name],
-            self._busy.pop(name),
-            self._computed_ahead.pop(name, None),
-        )
-        return (
-            role.gradient(params)
-            if total is None
-            else role.releaser.release(role.settings.clip, lambda: total)
-        )
+        role = self.edges[name]
+        params = self._busy.pop(name)
+        total = self._computed_ahead.pop(name, None)
+        if total is None:
+            return role.gradient(params)
+        return role.releaser.release(role.settings.clip, lambda: total)
 
     def _can_batch(self, name: str) -> bool:
         return can_batch(self.edges[name], self.edges[name].settings.clip)
@@ -182,7 +181,8 @@ class PeerSimulator:
     # -- the observer ------------------------------------------------------------------------------
 
     def _report(self, role: GossipWorker) -> None:
-        steps, params = role.steps, role.trained.params
+        steps = role.steps
+        params = role.trained.params
         before, said = self._reported[role.edge]
         last = role.finished and role.settled and params is not said
         if last or steps - before >= role.settings.report_every:

@@ -48,7 +48,8 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
     is of, and nothing else of it. Raises ConfigError, which names `field`.
     """
     module_name, _, name = _checked(entry, field).partition(":")
-    folder, where = folder.resolve(), f"{field}={entry}"
+    folder = folder.resolve()
+    where = f"{field}={entry}"
     scan = _scanned(module_name, folder, where)
     digest = _digest(_contents(scan, module_name, folder, where))
     if scan is not None:
@@ -77,7 +78,10 @@ def load_module(
     try:
         made = factory()
     except FROM_OWN_CODE as error:
-        why = str(error).splitlines()[0] if str(error) else ""
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = ""
         raise ConfigError(
             f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
         ) from error
@@ -96,7 +100,8 @@ def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
     Executes nothing. Raises ConfigError.
     """
     module_name, _, _ = _checked(entry, field).partition(":")
-    folder, where = folder.resolve(), f"{field}={entry}"
+    folder = folder.resolve()
+    where = f"{field}={entry}"
     return _digest(_contents(_scanned(module_name, folder, where), module_name, folder, where))
 
 
@@ -106,7 +111,8 @@ def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Pa
     None of an installed package. Executes nothing. Raises ConfigError.
     """
     module_name, _, _ = _checked(entry, field).partition(":")
-    folder, where = folder.resolve(), f"{field}={entry}"
+    folder = folder.resolve()
+    where = f"{field}={entry}"
     scan = _scanned(module_name, folder, where)
     if scan is None:
         _installed(module_name, where)
@@ -190,7 +196,9 @@ def _installed(module: str, field: str) -> Path:
 def _version(top: str) -> str:
     """The version of the package that has the module `top`; "" of one that has none."""
     names = metadata.packages_distributions().get(top)
-    return metadata.version(names[0]) if names else ""
+    if names:
+        return metadata.version(names[0])
+    return ""
 
 
 def _imported(module: str, field: str) -> Any:
@@ -199,7 +207,10 @@ def _imported(module: str, field: str) -> Any:
     except UnseenError as error:
         raise ConfigError(f"{field}: {error}") from error
     except FROM_OWN_CODE as error:
-        why = str(error).splitlines()[0] if str(error) else ""
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = ""
         raise ConfigError(
             f"{field}: importing {module} failed: {type(error).__name__}: {why}"
         ) from error

@@ -137,7 +137,8 @@ class Folder(MetaPathFinder):
         changed = any(self._sources.get(name, one) != one for name, one in sources.items())
         if changed or self._missing & set(sources) or scan.missing & set(self._sources):
             self._forget(self._sources)
-            self._sources, self._missing = {}, set()
+            self._sources = {}
+            self._missing = set()
         self._sources.update(sources)
         self._missing |= scan.missing
         self._forget(name for name, one in sources.items() if _source(name) != one)
@@ -189,7 +190,9 @@ class Folder(MetaPathFinder):
 def _source(name: str) -> SourceFile | None:
     """Return what a loaded module was made of, if it was made here."""
     loader = getattr(sys.modules.get(name), "__loader__", None)
-    return loader.source if isinstance(loader, _Loader) else None
+    if isinstance(loader, _Loader):
+        return loader.source
+    return None
 
 
 def serve(scan: Scan, folder: Path) -> None:

@@ -119,7 +119,8 @@ def _print(results: dict[str, Any]) -> None:
         f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)"
     )
     for name in ("plain", "compute"):
-        ratio, of = results[f"training_over_{name}"], results[f"{name}_per_s"]
+        ratio = results[f"training_over_{name}"]
+        of = results[f"{name}_per_s"]
         print(
             f"(b) training / {name:8}  {ratio:.2f}"
             f"   ({results['training_per_s']:.0f} of {of:.0f} steps/s)"
@@ -134,7 +135,8 @@ def _print(results: dict[str, Any]) -> None:
         f"   (of {results['compute_in_turns_per_s']:.0f}, which as many processes compute in turns)"
     )
     for what in ("receipt", "model"):
-        p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
+        p50 = results[f"push_to_{what}_ms_p50"]
+        p99 = results[f"push_to_{what}_ms_p99"]
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
     step.show(results["step_over_plain"])
@@ -148,7 +150,9 @@ def _print(results: dict[str, Any]) -> None:
 
 def _data() -> str | None:
     path = Path(os.environ.get("TACIT_DATA") or ROOT.parent / "shared" / "data")
-    return str(path.resolve()) if path.is_dir() else None
+    if path.is_dir():
+        return str(path.resolve())
+    return None
 
 
 def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:

@@ -49,10 +49,8 @@ class ReadyMade(MapaEdge):
 
     def prepare(self) -> None:
         """Release one vector, and remember when models come."""
-        total, step = (
-            torch.zeros(self.model.size, dtype=torch.int64),
-            grid_step(1.0, self.releaser.plan.noise_multiplier),
-        )
+        total = torch.zeros(self.model.size, dtype=torch.int64)
+        step = grid_step(1.0, self.releaser.plan.noise_multiplier)
         self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0, step))
         self.models: list[float] = []  # seconds from each update to the next model
         self._pushed: float | None = None
@@ -95,7 +93,8 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox, role.folder = Outbox(role.releaser.ledger, "bench", folder=folder), folder
+    role.outbox = Outbox(role.releaser.ledger, "bench", folder=folder)
+    role.folder = folder
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew: building a role takes more
     before = resident(os.getpid(), "VmRSS")
     _serve(role, options, patience=30.0)
@@ -110,7 +109,8 @@ def definition(options: dict[str, Any]) -> str:
 
 def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
     """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
-    schema, size = role.model.schema_hash(), role.model.size
+    schema = role.model.schema_hash()
+    size = role.model.size
     terms = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
@@ -134,7 +134,8 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
-    schema, count = role.model.schema_hash(), options["count"]
+    schema = role.model.schema_hash()
+    count = options["count"]
     hello = role.start()[0].message
     assert isinstance(hello, Hello)
     messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
@@ -142,7 +143,8 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         wire_up.up("bench", seq, message, schema, definition(options))
         for seq, message in enumerate(messages, 1)
     ]
-    window, receipts = threading.Semaphore(1), threading.Semaphore(0)
+    window = threading.Semaphore(1)
+    receipts = threading.Semaphore(0)
     newest = [0]
 
     def on_message(inbound: Inbound) -> None:
@@ -159,7 +161,10 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         newest[0] = max(newest[0], meta.model.version)
         if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
             return  # a task that its edge had to wait for: the receipt has come before
-        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
+        if meta.HasField("receipt"):
+            receipt = meta.receipt
+        else:
+            receipt = meta.answer
         assert receipt.status == pb.Receipt.ACCEPTED, receipt
         window.release()
         receipts.release()
@@ -200,7 +205,8 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, Paced)
     assert isinstance(role, Paced)
     role.prepare()
-    role.pause, role.outbox = options["pause"], Outbox(role.releaser.ledger, "bench")
+    role.pause = options["pause"]
+    role.outbox = Outbox(role.releaser.ledger, "bench")
     _serve(role, options, patience=1.0)
     return {}
 
@@ -216,14 +222,17 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
-    schema, said, sent = role.model.schema_hash(), definition(options), 0
+    schema = role.model.schema_hash()
+    said = definition(options)
+    sent = 0
     connection = Connection(
         options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
     )
     hello = role.start()[0].message
     assert isinstance(hello, Hello)
     begin(connection)
-    outstanding, client = threading.Semaphore(32), connection._client
+    outstanding = threading.Semaphore(32)
+    client = connection._client
     client.on_publish = lambda *_: outstanding.release()
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < options["seconds"]:
@@ -250,7 +259,8 @@ def compute(options: dict[str, Any]) -> NoReturn:
 def plain(options: dict[str, Any]) -> NoReturn:
     """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
     role = build(options, MapaEdge)
-    params, batch = role.model.init(1), round(role.releaser.plan.batch)
+    params = role.model.init(1)
+    batch = round(role.releaser.plan.batch)
     rows = role.private_sum
     assert isinstance(rows, RowsAlone | Slots)
 
@@ -266,7 +276,8 @@ def _count(options: dict[str, Any], step: Callable[[], object]) -> NoReturn:
 
     With `turns` it computes when it has one, as the edges of `tacit run` do.
     """
-    turns, count = CpuTurns(Path(options["turns"]) if options["turns"] else None), 0
+    turns = CpuTurns(Path(options["turns"]) if options["turns"] else None)
+    count = 0
     with Path(options["counter"]).open("r+b", buffering=0) as counter:
         while True:
             with turns.take():

@@ -27,7 +27,9 @@ from tacit.privacy.private_sum.sampling import poisson
 from tacit.privacy.release import PRIVATE, Mechanism, Plan, Releaser
 from tacit.protocol.messages import GlobalModel
 
-ROWS, CLIP, BATCHES = 12_000, 1.0, (48, 256)
+ROWS = 12_000
+CLIP = 1.0
+BATCHES = (48, 256)
 MODEL = build("cnn", (1, 28, 28), 10, channels=(10, 20), hidden=(50,))
 TimedStep = Callable[[], object]
 
@@ -62,9 +64,12 @@ def costs(rounds: int = 25) -> dict[str, float]:
 
 
 def _steps(data: Dataset, batch: int) -> dict[str, TimedStep]:
-    params, rate, random = MODEL.init(1), batch / ROWS, Random()
+    params = MODEL.init(1)
+    rate = batch / ROWS
+    random = Random()
     size = padded_size(ROWS, rate)
-    some, everyone = torch.randperm(ROWS)[:batch], torch.ones(batch, dtype=torch.bool)
+    some = torch.randperm(ROWS)[:batch]
+    everyone = torch.ones(batch, dtype=torch.bool)
     x, y = (
         torch.cat((rows, torch.zeros_like(rows[:1]))) for rows in (data.x, data.y)
     )  # the public row comes last

@@ -21,7 +21,9 @@ import psutil
 from tacit_lab.bench.endurance import Stack
 from tacit_lab.bench.workers import ChildProcess
 
-RATE, WARM, SECONDS = 250.0, 2.0, 10.0
+RATE = 250.0
+WARM = 2.0
+SECONDS = 10.0
 PATIENCE = 180.0  # seconds for all to join
 POLL = 1.0  # seconds between two questions for the status, as `tacit run` asks
 RUN = """
@@ -100,12 +102,14 @@ def _crowd(count: int) -> dict[str, Any]:
 
 def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
     """The aggregator while the edges push: CPU time an update, memory, how long a status takes."""
-    process, pause = psutil.Process(stack.aggregator.pid), threading.Event()
+    process = psutil.Process(stack.aggregator.pid)
+    pause = threading.Event()
     plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours
     edges.go()
     pause.wait(WARM)
     asked: list[float] = []
-    before, cpu = stack.get("/v1/status")["applied"], sum(process.cpu_times()[:2])
+    before = stack.get("/v1/status")["applied"]
+    cpu = sum(process.cpu_times()[:2])
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         pause.wait(POLL)
@@ -123,7 +127,8 @@ def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
 
 def show(found: dict[str, Any]) -> None:
     """Print it."""
-    one, ten = found["edges_1000"], found["edges_10000"]
+    one = found["edges_1000"]
+    ten = found["edges_10000"]
     print(
         f"(h) 1,000 edges, {RATE:g}/s    p50 {one['p50_ms']} ms, p99 {one['p99_ms']} ms, "
         f"status {one['status_ms']} ms, {one['rss_mb']} MB"

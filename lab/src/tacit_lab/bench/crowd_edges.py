@@ -56,12 +56,14 @@ class Crowd:
         self._address = split_host_port(broker)
         run = config.load(run_file)
         model = run.build_model()
-        self._schema, plan = model.schema_hash(), run.plan(0)
+        self._schema = model.schema_hash()
+        plan = run.plan(0)
         self._body = torch.full((model.size,), 1e-6)
         self._definition = canonical(run.agreed())
         self._spend = (plan.sampling_rate, plan.noise_multiplier)
         self._count = count
-        self._selector, self.edges = selectors.DefaultSelector(), list[CrowdEdge]()
+        self._selector = selectors.DefaultSelector()
+        self.edges = list[CrowdEdge]()
         self.ready: deque[CrowdEdge] = deque()  # those that have a task
         self.waits: list[float] = []  # seconds from push to receipt
         self.resent = 0
@@ -80,7 +82,8 @@ class Crowd:
 
     def push(self, rate: float, seconds: float) -> int:
         """Push at `rate` a second for so long, then wait for the last receipts; how many."""
-        began, made = time.monotonic(), 0
+        began = time.monotonic()
+        made = 0
         while (now := time.monotonic()) - began < seconds:
             while self.ready and made < rate * (now - began):
                 self._update(self.ready.popleft())
@@ -175,7 +178,10 @@ class Crowd:
 
     def _post(self, edge: CrowdEdge, meta: pb.Meta, body: Tensor | None) -> None:
         edge.seq += 1
-        meta.run, meta.edge, meta.seq, meta.schema_hash = RUN, edge.name, edge.seq, self._schema
+        meta.run = RUN
+        meta.edge = edge.name
+        meta.seq = edge.seq
+        meta.schema_hash = self._schema
         edge.message = wire.part(wire.encode(meta, body), CHUNK, 0)
         edge.sent = edge.again = time.monotonic()
         self._say(edge, edge.message)

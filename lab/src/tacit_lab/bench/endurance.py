@@ -34,7 +34,9 @@ from tacit_lab.bench.child import resident
 from tacit_lab.bench.workers import ChildProcess
 from tacit_lab.checkout import ROOT
 
-UPDATES, EDGES, PHASE = 50_000, 5, 15.0
+UPDATES = 50_000
+EDGES = 5
+PHASE = 15.0
 RUN = """
 [run]
 updates = {updates}
@@ -67,7 +69,8 @@ class Stack:
 
     def __init__(self, folder: Path, run_text: str) -> None:
         folder.mkdir()
-        self.folder, self.file = folder, folder / "run.toml"
+        self.folder = folder
+        self.file = folder / "run.toml"
         self.file.write_text(run_text, encoding="utf-8")
         self.children: list[Child] = []
         self.broker = start_broker(folder, self.children).address
@@ -113,7 +116,9 @@ class Stack:
             response = self.http.get(path)
         except httpx.HTTPError:
             return None
-        return response.json() if response.status_code == 200 else None
+        if response.status_code == 200:
+            return response.json()
+        return None
 
     def updates(self, names: list[str]) -> int:
         """Updates of these edges in the model."""
@@ -140,7 +145,8 @@ class Stack:
 
 
 def _wait(condition: Any, seconds: float = 240.0) -> None:
-    deadline, pause = time.monotonic() + seconds, threading.Event()
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not so within {seconds:g} s")
@@ -154,10 +160,12 @@ def _rss(pid: int) -> float:
 
 def memory(folder: Path) -> dict[str, Any]:
     """(a)"""
-    points, pause = [], threading.Event()
+    points = []
+    pause = threading.Event()
     with Stack(folder / "memory", RUN.format(updates=UPDATES, edges=EDGES, guard="")) as stack:
         stack.begin("stream", range(EDGES), count=UPDATES // EDGES, fresh=True)
-        began, pids = time.perf_counter(), stack.pids()
+        began = time.perf_counter()
+        pids = stack.pids()
         while (status := stack.get("/v1/status")) and status["applied"] < UPDATES - 500:
             points.append((status["applied"], {name: _rss(pid) for name, pid in pids.items()}))
             pause.wait(0.5)
@@ -172,7 +180,8 @@ def memory(folder: Path) -> dict[str, Any]:
 
 def _rate(stack: Stack, names: list[str], seconds: float) -> float:
     """Updates a second of these edges, from now on for so long."""
-    began, before = time.perf_counter(), stack.updates(names)
+    began = time.perf_counter()
+    before = stack.updates(names)
     threading.Event().wait(seconds)
     rate = (stack.updates(names) - before) / (time.perf_counter() - began)
     print(f"{rate:.1f} updates/s", flush=True)
@@ -181,7 +190,8 @@ def _rate(stack: Stack, names: list[str], seconds: float) -> float:
 
 def neighbours(folder: Path) -> dict[str, Any]:
     """(b)"""
-    guard, pause = "[guard]\nrate = 60.0\nburst = 60", threading.Event()
+    guard = "[guard]\nrate = 60.0\nburst = 60"
+    pause = threading.Event()
     floods = {
         "flood of 200": (200, 0),
         "flood of 1000": (1000, 0),
@@ -192,7 +202,9 @@ def neighbours(folder: Path) -> dict[str, Any]:
         names = [f"edge-{number}" for number in range(3)]
         *_, fourth = stack.begin("paced", range(4), pause=0.02)
         _wait(lambda: stack.updates(names) > 50)
-        alone, rates, sent = [_rate(stack, names, PHASE)], {}, {}
+        alone = [_rate(stack, names, PHASE)]
+        rates = {}
+        sent = {}
         fourth._process.send_signal(signal.SIGSTOP)
         rates["stalled"] = _rate(stack, names, PHASE)
         fourth._process.kill()

@@ -35,8 +35,10 @@ from tacit.protocol import wire, wire_down, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt
 
-SIZE, SCHEMA = 37, bytes(range(32))
-LIMIT, ROOM = 1 << 16, 1 << 12
+SIZE = 37
+SCHEMA = bytes(range(32))
+LIMIT = 1 << 16
+ROOM = 1 << 12
 EXTREME = (
     0,
     1,
@@ -66,7 +68,8 @@ def good() -> list[bytes]:
         pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=5, mechanism="discrete_gaussian")
     ]
     charged = pb.Charged(count=5, head=bytes(32))
-    floats, integers = torch.linspace(-1, 1, SIZE), torch.arange(SIZE, dtype=torch.int32)
+    floats = torch.linspace(-1, 1, SIZE)
+    integers = torch.arange(SIZE, dtype=torch.int32)
     meta: dict[str, Any] = {"run": "r", "edge": "e", "seq": 3, "schema_hash": SCHEMA}
     hello = pb.Hello(
         epsilon=2.0,
@@ -124,7 +127,9 @@ def mutated(rng: random.Random, payload: bytes, others: list[bytes]) -> bytes:
 @functools.cache
 def _numbers(envelope: bytes) -> bytes:
     tensor = wire.decode(envelope).tensor
-    return b"" if tensor is None else tensor.numpy().tobytes()
+    if tensor is None:
+        return b""
+    return tensor.numpy().tobytes()
 
 
 def fuzz_envelope(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
@@ -152,7 +157,8 @@ def fuzz_envelope(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
 
 def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     """Parts of one message, some damaged, in any order; and as a download."""
-    envelope, chunk = rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 200)
+    envelope = rng.choice(seeds)
+    chunk = rng.randint(wire.PART_HEADER + 1, 200)
     parts = [*wire.split(envelope, chunk), wire.question(envelope, chunk)]
     order = [rng.choice(parts) for _ in range(3 * len(parts))]
     honest = rng.random() < 0.3
@@ -192,10 +198,16 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
         edge, envelope, chunk = rng.choice(senders)
         parts = wire.count_parts(len(envelope), chunk)
         payload = wire.part(envelope, chunk, rng.randrange(parts))
-        payload = wire.question(envelope, chunk) if rng.random() < 0.1 else payload
+        if rng.random() < 0.1:
+            payload = wire.question(envelope, chunk)
+        else:
+            payload = payload
         hostile = rng.random() < 0.1
         try:
-            payload = mutated(rng, payload, seeds) if hostile else payload
+            if hostile:
+                payload = mutated(rng, payload, seeds)
+            else:
+                payload = payload
             seq = rng.choice(EXTREME) if hostile else 1
             whole = partials.add(edge, seq, payload)
             answer = partials.answer(edge, seq)
@@ -209,16 +221,17 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
 
 def main() -> int:
     """Fuzz for so many minutes; 1 at the first finding."""
-    minutes, seed = (
-        float(sys.argv[1]) if sys.argv[1:] else 10.0,
-        int(sys.argv[2]) if sys.argv[2:] else 1,
-    )
-    seeds, seen, cases = good(), Counter[str](), 0
+    minutes = float(sys.argv[1]) if sys.argv[1:] else 10.0
+    seed = int(sys.argv[2]) if sys.argv[2:] else 1
+    seeds = good()
+    seen = Counter[str]()
+    cases = 0
     targets = (fuzz_envelope, fuzz_envelope, fuzz_envelope, fuzz_assembler, fuzz_partials)
     began = time.monotonic()
     while time.monotonic() < began + 60 * minutes:
         rng = random.Random(f"{seed} {cases}")
-        target, found_one = targets[cases % len(targets)], True
+        target = targets[cases % len(targets)]
+        found_one = True
         try:
             target(rng, seeds, seen)
             found_one = False

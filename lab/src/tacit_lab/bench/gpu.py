@@ -38,8 +38,12 @@ from tacit.protocol.vertical import Embed, Roster
 from tacit_lab.bench.step import NETWORKS
 from tacit_lab.checkout import EXPERIMENTS
 
-TOLERANCE, SEED, SALT = 1e-4, 7, b"gpu"
-ROWS, BATCH, FOR_EVER = 1024, 256, 1e9
+TOLERANCE = 1e-4
+SEED = 7
+SALT = b"gpu"
+ROWS = 1024
+BATCH = 256
+FOR_EVER = 1e9
 Computation = Callable[[], Tensor]  # what a role releases to a message, the same one each time
 
 
@@ -74,7 +78,8 @@ def compared(device: str, count: int = 20, networks: dict[str, Model] = NETWORKS
 
 
 def _timed(answer: Computation, count: int) -> tuple[Tensor, float]:
-    first, times = answer().to(torch.float64), []
+    first = answer().to(torch.float64)
+    times = []
     for _ in range(count):
         began = time.perf_counter()
         answer()  # on the CPU in the end: nothing is still under way on the device
@@ -111,7 +116,8 @@ def _edge_of(model: Model) -> Callable[[str], Computation]:
 
 def _peer(device: str) -> Computation:
     definition = config.load(EXPERIMENTS / "adp2sgd-digits.toml").define()
-    model, part = definition.build_model(), rows_by_edge(definition, None)[0]
+    model = definition.build_model()
+    part = rows_by_edge(definition, None)[0]
     releaser = _releaser(part.most, 0.25)
     peer = registry.edge(definition, "edge-0", part.rows, model, releaser, device)
     assert isinstance(peer, GossipWorker)
@@ -127,7 +133,8 @@ def _party(device: str) -> Computation:
     roster = Roster(names(ids, SALT, "server"), len(splits[0]))
 
     def answer() -> Tensor:
-        ledger, random = Ledger(":memory:", "gpu"), Random(SEED)
+        ledger = Ledger(":memory:", "gpu")
+        random = Random(SEED)
         party = registry.party(vertical, "edge-0", 0, splits, SALT, ledger, random, device=device)
         (said,) = party.on_message(roster)
         assert isinstance(said.message, Embed)

@@ -20,7 +20,9 @@ from tacit_lab.bench.child import resident
 from tacit_lab.bench.endurance import Stack
 from tacit_lab.bench.workers import ChildProcess
 
-CHUNK, CYCLES, ROUNDS = 1 << 18, 6, 2
+CHUNK = 1 << 18
+CYCLES = 6
+ROUNDS = 2
 RUN = """
 [run]
 updates = {updates}
@@ -55,7 +57,8 @@ def measured(multiplier: float = 1.0) -> dict[str, Any]:
     as it is sent. copies: {process: by how much its largest resident memory was above what it had
     before the first push, in models}.
     """
-    raw, ours = list[float](), list[float]()
+    raw = list[float]()
+    ours = list[float]()
     copies = {"aggregator": 0.0, "edge": 0.0}
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as name:

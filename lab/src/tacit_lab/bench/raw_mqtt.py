@@ -7,11 +7,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-CONNACK, PUBLISH, PUBACK, SUBACK = 2, 3, 4, 9
+CONNACK = 2
+PUBLISH = 3
+PUBACK = 4
+SUBACK = 9
 
 
 def _packet(first: int, body: bytes) -> bytes:
-    length, rest = b"", len(body)
+    length = b""
+    rest = len(body)
     while True:
         rest, digit = rest >> 7, rest & 127
         length += bytes([digit | (128 if rest else 0)])
@@ -53,7 +57,8 @@ class PacketReader:
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """(first byte, body) of every packet that is whole now."""
         self._held += data
-        at, found = 0, []
+        at = 0
+        found = []
         while (end := self._end(at)) is not None:
             start, stop = end
             found.append((self._held[at], memoryview(bytes(self._held[start:stop]))))
@@ -63,20 +68,25 @@ class PacketReader:
 
     def _end(self, at: int) -> tuple[int, int] | None:
         """Where the body of the packet at `at` begins and ends; None: not all of it is here."""
-        size, shift = 0, 0
+        size = 0
+        shift = 0
         for offset in range(at + 1, min(at + 5, len(self._held))):
             digit = self._held[offset]
-            size, shift = size | (digit & 127) << shift, shift + 7
+            size = size | (digit & 127) << shift
+            shift = shift + 7
             if digit < 128:
                 stop = offset + 1 + size
-                return (offset + 1, stop) if stop <= len(self._held) else None
+                if stop <= len(self._held):
+                    return (offset + 1, stop)
+                return None
         return None
 
 
 def read_publish(first: int, body: memoryview) -> tuple[str, int, memoryview]:
     """Topic, packet number (0 at QoS 0) and payload of a PUBLISH."""
     length = int.from_bytes(body[:2], "big")
-    topic, at = bytes(body[2 : 2 + length]).decode(), 2 + length
+    topic = bytes(body[2 : 2 + length]).decode()
+    at = 2 + length
     if not first & 0x06:
         return topic, 0, body[at:]
     return topic, int.from_bytes(body[at : at + 2], "big"), body[at + 2 :]

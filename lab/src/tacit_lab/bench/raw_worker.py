@@ -33,9 +33,13 @@ def cycle(options: dict[str, Any]) -> dict[str, Any]:
 
     One that `echoes` sends as many back once it has all.
     """
-    size, chunk, mine = options["size"], options["chunk"], int(options["echoes"])
+    size = options["size"]
+    chunk = options["chunk"]
+    mine = int(options["echoes"])
     payloads = [bytes(min(chunk, size - start)) for start in range(0, size, chunk)]
-    came, whole, times = 0, threading.Semaphore(0), []
+    came = 0
+    whole = threading.Semaphore(0)
+    times = []
 
     def on_message(inbound: Inbound) -> None:
         nonlocal came
@@ -69,7 +73,8 @@ def receive(options: dict[str, Any]) -> dict[str, Any]:
     Publishers that are faster fill the broker's queue, and what does not fit is dropped: the end is
     then a quiet time.
     """
-    done, times = threading.Event(), [0.0, 0.0]
+    done = threading.Event()
+    times = [0.0, 0.0]
     seen = 0
 
     def on_message(inbound: Inbound) -> None:

@@ -39,7 +39,9 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit_lab.bench.__main__ import _data, _run_file
 from tacit_lab.checkout import ROOT
 
-UPDATES, ROUNDS, RUN_ID = 10_000, 5, "recovery"
+UPDATES = 10_000
+ROUNDS = 5
+RUN_ID = "recovery"
 
 
 class EdgeMessages:
@@ -47,7 +49,8 @@ class EdgeMessages:
 
     def __init__(self, run: RunFile) -> None:
         model = run.build_model()
-        self.schema, self.seq = model.schema_hash(), 0
+        self.schema = model.schema_hash()
+        self.seq = 0
         self.tensor = torch.randint(-1000, 1000, (model.size,), dtype=torch.int32)
         plan = run.plan(0)
         self.row = (plan.sampling_rate, plan.noise_multiplier, plan.mechanism)
@@ -78,12 +81,14 @@ class EdgeMessages:
 
     def _entry(self, meta: pb.Meta, tensor: torch.Tensor | None, count: int) -> NewEntry:
         self.seq += 1
-        meta.run, meta.edge, meta.seq, meta.schema_hash = RUN_ID, "edge-0", self.seq, self.schema
-        anchor = (
-            Anchor("edge-0", count, Charged(count, count.to_bytes(32, "little")).head)
-            if count
-            else None
-        )
+        meta.run = RUN_ID
+        meta.edge = "edge-0"
+        meta.seq = self.seq
+        meta.schema_hash = self.schema
+        if count:
+            anchor = Anchor("edge-0", count, Charged(count, count.to_bytes(32, "little")).head)
+        else:
+            anchor = None
         return NewEntry("edge-0", self.seq, wire.encode(meta, tensor), anchor)
 
 
@@ -133,7 +138,10 @@ class Repeater:
 
 
 def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
-    settings = {"TACIT_DATA": data} if (data := _data()) else {}
+    if data := _data():
+        settings = {"TACIT_DATA": data}
+    else:
+        settings = {}
     settings |= {
         "TACIT_RUN_FILE": str(file),
         "TACIT_RUN_ID": RUN_ID,
@@ -149,7 +157,8 @@ def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
 def fill(file: str, store_address: str) -> None:
     """The process that is killed: write the journal, say so, and wait for it."""
     run = config.load(Path(file))
-    edge, store = EdgeMessages(run), open_store(store_address, RUN_ID, max_entries=1_000_000)
+    edge = EdgeMessages(run)
+    store = open_store(store_address, RUN_ID, max_entries=1_000_000)
     store.open(run.fingerprint())
     store.append([edge.hello()])
     for _ in range(UPDATES // 100):
@@ -170,19 +179,23 @@ def _import_seconds() -> float:
 def once(folder: Path, file: Path) -> tuple[float, float]:
     """Seconds from one kill to the first new update, and the share stolen of them."""
     children: list[Child] = []
-    broker, store = start_broker(folder, children), start_store(folder, children)
+    broker = start_broker(folder, children)
+    store = start_store(folder, children)
     command = [sys.executable, "-m", "tacit_lab.bench.recovery_time", str(file), store.address]
     owner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     assert owner.stdout.readline() == "full\n"
-    edge, repeater = EdgeMessages(config.load(file)), Repeater(broker.address)
+    edge = EdgeMessages(config.load(file))
+    repeater = Repeater(broker.address)
     edge.seq = UPDATES + 1
     update = edge.update()
     owner.kill()
-    began, before = time.perf_counter(), _stolen()
+    began = time.perf_counter()
+    before = _stolen()
     process = _start(file, folder, broker.address, store.address)
     repeater.accepted(update, process)
-    seconds, stolen = time.perf_counter() - began, _stolen() - before
+    seconds = time.perf_counter() - began
+    stolen = _stolen() - before
     process.kill()
     process.wait()
     owner.communicate()
@@ -202,7 +215,8 @@ def measure(folder: Path, data: str | None) -> dict[str, Any]:
     """ROUNDS kills; seconds of each."""
     # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
     prepare()
-    file, found = _run_file(folder, data, 10**6, "recovery"), list[tuple[float, float]]()
+    file = _run_file(folder, data, 10**6, "recovery")
+    found = list[tuple[float, float]]()
     file.write_text(file.read_text().replace("snapshot_every = 500", "snapshot_every = 1000000"))
     for number in range(ROUNDS):
         place = folder / str(number)

@@ -27,7 +27,8 @@ def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
     run = config.load(EXPERIMENTS / "mapa-k1000.toml")
     run = run.model_copy(update={"run": run.run.model_copy(update={"updates": updates})})
     simulation = Simulation(run.define(), Path(os.environ["TACIT_DATA"]))
-    usual, started = batched.batchable, time.process_time()
+    usual = batched.batchable
+    started = time.process_time()
     if not together:
         batched.batchable = lambda edge, message: False
     try:

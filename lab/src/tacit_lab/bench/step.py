@@ -46,7 +46,10 @@ from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.protocol.messages import GlobalModel, Push
 from tacit_lab.checkout import ROOT
 
-ROWS, CLIP, BATCHES = 6_000, 1.0, (48, 256)  # rows dealt to an edge, as MNIST's among ten
+# rows dealt to an edge, as MNIST's among ten
+ROWS = 6_000
+CLIP = 1.0
+BATCHES = (48, 256)
 MECHANISMS: tuple[Mechanism, ...] = ("discrete_gaussian", "gaussian")
 NETWORKS = {  # as in experiments/ and in bench/cost.py
     "cnn": build("cnn", (1, 28, 28), 10, channels=(10, 20), hidden=(50,)),
@@ -56,7 +59,10 @@ NETWORKS = {  # as in experiments/ and in bench/cost.py
     "logistic": build("logistic", (1, 28, 28), 10),
 }
 SECONDS = 12.0  # of one network and batch
-WARM, LEAST, MOST = 2, 5, 200  # rounds that do not count; that do: at least, at most
+# rounds that do not count; that do: at least, at most
+WARM = 2
+LEAST = 5
+MOST = 200
 _ALONE = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # as the edges of `tacit run`
 _MEMORY = Path("/dev/shm")
 Ratios = dict[str, dict[str, dict[str, float]]]
@@ -75,7 +81,9 @@ class Way:
     @property
     def folder(self) -> Path | None:
         """Where ledgers are; None: where temporary files are."""
-        return None if self.disk or not _MEMORY.is_dir() else _MEMORY
+        if self.disk or not _MEMORY.is_dir():
+            return None
+        return _MEMORY
 
 
 def step_over_plain(
@@ -149,10 +157,12 @@ def _push(edge: MapaEdge, params: Tensor) -> Step:
 def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[str, list[float]]:
     """Processor seconds of every step in every round."""
     times: dict[str, list[float]] = {name: [] for name in steps}
-    number, began = 0, 0.0
+    number = 0
+    began = 0.0
     while number < WARM + LEAST or (number < WARM + most and time.monotonic() - began < seconds):
         if number == WARM:
-            times, began = {name: [] for name in steps}, time.monotonic()
+            times = {name: [] for name in steps}
+            began = time.monotonic()
         for name, step in steps.items():
             before = time.thread_time()
             step()

@@ -27,7 +27,8 @@ from tacit_services.testbed import local_run
 from tacit_services.testbed.processes import free_port
 from tacit_services.transport import rest_client
 
-TURN_SECONDS, TURNS = 3.0, 20
+TURN_SECONDS = 3.0
+TURNS = 20
 # of each turn that do not count: what was stopped takes up to that long to be in step again
 SETTLE_SECONDS = 0.5
 
@@ -36,7 +37,8 @@ class BareSteps:
     """Bare steps, in processes `pids` that count in the files `counters`."""
 
     def __init__(self, pids: list[int], counters: list[Path]) -> None:
-        self.pids, self._counters = pids, counters
+        self.pids = pids
+        self._counters = counters
 
     def count(self) -> int:
         """Steps so far."""
@@ -80,7 +82,8 @@ def measure(
     means; `training_over_NAME`, and its quartiles: of the ratios of neighbours; `edge_cpu_ms`,
     `aggregator_cpu_ms`: of an update}.
     """
-    port, found = free_port(), list[tuple[float, ...]]()
+    port = free_port()
+    found = list[tuple[float, ...]]()
     spent: list[tuple[float, ...]] = []
 
     def note(status: Status) -> None:
@@ -155,8 +158,10 @@ def _rate(pids: Sequence[int], count: Callable[[], int]) -> float:
     """
     tell(pids, signal.SIGCONT)
     time.sleep(SETTLE_SECONDS)
-    before, began = count(), time.perf_counter()
+    before = count()
+    began = time.perf_counter()
     time.sleep(TURN_SECONDS)
-    after, took = count(), time.perf_counter() - began
+    after = count()
+    took = time.perf_counter() - began
     tell(pids, signal.SIGSTOP)
     return (after - before) / took

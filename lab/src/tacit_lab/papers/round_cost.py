@@ -80,7 +80,8 @@ class BrokerTap:
         """
         with self._lock:
             heard = [list(messages) for messages in self._heard.values()]
-        seconds, sizes = [], []
+        seconds = []
+        sizes = []
         for messages in heard:
             begun = [i for i, (_, begins, _) in enumerate(messages) if begins]
             for first, last in itertools.pairwise(begun):
@@ -105,11 +106,9 @@ def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficien
         return CostCoefficients(unit, max(0.0, at_short - c2 * short.tau), c2)
 
     found = [of("seconds", short.seconds, long.seconds), of("bytes", short.bytes, long.bytes)]
-    return (
-        found
-        if watts is None
-        else [*found, of("joules", watts * short.seconds, watts * long.seconds)]
-    )
+    if watts is None:
+        return found
+    return [*found, of("joules", watts * short.seconds, watts * long.seconds)]
 
 
 def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) -> RoundCost:

@@ -51,7 +51,8 @@ from tests.helpers.processes import Service, deployment
 from tests.helpers.servers import mosquitto, wait_for
 
 PATIENCE = 240.0
-PARTIES, SALT = 4, "tacit"
+PARTIES = 4
+SALT = "tacit"
 VERTICAL = """
 [run]
 updates = 100000000
@@ -83,7 +84,8 @@ def ratio(
     """
 
     def rate() -> float:
-        first, began = steps(), time.monotonic()
+        first = steps()
+        began = time.monotonic()
         Event().wait(seconds)
         return (steps() - first) / (time.monotonic() - began)
 
@@ -107,8 +109,10 @@ def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
     """One of four parties is stopped."""
     text = VERTICAL.format(parties=PARTIES, slowdown=[slowdown] * PARTIES)
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name)) as broker:
-        folder, http = Path(name), f"127.0.0.1:{free_port()}"
-        address, store = f"{broker.host}:{broker.port}", f"sqlite:///{folder / 'store.db'}"
+        folder = Path(name)
+        http = f"127.0.0.1:{free_port()}"
+        address = f"{broker.host}:{broker.port}"
+        store = f"sqlite:///{folder / 'store.db'}"
         with (
             deployment(folder, text, address, store, "absence") as made,
             Client(f"http://{http}") as client,
@@ -163,7 +167,8 @@ def folded(path: Path, versions: list[int]) -> list[float]:
         run = reader.header.parameters
         model = run.build_model()
         people = registry.people(datasets.splits(run.source.name, None), SALT.encode())
-        server, schema = registry.server(run.define(), model, people), model.schema_hash()
+        server = registry.server(run.define(), model, people)
+        schema = model.schema_hash()
         assert isinstance(server, LabelServer)
         rows = torch.arange(people.records)
         for kept in reader:
@@ -196,23 +201,23 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
     ):
         disks = gossip_run.Disks(made)
         disks.prepare()
-        first, spread = disks.total(), disks.spread()
+        first = disks.total()
+        spread = disks.spread()
         away = {"TACIT_BROKER": cable.address}
         peers = [gossip_run.peer(made, n, **(away if n == 2 else {})) for n in range(count)]
         wait_for(lambda: min(disks.answered(n) for n in range(count)) > 5, PATIENCE)
         steps = lambda: sum(disks.steps(n) for n in others)  # noqa: E731
         exchanges: list[int] = []
-        dark, back = (
-            lambda: cable.blackout(seconds, cut=True),
-            lambda: exchanges.append(disks.answered(2)),
-        )
+        dark = lambda: cable.blackout(seconds, cut=True)  # noqa: E731
+        back = lambda: exchanges.append(disks.answered(2))  # noqa: E731
         found = ratio(steps, seconds, dark, back)
         wait_for(lambda: disks.answered(2) > exchanges[0] + 10, PATIENCE)
         found["exchanges_afterwards"] = disks.answered(2) - exchanges[0]
         for service in peers:
             _signal(service, signal.SIGTERM)
         codes = [service.wait() for service in peers]
-        moved, apart = float((disks.total() - first).abs().max()), disks.spread() / spread
+        moved = float((disks.total() - first).abs().max())
+        apart = disks.spread() / spread
     return found | {
         "exit_codes": codes,
         "sum_moved": moved,
@@ -255,7 +260,8 @@ def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]
 
 
 def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
-    file, out = folder / f"{name}.toml", folder / f"{name}-{seed}"
+    file = folder / f"{name}.toml"
+    out = folder / f"{name}-{seed}"
     file.write_text(text, encoding="utf-8")
     summary = train(file, out, "--seed", str(seed))
     kept = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}

@@ -59,7 +59,8 @@ def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
             series = sweep.measure(run, None)["series"]
             rows.append([series[-1]["accuracy"], *(reached(series, target) for target in TARGETS)])
     ours, theirs = (np.array(rows) for rows in found.values())
-    apart, times = ours[:, 0] - theirs[:, 0], {}
+    apart = ours[:, 0] - theirs[:, 0]
+    times = {}
     for place, target in enumerate(TARGETS, 1):
         there = ~np.isnan(ours[:, place] + theirs[:, place])
         ratio = (theirs / ours)[there, place]

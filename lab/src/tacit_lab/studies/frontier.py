@@ -32,7 +32,9 @@ from tacit_lab.papers.figures.draw import COLOURS, MARKERS
 
 FILES = {0.5: "-eps05", 1.0: "-eps1", 2.0: "", 4.0: "-eps4"}  # of experiments, by ε
 SEEDS = (1, 2, 3)
-AT_EDGE, AT_SERVER, NONE = "at every edge", "at a trusted server", "none"
+AT_EDGE = "at every edge"
+AT_SERVER = "at a trusted server"
+NONE = "none"
 UNCLIPPED_RATE = 0.5  # of gradients of their own length, which nothing clips without noise
 PICTURE = ROOT / "docs" / "frontier.png"
 
@@ -58,7 +60,8 @@ class MnistFeatures:
     """MNIST's features, computed once, dealt as a run says."""
 
     def __init__(self, source: Benchmark, root: Path) -> None:
-        self._train, self.test = source.train(root), source.test(root)
+        self._train = source.train(root)
+        self.test = source.test(root)
         self._root = root
 
     def parts(self, run: RunFile) -> list[EdgePart]:
@@ -121,7 +124,8 @@ def picture(points: list[dict[str, Any]]) -> bytes:
     drawn, axis = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     for number, noise in enumerate((AT_EDGE, AT_SERVER)):
         line = [one for one in points if one["noise"] == noise and not one["edges"]]
-        x, y = [one["epsilon"] for one in line], [mean(one["accuracy"]) for one in line]
+        x = [one["epsilon"] for one in line]
+        y = [mean(one["accuracy"]) for one in line]
         axis.plot(x, y, color=COLOURS[number], marker=MARKERS[number], label=f"noise {noise}")
         for one in line:
             axis.scatter([one["epsilon"]] * 3, one["accuracy"], s=9, color=COLOURS[number])

@@ -54,7 +54,9 @@ class LiarsView:
             mean = self.mean(edge)
             noise = variance * len(mean) * squares / once**2
             found.append(math.sqrt(max(0.0, float(mean @ mean) - noise)))
-        return median(found) if found else 0.0
+        if found:
+            return median(found)
+        return 0.0
 
     def left(self) -> int:
         """How many updates the liar has still to send, if all send as many."""
@@ -156,7 +158,9 @@ def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 def sprint(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Honest for five sixths of the run, then one direction as far as the law allows."""
     late = 6 * world.server.version > 5 * world.server.horizon
-    return within(world, update, led) if late else led
+    if late:
+        return within(world, update, led)
+    return led
 
 
 def wave(length: int, part: float, *, timed: bool = True) -> Lie:

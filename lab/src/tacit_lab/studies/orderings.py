@@ -125,7 +125,8 @@ def staleness(root: Path, seeds: range) -> dict[str, Any]:
 
 
 def _summed(rows: list[tuple[float, float, float]], *names: str) -> dict[str, Any]:
-    accuracy, loss = [row[0] for row in rows], [row[1] for row in rows]
+    accuracy = [row[0] for row in rows]
+    loss = [row[1] for row in rows]
     spread = stdev(accuracy) if len(accuracy) > 1 else 0.0
     print(
         f"{' '.join(names):28} accuracy {100 * fmean(accuracy):6.2f} ± {100 * spread:.2f} loss "
@@ -141,10 +142,14 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["dp-pasgd", "fedasync", "staleness"])
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
-    root, out = Path(os.environ.get("TACIT_DATA", "../shared/data")), Path("out/orderings.json")
+    root = Path(os.environ.get("TACIT_DATA", "../shared/data"))
+    out = Path("out/orderings.json")
     parts = {"dp-pasgd": dp_pasgd, "fedasync": fedasync, "staleness": staleness}
     out.parent.mkdir(exist_ok=True)
-    found = json.loads(out.read_text()) if out.exists() else {}
+    if out.exists():
+        found = json.loads(out.read_text())
+    else:
+        found = {}
     for what in arguments.what:
         found[what] = parts[what](root, range(1, arguments.seeds + 1))
         out.write_text(json.dumps(found, indent=2) + "\n")

@@ -25,7 +25,10 @@ from tacit import datasets
 from tacit_lab.checkout import ROOT
 from tacit_lab.papers.figures.testbed_figures import train
 
-NAME, CLASSES, ROWS = "fashion-mnist", 10, 12_000  # of an edge
+# of an edge
+NAME = "fashion-mnist"
+CLASSES = 10
+ROWS = 12_000
 NETS = '''
 from torch import nn
 
@@ -100,7 +103,8 @@ def measured(folder: Path, files: dict[str, Path], seeds: int) -> dict[str, list
         for kind, file in files.items():
             os.environ["XDG_DATA_HOME"] = str(folder / f"home-{kind}-{seed}")
             summary = train(file, folder / f"{kind}-{seed}", "--seed", str(seed))
-            accuracy, epsilon = summary["test_accuracy"], summary["privacy"]["epsilon"]
+            accuracy = summary["test_accuracy"]
+            epsilon = summary["privacy"]["epsilon"]
             found[kind].append({"accuracy": accuracy, "epsilon": epsilon})
             print(f"seed {seed}, {kind}: {100 * accuracy:.2f} % at ε = {epsilon:.3f}", flush=True)
     return found

@@ -31,9 +31,13 @@ from tacit.algorithms.dp_pasgd.problem import DesignProblem
 from tacit_lab.papers import round_cost
 from tacit_lab.papers.commands.design import as_run_file
 
-ROUNDS, TURNS = 30, 7  # of `cost`: rounds of a run, and how often each is repeated
+# of `cost`: rounds of a run, and how often each is repeated
+ROUNDS = 30
+TURNS = 7
 OUT = Path("out") / "planner.json"
-SEEDS, BATCH, DEVICES = 3, 256, 16
+SEEDS = 3
+BATCH = 256
+DEVICES = 16
 RATE = BATCH / (32_561 / DEVICES)  # q: tacit divides by the public nominal size of a part
 # Rows have length √8, and a bias of 1: L <= 9/2 + λ. Each gradient is clipped to 1. The paper's c1,
 # c2 and δ.
@@ -79,8 +83,10 @@ class Adult:
     def __init__(self, root: Path) -> None:
         train, test = (datasets.load("adult", split, root) for split in ("train", "test"))
         groups = datasets.load_groups("adult", "train", root)
-        self.at, self.y = self._ones(train.x), torch.nn.functional.one_hot(train.y, 2).float()
-        self.test_at, self.test_y = self._ones(test.x), test.y
+        self.at = self._ones(train.x)
+        self.y = torch.nn.functional.one_hot(train.y, 2).float()
+        self.test_at = self._ones(test.x)
+        self.test_y = test.y
         self.device = torch.unique(groups, return_inverse=True)[1]
         self.weight = (
             1 / (DEVICES * torch.bincount(self.device).float())[self.device]
@@ -111,7 +117,8 @@ class Adult:
         at = own[:, None] * 103 + self.at[row]
         logits = flat.reshape(-1, 2)[at].sum(1)
         error = torch.softmax(logits, 1) - self.y[row]
-        lam, square = p.strong_convexity, flat.square().sum((1, 2))[own]
+        lam = p.strong_convexity
+        square = flat.square().sum((1, 2))[own]
         norm2 = error.square().sum(1) * 9 + 2 * lam * (error * logits).sum(1) + lam**2 * square
         factor = (p.lipschitz / norm2.clamp_min(1e-12).sqrt()).clamp_max(
             1.0
@@ -226,7 +233,8 @@ def _compare(turn: list[round_cost.RoundCost], found: design.DesignedRun) -> Non
     for unit, each in zip(
         round_cost.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
     ):
-        predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds
+        predicted = unit.c1 * found.rounds + unit.c2 * found.K
+        spent = each * found.rounds
         print(
             f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} "
             f"({spent / predicted - 1:+.1%})",
@@ -241,7 +249,8 @@ def main() -> None:
     if sys.argv[1:] == ["cost"]:
         cost(root)
         return
-    adult, rows = Adult(root), []
+    adult = Adult(root)
+    rows = []
     for p in (replace(base, epsilon=epsilon) for base in SETTINGS for epsilon in (1.0, 10.0)):
         for planner in ("corrected", "poisson"):
             row = grid(p, planner, adult)

@@ -97,14 +97,19 @@ class HostileSimulator(Simulator):
         self, *args: Any, liars: frozenset[str], lie: Lie | None, world: LiarsView
     ) -> None:
         super().__init__(*args)
-        self._liars, self._lie, self._world = liars, lie, world
+        self._liars = liars
+        self._lie = lie
+        self._world = world
         self._base: Tensor | None = None  # of the answer that comes next
         self.kept_out: dict[str, str] = {}  # whom the aggregator's own checks refuse
 
     def answer(self, name: str) -> None:
         """As the simulator's, noting the model that the task was of."""
         task = self.tasks[name]
-        self._base = task.params if isinstance(task, GlobalModel) else None
+        if isinstance(task, GlobalModel):
+            self._base = task.params
+        else:
+            self._base = None
         super().answer(name)
 
     def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
@@ -120,7 +125,10 @@ class HostileSimulator(Simulator):
         """The update, or what a liar makes of it, who sees everybody's."""
         assert self._base is not None
         assert self._lie is not None
-        base = self._base if self._sends_models() else torch.zeros_like(self._base)
+        if self._sends_models():
+            base = self._base
+        else:
+            base = torch.zeros_like(self._base)
         self._world.note(update.edge, update.vector - base)
         if update.edge not in self._liars:
             return update
@@ -147,9 +155,15 @@ class Case:
 def run_file(case: Case) -> RunFile:
     """The run of a case."""
     setting = SETTINGS[case.algorithm]
-    partition = "" if case.partition in (HALVES, LONE) else case.partition
+    if case.partition in (HALVES, LONE):
+        partition = ""
+    else:
+        partition = case.partition
     head = HEAD.format(updates=setting.updates, pushes=setting.pushes, partition=partition)
-    fast = "[edges]\nslowdown = [1, 4, 4, 4, 4]\n" if case.lie.endswith("fast") else ""
+    if case.lie.endswith("fast"):
+        fast = "[edges]\nslowdown = [1, 4, 4, 4, 4]\n"
+    else:
+        fast = ""
     return config.parse(head + setting.section + fast + case.guard, "case", seed=case.seed)
 
 
@@ -211,10 +225,13 @@ def outcome(case: Case) -> dict[str, Any]:
 def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The first two edges have the lower classes, the others the rest: two camps of honest data."""
     rows = [_published(part) for part in parts]
-    x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
+    x = torch.cat([one.x for one in rows])
+    y = torch.cat([one.y for one in rows])
     size = min(len(one.y) for one in rows)
-    order, generator = torch.argsort(y, stable=True), torch.Generator().manual_seed(seed)
-    low, high = order[: 2 * size], order[2 * size :]
+    order = torch.argsort(y, stable=True)
+    generator = torch.Generator().manual_seed(seed)
+    low = order[: 2 * size]
+    high = order[2 * size :]
     mixed = [side[torch.randperm(len(side), generator=generator)] for side in (low, high)]
     dealt = torch.split(torch.cat(mixed)[: 5 * size], size)
     return [
@@ -226,7 +243,8 @@ def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
 def _lone(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The last edge alone has class 7, and rows of the others, all as many as before."""
     rows = [_published(part) for part in parts]
-    x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
+    x = torch.cat([one.x for one in rows])
+    y = torch.cat([one.y for one in rows])
     sizes = [len(one.y) for one in rows]
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(y), generator=generator)
@@ -261,7 +279,10 @@ UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 def honest(quick: bool) -> Iterator[Case]:
     """Runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
     for seed in range(SEEDS[0], SEEDS[0] + (2 if quick else 20)):
-        partition = "" if seed % 2 else UNEQUAL[seed // 2 % 2]
+        if seed % 2:
+            partition = ""
+        else:
+            partition = UNEQUAL[seed // 2 % 2]
         for guard in ("", GUARD):
             yield Case("mapa", seed=seed, guard=guard, partition=partition)
     for name in ("mapa",) if quick else ALGORITHMS:
@@ -323,7 +344,10 @@ def main() -> None:
             for case, c in plain
             if bool(case.guard) == guard and case.algorithm == "mapa"
         ]
-        spread = statistics.stdev(got) if len(got) > 1 else 0.0
+        if len(got) > 1:
+            spread = statistics.stdev(got)
+        else:
+            spread = 0.0
         print(
             f"honest, guard {guard}: {statistics.mean(got):.2f} ± {spread:.2f} of {len(got)} runs"
         )

@@ -50,8 +50,12 @@ def cases(
 
 def _row(case: Case) -> str:
     if not case.lie:
-        return "honest" if case.guard else "honest, without the guard"
-    return "without that edge" if case.lie == ABSENT else case.lie
+        if case.guard:
+            return "honest"
+        return "honest, without the guard"
+    if case.lie == ABSENT:
+        return "without that edge"
+    return case.lie
 
 
 def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
@@ -87,7 +91,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/unequal.json"))
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen = list(UNEQUALLY | WAVES) if given.all else given.lies
+    if given.all:
+        chosen = list(UNEQUALLY | WAVES)
+    else:
+        chosen = given.lies
     every = list(cases(given.algorithms, given.seeds, chosen, given.data))
     found: list[tuple[Case, dict[str, Any]]] = []
     with ProcessPoolExecutor(given.processes) as pool:

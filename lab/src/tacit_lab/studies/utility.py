@@ -99,7 +99,8 @@ def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
     seconds = time.monotonic() - started
     test = _data(run.source.name, "test", published_only(run.source).features)
     accuracy, loss = evaluate(run.build_model(), server.params, test)
-    plan, pushes = run.plan(0), max(record.updates for record in server.edges.values())
+    plan = run.plan(0)
+    pushes = max(record.updates for record in server.edges.values())
     spent = epsilon_pld(
         [Spend(plan.sampling_rate, plan.noise_multiplier, pushes, plan.mechanism)], plan.delta
     )
@@ -189,7 +190,8 @@ def _edge(run: RunFile, number: int, seed: int) -> EdgeRole:
         run.plan(number, len(rows)), Ledger(":memory:", data.name), Random(1000 * seed + number)
     )
     ways = Ways(slots=_Unpadded, outer=_Unpadded)
-    name, model = f"edge-{number}", run.build_model()
+    name = f"edge-{number}"
+    model = run.build_model()
     return registry.edge(run.define(), name, part, model, releaser, ways=ways)
 
 

@@ -53,7 +53,8 @@ class VerticalRoles:
 
     def run(self, seed: int) -> Iterator[float]:
         """Deliver every message at its time; yields the clock after each."""
-        drawn, by = np.random.default_rng(seed), {party.edge: party for party in self.parties}
+        drawn = np.random.default_rng(seed)
+        by = {party.edge: party for party in self.parties}
         for party in self.parties:
             self._say(party, party.start(), drawn)
         while not self.server.halted:
@@ -69,13 +70,13 @@ class VerticalRoles:
             yield self.clock
 
     def _say(self, party: Party, outgoing: list[Any], drawn: np.random.Generator) -> None:
-        mean, unit = self.means[party.number], 0.5 / len(self.parties)
+        mean = self.means[party.number]
+        unit = 0.5 / len(self.parties)
         for out in outgoing:
-            late = (
-                float(drawn.poisson(mean / unit)) * unit
-                if self.poisson
-                else float(drawn.exponential(mean))
-            )
+            if self.poisson:
+                late = float(drawn.poisson(mean / unit)) * unit
+            else:
+                late = float(drawn.exponential(mean))
             heapq.heappush(
                 self.events,
                 (self.clock + late, drawn.random(), len(self.events), received(out.message)),
@@ -84,7 +85,9 @@ class VerticalRoles:
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> VerticalRoles:
     """The roles of `run`, with the ledgers in memory."""
-    splits, salt, count = datasets.splits(run.source.name, root), b"bench", run.edges.count
+    splits = datasets.splits(run.source.name, root)
+    salt = b"bench"
+    count = run.edges.count
     server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
     assert isinstance(server, LabelServer)
     ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
@@ -141,7 +144,8 @@ def delays(
     of the asynchronous one.
     """
     run = config.load(path)
-    count, every = run.edges.count, run.evaluation.every
+    count = run.edges.count
+    every = run.evaluation.every
     means = [(m + 1) / count for m in range(count)]
     modes: dict[str, dict[str, Any]] = {
         "sync": {"synchronous": True},
@@ -150,7 +154,11 @@ def delays(
     }
     found: dict[str, Any] = {}
     for name, section in modes.items():
-        seconds, uploads = [], count if "synchronous" in section else section["t"]
+        seconds = []
+        if "synchronous" in section:
+            uploads = count
+        else:
+            uploads = section["t"]
         evaluation = {"every": max(1, every // uploads)}
         for seed in range(1, seeds + 1):
             made = world(
@@ -189,15 +197,16 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
     """
     run = config.load(path)
     made = world(run, root)
-    server, running = made.server, made.run(1)
+    server = made.server
+    running = made.run(1)
     while any(party.place is None for party in made.parties):
         next(running)
-    rows, records = torch.arange(len(server.people.labels)), server.people.records
-    views, models = (
-        [party._features(rows) for party in made.parties],
-        [party.embedding for party in made.parties],
-    )
-    found, penalty = {}, made.parties[0].regularization
+    rows = torch.arange(len(server.people.labels))
+    records = server.people.records
+    views = [party._features(rows) for party in made.parties]
+    models = [party.embedding for party in made.parties]
+    found = {}
+    penalty = made.parties[0].regularization
     for share in (1.0, 1.1):
         steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
         params, thetas = centralised(

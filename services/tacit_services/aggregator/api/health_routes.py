@@ -28,7 +28,8 @@ def health_routes(run_status: RunStatus) -> APIRouter:
     )
     def readyz() -> Response:
         health = run_status.health()
-        parts, missing = _parts(health), _missing(health)
+        parts = _parts(health)
+        missing = _missing(health)
         if missing is None:
             return document({"status": "ready", "parts": parts})
         return problem(503, f"not ready: {missing}", parts=parts)
@@ -51,8 +52,20 @@ def metrics_routes(run_status: RunStatus) -> APIRouter:
 
 
 def _parts(health: Health) -> dict[str, str]:
-    store = "recovering" if not health.recovered else "up" if health.store_up else "lost"
-    broker = "refuses" if health.broker_refuses else "up" if health.broker_up else "down"
+    if not health.recovered:
+        store = "recovering"
+    else:
+        if health.store_up:
+            store = "up"
+        else:
+            store = "lost"
+    if health.broker_refuses:
+        broker = "refuses"
+    else:
+        if health.broker_up:
+            broker = "up"
+        else:
+            broker = "down"
     return {"store": store, "broker": broker}
 
 
@@ -66,4 +79,6 @@ def _missing(health: Health) -> str | None:
         return "store (lost; edges are told to wait)"
     if health.broker_refuses:
         return "broker (refuses a subscription; its rules are of another run)"
-    return None if health.broker_up else "broker (not connected)"
+    if health.broker_up:
+        return None
+    return "broker (not connected)"

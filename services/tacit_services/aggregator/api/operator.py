@@ -37,7 +37,8 @@ class Operator:
 
     def __init__(self, token: str | None, seconds: float = STORE_SECONDS) -> None:
         """`token`: None refuses every write. `seconds`: that a request waits for the journal."""
-        self._token, self._seconds = token, seconds
+        self._token = token
+        self._seconds = seconds
         self._open: dict[str, str] = {}  # what is to be entered, and a halt's reason
         self._changed = threading.Condition()
         self._places = threading.BoundedSemaphore(WAITING)
@@ -127,7 +128,8 @@ class Readers:
     """
 
     def __init__(self, token: str, operator: Operator) -> None:
-        self._token, self._operator = token, operator
+        self._token = token
+        self._operator = operator
 
     async def check(
         self, given: Annotated[HTTPAuthorizationCredentials | None, Depends(READ_BEARER)]

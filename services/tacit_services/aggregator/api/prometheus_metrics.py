@@ -61,7 +61,8 @@ class _Run(Collector):
     def collect(self) -> Iterable[Metric]:
         """All families: one consistent reading of the run."""
         reading = self._run_status.reading()
-        schedule, load = reading.schedule, reading.load
+        schedule = reading.schedule
+        load = reading.load
         yield _build()
         yield from _messages(reading)
         yield from _privacy(self._run_status.total(reading), self._run_status.definition.promise)
@@ -124,7 +125,8 @@ def _edges(reading: RunReading) -> Iterable[Metric]:
 
 def _health(reading: RunReading) -> Iterable[Metric]:
     health = reading.health
-    store, broker = health.recovered and health.store_up, health.broker_up
+    store = health.recovered and health.store_up
+    broker = health.broker_up
     yield GaugeMetricFamily(
         "tacit_store_up", "1 when the store is there and the run read back.", float(store)
     )

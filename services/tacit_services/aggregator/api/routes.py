@@ -68,7 +68,10 @@ def create_app(
     app.include_router(page())
     app.include_router(interface())
     app.include_router(health_routes(run_status))
-    may_read = [] if read_token is None else [Depends(Readers(read_token, operator).check)]
+    if read_token is None:
+        may_read = []
+    else:
+        may_read = [Depends(Readers(read_token, operator).check)]
     refused = documented(401) if may_read else {}
     app.include_router(metrics_routes(run_status), dependencies=may_read, responses=refused)
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}

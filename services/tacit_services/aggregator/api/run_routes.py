@@ -28,8 +28,10 @@ from tacit_services.transport.problems import (
 MOST_EDGES = 1000  # in one answer
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
 # Of 128 connections these may last; each=: of one address.
-STREAMS, STREAMS_EACH = 64, 16
-DOWNLOADS, DOWNLOADS_EACH = 8, 4
+STREAMS = 64
+STREAMS_EACH = 16
+DOWNLOADS = 8
+DOWNLOADS_EACH = 4
 _MOVING = (
     "duration_s",
     "updates_per_s",
@@ -113,7 +115,8 @@ def edge_routes(run_status: RunStatus) -> APIRouter:
 
 def model_routes(view: View) -> APIRouter:
     """The newest model, in blocks with flow control."""
-    router, downloads = APIRouter(tags=["model"]), ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
+    router = APIRouter(tags=["model"])
+    downloads = ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
@@ -140,7 +143,8 @@ def model_routes(view: View) -> APIRouter:
 
 def event_routes(view: View, operator: Operator) -> APIRouter:
     """The run's status as a stream, as it changes."""
-    router, streams = APIRouter(), ConnectionSlots(STREAMS, STREAMS_EACH)
+    router = APIRouter()
+    streams = ConnectionSlots(STREAMS, STREAMS_EACH)
 
     async def place(request: Request) -> AsyncIterator[None]:
         with streams.taken(address_of(request.scope)):

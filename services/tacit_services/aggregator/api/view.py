@@ -35,11 +35,15 @@ class View:
     """
 
     def __init__(self, run_status: RunStatus, model: Model) -> None:
-        self._run_status, self._model = run_status, model
-        self._lock, self._feed_lock = threading.Lock(), threading.Lock()
+        self._run_status = run_status
+        self._model = model
+        self._lock = threading.Lock()
+        self._feed_lock = threading.Lock()
         # Weakly: whoever asks for a status must not keep an old model in memory.
         self._params: weakref.ref[Tensor] | None = None
-        self._size, self._sha256, self._data = 0, "", b""
+        self._size = 0
+        self._sha256 = ""
+        self._data = b""
         self._feed: dict[str, Any] = {}
         self._feed_at = -EVENT_PERIOD
 
@@ -58,7 +62,9 @@ class View:
     def _described(self, reading: RunReading) -> WeightsFile:
         if self._params is None or self._params() is not reading.params:
             file = Weights(self._model, reading.params)
-            self._size, self._sha256, self._data = len(file), file.sha256(), b""
+            self._size = len(file)
+            self._sha256 = file.sha256()
+            self._data = b""
             self._params = weakref.ref(reading.params)
         return WeightsFile(reading.version, reading.clip, self._size, self._sha256)
 
@@ -74,12 +80,14 @@ class View:
         """The status of at most `age` seconds ago: one for however many streams ask."""
         with self._feed_lock:
             if time.monotonic() - self._feed_at >= age:
-                self._feed, self._feed_at = self.status(), time.monotonic()
+                self._feed = self.status()
+                self._feed_at = time.monotonic()
             return self._feed
 
     def model_info(self) -> dict[str, Any]:
         """Return a description of the weights file."""
-        reading, model = self._run_status.reading(), self._model
+        reading = self._run_status.reading()
+        model = self._model
         file = self._file(reading)
         return {
             "name": model.name,

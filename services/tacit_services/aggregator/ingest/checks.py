@@ -70,7 +70,8 @@ class EndClaims:
 
     def __init__(self, horizon: int) -> None:
         """horizon: T, in versions."""
-        self._horizon, self._claimed = horizon, set[str]()
+        self._horizon = horizon
+        self._claimed = set[str]()
 
     def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
         """Raise RetryLater for a report of T while most connected peers (`all_here`) make none.
@@ -140,7 +141,10 @@ class Checks:
     @classmethod
     def of(cls, definition: Definition[Any], dataset: str, clock: Callable[[], float]) -> Self:
         """Return the checks of a run. dataset: whose ledgers its edges keep."""
-        end_claims = EndClaims if definition.algorithm.worker == "peer" else NoEndCheck
+        if definition.algorithm.worker == "peer":
+            end_claims = EndClaims
+        else:
+            end_claims = NoEndCheck
         return cls(
             LedgerContinuity(dataset),
             DefinitionCheck(definition.agreed),

@@ -29,12 +29,18 @@ class DefinitionCheck:
         theirs = meta.hello.definition
         if not meta.HasField("hello") or theirs == self.text:
             return
-        said = self._difference(theirs) if theirs else "the Hello has none"
+        if theirs:
+            said = self._difference(theirs)
+        else:
+            said = "the Hello has none"
         raise WireError("definition", wire.printable(said, wire.MAX_REASON - 20))
 
     def _difference(self, theirs: str) -> str:
         try:
-            content = json.loads(theirs) if len(theirs) <= _MOST else None
+            if len(theirs) <= _MOST:
+                content = json.loads(theirs)
+            else:
+                content = None
             found = first_difference(content, self._agreed)
         except (ValueError, RecursionError):
             found = None

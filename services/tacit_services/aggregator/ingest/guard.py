@@ -40,7 +40,10 @@ class UpdateGuard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """plan: returns the privacy plan of an edge, by its name."""
-        self._section, self._role, self._plan, self._clock = section, role, plan, clock
+        self._section = section
+        self._role = role
+        self._plan = plan
+        self._clock = clock
         # And the highest number that was let through.
         self._buckets: dict[str, tuple[Bucket, int]] = {}
         self._refused: Counter[str] = Counter()
@@ -78,7 +81,8 @@ class UpdateGuard:
 
         C is what the server asked for with that model, not what the edge says it used.
         """
-        role, section = self._role, self._section
+        role = self._role
+        section = self._section
         assert section.norm_factor is not None
         assert isinstance(role, mapa.MapaServer)  # the run file refuses norm_factor with any other
         return norm_bound(
@@ -112,7 +116,9 @@ class UpdateGuard:
 
     def throttle(self, edge: str, seq: int) -> None:
         """Raise RetryLater for a message above the rate; a resend does not count."""
-        rate, burst, now = self._section.rate, self._section.burst, self._clock()
+        rate = self._section.rate
+        burst = self._section.burst
+        now = self._clock()
         if rate is None:
             return
         bucket, let_through = self._buckets.get(edge, (Bucket(rate, burst, burst, now), 0))
@@ -146,7 +152,8 @@ def norm_bound(
     Gaussian), each but with probability false_alarm/2. The triangle inequality holds whatever the
     data is, so this is no assumption about gradients.
     """
-    t, mean = math.log(2 / false_alarm), factor * batch
+    t = math.log(2 / false_alarm)
+    mean = factor * batch
     examples = mean + math.sqrt(2 * mean * t) + t / 3
     noise = noise_multiplier * (math.sqrt(size) + math.sqrt(2 * t))
     return clip / batch * (examples + noise) * _ROUNDING

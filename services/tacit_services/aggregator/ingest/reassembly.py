@@ -36,7 +36,9 @@ class Reassembly:
 
     def __init__(self, max_message: int, names: int = 1, total: int = TOTAL_BYTES) -> None:
         """names: how many edges there can be."""
-        self.max_message, self._total, self._share = max_message, total, total // names
+        self.max_message = max_message
+        self._total = total
+        self._share = total // names
         self._open: dict[str, _Open] = {}
         self._held = 0  # bytes, of all
 
@@ -55,18 +57,21 @@ class Reassembly:
         too much; then what came of this one before is kept.
         """
         partial = self._open.get(edge)
-        question = wire.read_question(payload) if len(payload) == wire.PART_HEADER else None
+        if len(payload) == wire.PART_HEADER:
+            question = wire.read_question(payload)
+        else:
+            question = None
         continues = (
             partial is not None
             and partial.seq == seq
             and question in (None, partial.assembler.shape)
         )
-        mine = (
-            partial
-            if partial is not None and continues
-            else _Open(seq, wire.Assembler(self.max_message), time.monotonic())
-        )
-        before, had = mine.assembler.received, mine.assembler.held
+        if partial is not None and continues:
+            mine = partial
+        else:
+            mine = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
+        before = mine.assembler.received
+        had = mine.assembler.held
         if continues:
             self._make_room(edge, had, len(payload) + wire.PART_COST)
             self._forget(edge)
@@ -114,7 +119,9 @@ class Reassembly:
         None: it is not the edge's unfinished one.
         """
         partial = self._open.get(edge)
-        return None if partial is None or partial.seq != seq else partial.assembler.begun
+        if partial is None or partial.seq != seq:
+            return None
+        return partial.assembler.begun
 
     def expire(self) -> list[str]:
         """Forget what has had no new part for longer than TTL; return whose it was."""

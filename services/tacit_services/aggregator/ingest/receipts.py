@@ -29,14 +29,16 @@ class RetryLater(Exception):  # noqa: N818  (a state: there is room again later)
 
     def __init__(self, counted: str, retry_after_s: float) -> None:
         super().__init__(f"{counted}: again in {retry_after_s:.3g} s")
-        self.counted, self.retry_after_s = counted, retry_after_s
+        self.counted = counted
+        self.retry_after_s = retry_after_s
 
 
 class Receipts:
     """Makes and checks the proofs of one run."""
 
     def __init__(self, key: bytes, run_id: str) -> None:
-        self._key, self._run = key, run_id
+        self._key = key
+        self._run = run_id
         self._doubted = False
 
     def proven(self, edge: str, receipt: pb.Receipt) -> pb.Receipt:

@@ -36,7 +36,8 @@ class Staging:
         """allowed: False where the aggregator adds the noise, as the store must not see what came
         without it.
         """
-        self._store, self._allowed = store, allowed
+        self._store = store
+        self._allowed = allowed
         self._trusted: set[str] = set()
         self._begun: dict[str, _Staged] = {}
         self._bytes = 0
@@ -71,7 +72,8 @@ class Staging:
             staged = self._begun[edge] = _Staged(weakref.ref(begun.obj), stage)
         new = len(begun) - staged.size
         if self._bytes + new <= TOTAL_BYTES:
-            staged.size, self._bytes = len(begun), self._bytes + new
+            staged.size = len(begun)
+            self._bytes = self._bytes + new
             staged.stage.grow(begun)
 
     def take(self, edge: str, envelope: wire.Whole) -> Stage | None:

@@ -32,7 +32,8 @@ class TrustedNoise:
 
     def __init__(self, journal: RunJournal, trusted: Trusted) -> None:
         """`journal`: what edges' histories and numbers are compared with."""
-        self._journal, self._trusted = journal, trusted
+        self._journal = journal
+        self._trusted = trusted
         self._role = journal.role
         self._newest: dict[str, int] = {}  # the largest number rewritten in this process
         self._kept: OrderedDict[str, Candidate] = OrderedDict()
@@ -44,7 +45,8 @@ class TrustedNoise:
         computed; a crash before the journal has the message charges twice. Raises WireError
         (budget, order) and PrivacyError (a ledger that is damaged, or has less than the journal).
         """
-        edge, seq = candidate.edge, candidate.seq
+        edge = candidate.edge
+        seq = candidate.seq
         kept = self._kept.get(edge)
         if kept is not None and kept.seq == seq:
             return replace(kept, inbound=candidate.inbound)
@@ -67,7 +69,9 @@ class TrustedNoise:
         self._trusted.close()
 
     def _rewritten(self, candidate: Candidate) -> Candidate:
-        journal, message, edge = self._journal, candidate.message, candidate.edge
+        journal = self._journal
+        message = candidate.message
+        edge = candidate.edge
         history = self._history(edge)
         if isinstance(message, Update):
             payload = self._noised(message, candidate.seq)
@@ -97,8 +101,12 @@ class TrustedNoise:
         )
 
     def _history(self, edge: str) -> History:
-        history, record = self._trusted.history(edge), self._role.edges.get(edge)
-        known = sum(row.count for row in record.spent) if record else 0
+        history = self._trusted.history(edge)
+        record = self._role.edges.get(edge)
+        if record:
+            known = sum(row.count for row in record.spent)
+        else:
+            known = 0
         if sum(row.count for row in history) < known:
             raise PrivacyError(
                 f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); "

@@ -63,6 +63,8 @@ def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIR
 
     @router.get(f"{prefix}/{{name}}")
     def file(request: Request, name: str) -> Response:
-        return answer(request, name) if name in content else problem(404, "no such file")
+        if name in content:
+            return answer(request, name)
+        return problem(404, "no such file")
 
     return router

@@ -23,12 +23,15 @@ from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
 
 FEW = 100  # up to this many edges a request waits for exact numbers
-SHARE, SAVED = 0.01, 0.25  # part of the time for compositions; seconds saved up, at most
+# part of the time for compositions; seconds saved up, at most
+SHARE = 0.01
+SAVED = 0.25
 MUCH = SAVED / 2  # seconds: with more saved up there is time for an exact ε
 KEPT = 4096  # histories that are known to have been composed
 # Significant bits that a count is rounded up to, tried until ε is within the budget: four of them
 # add at most an eighth, seven a 64th.
-ROUGHER, FINER = (4, 6, 8), (7, 9)
+ROUGHER = (4, 6, 8)
+FINER = (7, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class Accounts:
     """The spending of one run's edges; for any thread."""
 
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
-        self._promise, self._clock = promise, clock
+        self._promise = promise
+        self._clock = clock
         self._known: set[History] = set()  # they have been composed
         # As they were looked at last, by place: records keep their order, and new ones come behind.
         self._names: list[str] = []
@@ -85,7 +89,8 @@ class Accounts:
         self._composing: Future[None] | None = None
         self._few = True
         self._kept: dict[str, Spending] = {}
-        self._saved, self._looked = SAVED, clock()
+        self._saved = SAVED
+        self._looked = clock()
         self.busy = threading.Lock()  # one composition at a time
         self.final = False  # once the run is over there is time for every ε
 
@@ -116,7 +121,8 @@ class Accounts:
     # -- one edge ----------------------------------------------------------------------------------
 
     def _account(self, name: str, record: EdgeRecord) -> Spending:
-        kept, history = self._kept.get(name), record.spent
+        kept = self._kept.get(name)
+        history = record.spent
         known = kept is not None and kept.record is record
         if kept is not None and known and (not kept.bound or not self._is_known(history, MUCH)):
             return kept
@@ -146,7 +152,10 @@ class Accounts:
         distinct = dict.fromkeys(found)  # many edges share one
         least = min((one.releases for one in distinct), default=0)
         at = next((at for at, one in enumerate(found) if one.releases == least), None)
-        slowest = None if at is None else self._names[at]
+        if at is None:
+            slowest = None
+        else:
+            slowest = self._names[at]
         more = {
             one: self._at_most(one.history, one.budget, steady=steady) for one in _most(distinct)
         }
@@ -160,21 +169,28 @@ class Accounts:
 
     def _looked_at(self, records: Mapping[str, EdgeRecord]) -> list[_Spender]:
         """The spender of each of `records`, in their order; only of what has changed a new one."""
-        names, now = list(records), [record.spent for record in records.values()]
-        kept, found = self._histories, list(self._spenders)
+        names = list(records)
+        now = [record.spent for record in records.values()]
+        kept = self._histories
+        found = list(self._spenders)
         if names[: len(self._names)] != self._names:  # records of another fold
-            kept, found = [], []
+            kept = []
+            found = []
         known = len(kept)
         changed = [at for at, history in enumerate(kept) if now[at] is not history]
         for at in changed:
             found[at] = self._spender(now[at], self._budget(names[at]))
         found += map(self._spender, now[known:], map(self._budget, names[known:]))
-        self._names, self._histories, self._spenders = names, now, found
+        self._names = names
+        self._histories = now
+        self._spenders = found
         return found
 
     def _share(self, one: _Spender, more: History) -> float:
         known = one.budget and math.isfinite(one.budget)
-        return self._epsilon(more) / one.budget if known else 0.0
+        if known:
+            return self._epsilon(more) / one.budget
+        return 0.0
 
     def _largest(self, spent: Mapping[_Spender, History], steady: bool) -> tuple[float, bool]:
         """The largest ε, and whether it is an upper bound."""

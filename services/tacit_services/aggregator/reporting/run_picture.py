@@ -13,7 +13,10 @@ from tacit import rounding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
+# Okabe-Ito: safe for colour-blind readers
+BLUE = "#0072B2"
+ORANGE = "#D55E00"
+GREEN = "#009E73"
 GREY = "#767676"
 _LOG_FROM = 20.0  # the largest value over the smallest from which a scale is logarithmic
 _MOST_BARS = 30  # edges that are drawn apart
@@ -47,7 +50,9 @@ def on_test(accuracy: float | None, loss: float | None) -> str:
     """Return the model's test result in words: its accuracy, its loss, or that there is none."""
     if accuracy is not None:
         return f"{100 * accuracy:.2f} %"
-    return "not evaluated" if loss is None else f"loss {loss:.4g}"
+    if loss is None:
+        return "not evaluated"
+    return f"loss {loss:.4g}"
 
 
 def _measured(axis: Any, series: Series) -> None:
@@ -117,11 +122,10 @@ def _line(axis: Any, series: Series, key: str, colour: str, label: str, **more: 
 def _title(status: dict[str, Any]) -> str:
     privacy = status["privacy"]
     epsilon = privacy["epsilon"]
-    claim = (
-        f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
-        if epsilon is not None
-        else "not private"
-    )
+    if epsilon is not None:
+        claim = f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
+    else:
+        claim = "not private"
     shown = on_test(status["test_accuracy"], status["test_loss"])
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
     return f"{what} · {status['edges']} edges · {shown} · {claim}"

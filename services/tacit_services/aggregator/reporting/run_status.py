@@ -40,7 +40,9 @@ class RunStatus:
 
         `virtual`: of a simulation, its clock, as keys to be shown.
         """
-        self.definition, self._run, self._virtual = definition, run, virtual
+        self.definition = definition
+        self._run = run
+        self._virtual = virtual
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounts = Accounts(definition.promise)
@@ -65,7 +67,10 @@ class RunStatus:
             lines = self._metrics.read_text(encoding="utf-8", errors="replace").splitlines()
             points = (point for line in lines if (point := _point(line)) is not None)
             self.series = [point for point in points if point["version"] <= self._version_at_start]
-            self._before = self.series[-1]["seconds"] if self.series else 0.0
+            if self.series:
+                self._before = self.series[-1]["seconds"]
+            else:
+                self._before = 0.0
         # Written anew: a line that was cut by a full disk or a kill must not have the next one
         # glued to it.
         try:
@@ -143,9 +148,16 @@ class RunStatus:
         Of privacy it has the run's total, with `bound` where ε is an upper bound.
         """
         reading = reading or self.reading()
-        seconds, definition = self.duration, self.definition
-        last = self.series[-1] if self.series else {}
-        needed = 0 if reading.halted else reading.needed
+        seconds = self.duration
+        definition = self.definition
+        if self.series:
+            last = self.series[-1]
+        else:
+            last = {}
+        if reading.halted:
+            needed = 0
+        else:
+            needed = reading.needed
         total = self.total(reading)
         return {
             "format": SUMMARY_FORMAT,
@@ -212,7 +224,10 @@ class RunStatus:
 
     def _guarantee(self, reading: RunReading, total: Total) -> dict[str, Any]:
         """The run's, without its edges; of vertical parties, who are few, µ needs them all."""
-        few = reading.records if self.definition.promise.composition == "sum" else {}
+        if self.definition.promise.composition == "sum":
+            few = reading.records
+        else:
+            few = {}
         accounts = self._accounts.of(few)
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
         del document["edges"]
@@ -223,8 +238,12 @@ class RunStatus:
 
 
 def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
-    record, why = account.record, reading.quarantined.get(name)
-    state = reading.presence.get(name, "unknown") if why is None else "quarantined"
+    record = account.record
+    why = reading.quarantined.get(name)
+    if why is None:
+        state = reading.presence.get(name, "unknown")
+    else:
+        state = "quarantined"
     return {
         "id": name,
         "state": "retired" if record.retired else state,
@@ -251,4 +270,6 @@ def _point(line: str) -> dict[str, Any] | None:
         valid = point["version"] >= 0 and point["seconds"] >= 0
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return point if valid else None
+    if valid:
+        return point
+    return None

@@ -45,7 +45,8 @@ class Job:
 
     def end(self, scores: Tensor | None, error: TacitError | None = None) -> None:
         """Wake who waits for it."""
-        self.scores, self.error = scores, error
+        self.scores = scores
+        self.error = error
         self.answered.set()
 
 
@@ -54,7 +55,10 @@ class Inference:
 
     def __init__(self, run: Run, driver: ServerDriver, role: LabelServer, salt: str) -> None:
         """role: the run's. salt: what the run's records are named with."""
-        self._run, self._driver, self._role, self._salt = run, driver, role, salt.encode()
+        self._run = run
+        self._driver = driver
+        self._role = role
+        self._salt = salt.encode()
         self._row = {int(name): row for row, name in enumerate(role.people.names)}
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._now: Job | None = None
@@ -66,11 +70,10 @@ class Inference:
         model), BudgetSpent (a party's), ServiceError (a party is not there).
         """
         if not self._role.halted or len(self._role.complete) < self._role.protocol.parties:
-            why = (
-                "ended before every party's table was there"
-                if self._role.halted
-                else "has not ended"
-            )
+            if self._role.halted:
+                why = "ended before every party's table was there"
+            else:
+                why = "has not ended"
             raise ConfigError(
                 f"run {self._run.run_id}: {why}; predictions need the model that it ends with"
             )
@@ -116,7 +119,8 @@ class Inference:
         if (
             not job.asked and time.monotonic() < job.deadline
         ):  # later nobody waits for what parties would pay for
-            job.asked, job.asked_at = self._driver.ask(Request(0, job.rows)), time.monotonic()
+            job.asked = self._driver.ask(Request(0, job.rows))
+            job.asked_at = time.monotonic()
         elif job.asked and not self._role.pending():
             self._end(job, self._role.scores(job.rows))
             return
@@ -137,7 +141,8 @@ class Inference:
     def _hopeless(self) -> BudgetSpent | None:
         """A party that has said that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
-            why, presence = self._role.edges[edge].retired, self._run.presence
+            why = self._role.edges[edge].retired
+            presence = self._run.presence
             if why and presence.get(edge) != "online":
                 return BudgetSpent(f"{edge}: {why}")
         return None

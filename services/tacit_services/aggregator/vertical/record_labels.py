@@ -34,10 +34,8 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    everybody, epsilon = (
-        registry.people((train, test), salt.encode()),
-        vertical.settings.label_epsilon,
-    )
+    everybody = registry.people((train, test), salt.encode())
+    epsilon = vertical.settings.label_epsilon
     if epsilon is None:
         return everybody
     noisy = answers(labels, train.y, train.classes, epsilon, everybody.names[: len(train)])
@@ -81,7 +79,10 @@ def _kept(path: Path, what: dict[str, str]) -> Tensor:
         ) from error
     if found != what:
         epsilon = float.fromhex(found.get("epsilon", "nan"))
-        was = f"epsilon={epsilon:g}" if math.isfinite(epsilon) else "something else"
+        if math.isfinite(epsilon):
+            was = f"epsilon={epsilon:g}"
+        else:
+            was = "something else"
         raise PrivacyError(
             f"labels {path}: drawn for {was} or other records; another draw would add to what "
             f"they cost"

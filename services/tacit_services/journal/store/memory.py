@@ -133,8 +133,11 @@ class MemoryStore:
         data = self._data
         with data.writing:
             data.epoch += 1
-            data.position, data.bytes, data.snapshot = 0, 0, None
-            data.journal, data.last_seqs = [], {}
+            data.position = 0
+            data.bytes = 0
+            data.snapshot = None
+            data.journal = []
+            data.last_seqs = {}
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""

@@ -49,7 +49,10 @@ def connected_later(url: str, shown: str, reply_s: float) -> redis.Redis:
     """
     try:
         parts = urlsplit(url)
-        usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)
+        if parts.scheme == "unix":
+            usable = bool(parts.path)
+        else:
+            usable = bool(parts.hostname)
         # redis-py falls back to database 0 for a path that is not a number.
         if not usable or (parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path)):
             raise ValueError(

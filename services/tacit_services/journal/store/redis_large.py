@@ -45,7 +45,10 @@ def pieces(
     whole: False where more comes behind it, so that a last piece that is not full waits.
     """
     view = memoryview(payload)
-    ready = view if whole else view[: len(view) - len(view) % PIECE]
+    if whole:
+        ready = view
+    else:
+        ready = view[: len(view) - len(view) % PIECE]
     return [["RPUSHX", key, ready[at : at + PIECE]] for at in range(first, len(ready), PIECE)]
 
 
@@ -83,11 +86,16 @@ def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
             yield from argument if isinstance(argument, Pieces) else (argument,)
             head = b"\r\n"
         else:
-            raw = argument if isinstance(argument, bytes) else _bytes(argument)
+            if isinstance(argument, bytes):
+                raw = argument
+            else:
+                raw = _bytes(argument)
             head += b"$%d\r\n%s\r\n" % (len(raw), raw)
     yield head
 
 
 def _bytes(argument: Any) -> bytes:
     whole = isinstance(argument, Pieces | memoryview)
-    return bytes(argument) if whole else str(argument).encode()
+    if whole:
+        return bytes(argument)
+    return str(argument).encode()

@@ -59,12 +59,14 @@ class WriteLine:
 
         A call that is never made leaves its answer to the next.
         """
-        connection, latest = self._connection, self._sent
+        connection = self._connection
+        latest = self._sent
 
         def read() -> Any:
             if connection is not self._connection:  # given up meanwhile, and its answers with it
                 raise redis.ConnectionError("connection lost")
-            count, self._answered = latest - self._answered, latest
+            count = latest - self._answered
+            self._answered = latest
             try:
                 return redis_large.read(connection, count)
             except redis.ResponseError:
@@ -84,7 +86,8 @@ class WriteLine:
             self._connection = None
 
     def _lose(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         self._lost = bool(self.staged)
         self.staged.clear()
         connection.disconnect()
@@ -96,8 +99,11 @@ class RedisStage:
 
     def __init__(self, line: WriteLine, key: str, begin: list[Any], end: list[Any]) -> None:
         """key: of the list of pieces. begin, end: the commands that make and delete it."""
-        self.key, self.sent = key, 0
-        self._line, self._begin, self._end = line, begin, end
+        self.key = key
+        self.sent = 0
+        self._line = line
+        self._begin = begin
+        self._end = end
 
     def grow(self, begun: memoryview) -> None:
         """See base.Stage.grow."""

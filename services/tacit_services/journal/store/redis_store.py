@@ -56,7 +56,9 @@ class RedisStore:
     def __init__(
         self, url: str, run: str, limits: append_rules.JournalLimits, reply_s: float = _REPLY_S
     ) -> None:
-        self._url, self._shown, self._reply_s = url, redis_client.without_password(url), reply_s
+        self._url = url
+        self._shown = redis_client.without_password(url)
+        self._reply_s = reply_s
         self._run = run
         self._limits = limits
         self._epoch = 0
@@ -101,7 +103,8 @@ class RedisStore:
 
         It is "", too, where the server does not let us read its settings.
         """
-        kept, found = {"appendonly": "yes", "appendfsync": "always"}, self._settings("append*")
+        kept = {"appendonly": "yes", "appendfsync": "always"}
+        found = self._settings("append*")
         return ", ".join(
             f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good
         )
@@ -160,12 +163,16 @@ class RedisStore:
     def _commands(self, entries: Sequence[NewEntry]) -> list[list[Any]]:
         """What stages large payloads, and the script that appends all."""
         limits = (self._limits.entries, self._limits.bytes)
-        staged, lists = list[list[Any]](), list[str]()
+        staged = list[list[Any]]()
+        lists = list[str]()
         said: list[Any] = [self._epoch, *limits, self._known]
         for entry in entries:
-            payload, key, elements = entry.payload, "", 0
+            payload = entry.payload
+            key = ""
+            elements = 0
             if len(payload) > redis_large.LARGE:
-                key, elements = self._listed(entry, staged), redis_large.elements(payload)
+                key = self._listed(entry, staged)
+                elements = redis_large.elements(payload)
                 lists.append(key)
             anchor = entry.anchor or Anchor("", 0, b"")
             check = xxhash.xxh3_64_digest(payload)
@@ -263,7 +270,9 @@ class RedisStore:
         """See base.Store.snapshot."""
         cursor, state = self._call("HMGET", self._snapshot, "cursor", "state")
         with self._unaltered("snapshot"):
-            return None if cursor is None else Snapshot(int(cursor), state)
+            if cursor is None:
+                return None
+            return Snapshot(int(cursor), state)
 
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
@@ -291,7 +300,8 @@ class RedisStore:
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
-        found, held = {}, self._call("HGETALL", _ANCHORS)
+        found = {}
+        held = self._call("HGETALL", _ANCHORS)
         with self._unaltered("anchors"):
             for name, value in held.items():
                 count, _, head = value.partition(b" ")

@@ -179,7 +179,9 @@ class SqliteStore:
             row = db.execute(
                 "SELECT cursor, state FROM snapshot WHERE run = ?", (self._run,)
             ).fetchone()
-        return Snapshot(*row) if row else None
+        if row:
+            return Snapshot(*row)
+        return None
 
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
@@ -187,13 +189,17 @@ class SqliteStore:
             row = db.execute(
                 "SELECT entries, bytes FROM run WHERE run = ?", (self._run,)
             ).fetchone()
-        return (row[0], row[1]) if row else (0, 0)
+        if row:
+            return (row[0], row[1])
+        return (0, 0)
 
     def duplicates(self) -> int:
         """See base.Store.duplicates."""
         with self._connection() as db:
             row = db.execute("SELECT duplicates FROM run WHERE run = ?", (self._run,)).fetchone()
-        return int(row[0]) if row else 0
+        if row:
+            return int(row[0])
+        return 0
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""

@@ -25,10 +25,14 @@ class EdgeRole(ABC):
         self, edge: str, model: Model, releaser: Releaser, private_sum: PrivateSum
     ) -> None:
         """private_sum: over the edge's rows, with the plan and the randomness of `releaser`."""
-        self.edge, self.model, self.releaser = edge, model, releaser
+        self.edge = edge
+        self.model = model
+        self.releaser = releaser
         self.private_sum = private_sum
         self.halt_reason = ""
-        self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
+        # models refused, and why the latest one was
+        self.refusals = 0
+        self.refusal = ""
 
     @property
     def halted(self) -> bool:
@@ -45,7 +49,9 @@ class EdgeRole(ABC):
 
     def held_steps(self, message: GlobalModel | Halt) -> int:
         """Return how many delays of one step the answer to `message` is held back for."""
-        return self.task_steps(message.version) if isinstance(message, GlobalModel) else 1
+        if isinstance(message, GlobalModel):
+            return self.task_steps(message.version)
+        return 1
 
     @property
     def push_size(self) -> int:
@@ -63,7 +69,8 @@ class EdgeRole(ABC):
 
     def start(self) -> list[Outgoing]:
         """Return Hello, the public privacy configuration; sent again to ask for a model."""
-        plan, ledger = self.releaser.plan, self.releaser.ledger
+        plan = self.releaser.plan
+        ledger = self.releaser.ledger
         hello = Hello(
             self.edge,
             plan.epsilon,
@@ -97,7 +104,8 @@ class EdgeRole(ABC):
         if self.halted:  # a model that was under way
             return []
         if why := self.refuses(message):
-            self.refusals, self.refusal = self.refusals + 1, why
+            self.refusals += 1
+            self.refusal = why
             return []
         try:
             return self.work(message)
@@ -111,5 +119,6 @@ class EdgeRole(ABC):
 
     def rehearsals(self) -> list[Callable[[], None]]:
         """Return functions that each do one step's work on public rows and drop the result."""
-        clip, works = self.releaser.plan.clip_max, self.private_sum.rehearsals()
+        clip = self.releaser.plan.clip_max
+        works = self.private_sum.rehearsals()
         return [partial(self.releaser.rehearse, clip, work) for work in works]

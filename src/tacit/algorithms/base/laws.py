@@ -12,7 +12,8 @@ class Laws:
 
     def __init__(self, plans: Plans, rows: float) -> None:
         """rows: `guard.rows`."""
-        self._plans, self._rows = plans, rows
+        self._plans = plans
+        self._rows = rows
         self._known: dict[str, Plan] = {}
 
     def gradient(self, edge: str, clip: float) -> Law:
@@ -29,7 +30,8 @@ class Laws:
         Each step's proximal part multiplies what the earlier ones have added by 1 - γρ. The law
         needs |1 - γρ| <= 1; the run file refuses γρ > 2 with guard.sums.
         """
-        one, keeps = self.gradient(edge, clip), (1 - rate * proximal) ** 2
+        one = self.gradient(edge, clip)
+        keeps = (1 - rate * proximal) ** 2
         least = sum(keeps**step for step in range(fewest)) / most
         return Law(rate * one.pull, most * one.rows, rate * one.deviation * most**0.5, least)
 

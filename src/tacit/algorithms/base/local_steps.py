@@ -36,7 +36,8 @@ class LocalSteps(EdgeRole, Generic[S]):
     ) -> None:
         """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
         super().__init__(edge, model, releaser, private_sum)
-        self.algorithm, self.horizon = section, horizon
+        self.algorithm = section
+        self.horizon = horizon
 
     @abstractmethod
     def steps(self, message: GlobalModel) -> Steps:
@@ -61,7 +62,10 @@ def descend(
     anchor = message.params
 
     def advance(params: Tensor, gradient: Tensor) -> Tensor:
-        pull = gradient + proximal * (params - anchor) if proximal else gradient
+        if proximal:
+            pull = gradient + proximal * (params - anchor)
+        else:
+            pull = gradient
         return torch.add(params, pull, alpha=-rate)
 
     return Steps(message.clip, count, anchor, advance, delta)

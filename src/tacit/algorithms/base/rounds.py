@@ -57,7 +57,9 @@ class RoundServer(ServerRole):
     def answer(self, edge: str) -> list[Outgoing]:
         """Return the round's model for an edge that is asked and has not answered."""
         waited_for = edge in self.asked and edge not in self.answers
-        return [Outgoing(edge, self.global_model())] if waited_for else []
+        if waited_for:
+            return [Outgoing(edge, self.global_model())]
+        return []
 
     def admits(self, update: Update, tau: int) -> bool:
         """Whether it is the edge's first answer to this round, be it after others were asked."""
@@ -70,7 +72,9 @@ class RoundServer(ServerRole):
         """
         self.absent.discard(edge)
         if not self.asked:
-            return self._begin() if self.version or len(self.present()) >= self.expected else []
+            if self.version or len(self.present()) >= self.expected:
+                return self._begin()
+            return []
         if edge not in self.asked and len(self.asked) < self.clients:
             self.asked.append(edge)
         return self.answer(edge)
@@ -93,7 +97,9 @@ class RoundServer(ServerRole):
         """Return the deadline of the round, or of the wait for the first one."""
         if self.asked:
             return Timer(self.waits, self.deadline_s)
-        return Timer(self.waits, self.wait_s) if self.present() else None
+        if self.present():
+            return Timer(self.waits, self.wait_s)
+        return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Go on without the edges that have not answered; with too few answers ask others."""
@@ -150,11 +156,9 @@ class RoundServer(ServerRole):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.asked, self.absent, self.waits = (
-            list(values["asked"]),
-            set(values["absent"]),
-            values["waits"],
-        )
+        self.asked = list(values["asked"])
+        self.absent = set(values["absent"])
+        self.waits = values["waits"]
         given = (name for name in tensors if name.startswith("answer/"))
         self.answers = {name.removeprefix("answer/"): tensors[name] for name in given}
 
@@ -163,13 +167,16 @@ class RoundServer(ServerRole):
         return super()._update(update)
 
     def _begin(self) -> list[Outgoing]:
-        self.answers, self.waits = {}, self.waits + 1
+        self.answers = {}
+        self.waits += 1
         self.asked = self._chosen(self.present(), self.clients)
         return [Outgoing(edge, self.global_model()) for edge in self.asked]
 
     def _close_if_complete(self) -> list[Outgoing]:
         enough = len(self.answers) >= self.need and len(self.answers) >= len(self.asked)
-        return self._close() if enough else []
+        if enough:
+            return self._close()
+        return []
 
     def _close(self) -> list[Outgoing]:
         self.params = self.combine([self.answers[edge] for edge in sorted(self.answers)])

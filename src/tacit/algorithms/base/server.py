@@ -38,11 +38,9 @@ class Fold:
     """The part of a server's state that every algorithm has, and how it is saved and restored."""
 
     def __init__(self, definition: Definition[Any], model: Model) -> None:
-        self.batch, self.horizon, self.terms = (
-            definition.privacy.batch,
-            definition.run.updates,
-            definition.terms,
-        )
+        self.batch = definition.privacy.batch
+        self.horizon = definition.run.updates
+        self.terms = definition.terms
         self.uploads = definition.traits.uploads  # updates that make one version
         self.dataset = definition.source.name  # the data set that the edges' ledgers are of
         self.clip = definition.privacy.constant_clip
@@ -55,7 +53,9 @@ class Fold:
         self.stale = 0
         self.halt_reason = ""
         guard = definition.guard
-        self.rule, self.trim = guard.rule, guard.trim  # where updates are combined
+        # where updates are combined
+        self.rule = guard.rule
+        self.trim = guard.trim
         self.laws = Laws(definition.plans, guard.rows)
         self.watch: Watch | None = None
         if guard.sums:
@@ -72,7 +72,9 @@ class Fold:
     @property
     def discounted(self) -> frozenset[str]:
         """Edges that work against the others, so that the guard lets them count for little."""
-        return frozenset() if self.watch is None else self.watch.opposed
+        if self.watch is None:
+            return frozenset()
+        return self.watch.opposed
 
     def note_staleness(self, tau: int) -> None:
         """Count an update of staleness τ = `tau`."""
@@ -110,15 +112,18 @@ class Fold:
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.params = tensors["params"]
-        self.version, self.clip = values["version"], values["clip"]
-        self.stale, self.halt_reason = values["stale"], values["halted"]
+        self.version = values["version"]
+        self.clip = values["clip"]
+        self.stale = values["stale"]
+        self.halt_reason = values["halted"]
         self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
         self.tau_max = max(self.recent, default=0)
         self.staleness = Counter(dict(values["staleness"]))
         self.edges = records.read(values["edges"])
         if self.watch is not None:
             self.watch.restore(tensors, values["watch"])
-            self.accused, self.kept_out = dict(values["accused"]), values["kept_out"]
+            self.accused = dict(values["accused"])
+            self.kept_out = values["kept_out"]
 
 
 class ServerRole(Fold, ABC):
@@ -197,6 +202,10 @@ class ServerRole(Fold, ABC):
         """Return the timer that this role waits for; None: it waits for messages only."""
         return None
 
+    def _waits_for(self, number: int) -> bool:
+        timer = self.timer()
+        return timer is not None and timer.number == number
+
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Handle the end of timer `number`."""
         return []
@@ -217,16 +226,18 @@ class ServerRole(Fold, ABC):
                 return self._release(edge)
             case Retired(edge) if edge in self.edges:
                 self.edges[edge] = self.edges[edge].retire(message)
-                outgoing = [] if self.halted else self.left(edge)
+                if not self.halted:
+                    outgoing = self.left(edge)
             case Update() if not self.halted:
                 outgoing = self._update(message)
             # An update in one batch with the run's last one: too late for the model, but released.
             case Update(edge) if edge in self.edges:
                 self.edges[edge] = self.edges[edge].account(message)
-            case Deadline(number) if not self.halted:
-                timer = self.timer()
-                outgoing = self.on_deadline(number) if timer and timer.number == number else []
-        return self._halt("all updates applied") if self.over() else outgoing
+            case Deadline(number) if not self.halted and self._waits_for(number):
+                outgoing = self.on_deadline(number)
+        if self.over():
+            return self._halt("all updates applied")
+        return outgoing
 
     def screen(self, update: Update) -> str | None:
         """Return why `update` must not enter the journal; None: it may. Pure.
@@ -240,7 +251,9 @@ class ServerRole(Fold, ABC):
             return "unknown"
         if (update.part is not None) != self.in_parts:
             return "kind"
-        return "version" if update.base_version > self.version else None
+        if update.base_version > self.version:
+            return "version"
+        return None
 
     def _hello(self, hello: Hello) -> list[Outgoing]:
         if why := self.refuses(hello):

@@ -82,7 +82,8 @@ class Zcdp:
     """(23) in z: z² = 2K/Z, with Z of `scale` or of `paper_scale`."""
 
     def __init__(self, p: DesignProblem, Z: float) -> None:
-        self._p, self._Z = p, Z
+        self._p = p
+        self._Z = Z
 
     def squares(self, K: Numbers) -> Numbers:
         """z² for K steps."""
@@ -105,7 +106,8 @@ class Poisson:
 
     def __init__(self, p: DesignProblem, sampling_rate: float, most: int) -> None:
         """Calibrate at a few K from 1 to `most`. Raises ConfigError when no noise reaches ε_th."""
-        self._p, self._rate = p, sampling_rate
+        self._p = p
+        self._rate = sampling_rate
         self.known: dict[int, float] = {}
         for K in np.geomspace(1, most, _CALIBRATIONS).round():
             self.exact(int(K))
@@ -182,7 +184,8 @@ def pairs(p: DesignProblem) -> tuple[Numbers, Numbers]:
         p.resource,
         f"one step and one average cost {p.c1 + p.c2:g}: no plan",
     )
-    rate, longest = p.lr * p.smoothness, longest_period(p)
+    rate = p.lr * p.smoothness
+    longest = longest_period(p)
     if p.c2:
         longest = min(longest, (p.resource - p.c1) / p.c2)
     taus = np.arange(1.0, min(int(longest) + 2, PAIRS) + 1)
@@ -207,7 +210,8 @@ def relaxed(p: DesignProblem) -> tuple[float, float]:
     Rounded to integers, the plan may exceed C_th. (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e)
     ends the search above.
     """
-    Z, longest = paper_scale(p.epsilon, p.delta), longest_period(p)
+    Z = paper_scale(p.epsilon, p.delta)
+    longest = longest_period(p)
 
     def period(K: Numbers) -> Numbers:
         return np.maximum(1.0, p.c1 * K / (p.resource - p.c2 * K))  # (22)
@@ -240,7 +244,8 @@ def _plan(
     sampling_rate: float | None,
 ) -> DesignedRun:
     rounds, tau, losses = (each[best : best + 1] for each in searched)
-    K, z = int(rounds[0] * tau[0]), noise.exact(int(rounds[0] * tau[0]))
+    K = int(rounds[0] * tau[0])
+    z = noise.exact(int(rounds[0] * tau[0]))
     B = variance_floor(p, tau, np.array([z**2]))
     first = np.flatnonzero(np.diff(searched[1], prepend=0))  # where each τ begins
     least = np.minimum.reduceat(searched[2], first)

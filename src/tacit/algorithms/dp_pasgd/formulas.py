@@ -62,7 +62,10 @@ def variance_floor(p: DesignProblem, tau: Numbers, z2: Numbers) -> Numbers:
 
     Needs (21e), and that E g is the *global* gradient: devices with data alike.
     """
-    M, L, eta, lam = p.devices, p.smoothness, p.lr, p.strong_convexity
+    M = p.devices
+    L = p.smoothness
+    eta = p.lr
+    lam = p.strong_convexity
     sigma2 = z2 * p.lipschitz**2 * p.inverse_square  # (1/M) Σ σ_m²
     return (eta * L + eta**2 * L**2 * (tau - 1) * M) / (2 * lam * M) * (p.xi2 + p.dim * sigma2)
 

@@ -38,7 +38,8 @@ class FedAsyncEdge(LocalSteps[FedAsync]):
 
         Near the end of the budget, what is left of it, but not below H_min.
         """
-        a, left = self.algorithm, self.releaser.releases_left
+        a = self.algorithm
+        left = self.releaser.releases_left
         most = a.steps
         if left is not None and a.steps_min <= left < most:
             most = left

@@ -22,12 +22,15 @@ class AveragingServer(RoundServer):
         super().__init__(
             definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
         )
-        self.algorithm, self.deltas = a, definition.privacy.noise_at == "server"
+        self.algorithm = a
+        self.deltas = definition.privacy.noise_at == "server"
 
     def combine(self, answers: list[Tensor]) -> Tensor:
         """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
         made = self.average(answers)
-        return self.params + made if self.deltas else made
+        if self.deltas:
+            return self.params + made
+        return made
 
     def law(self, update: Update) -> Law:
         """H local steps, as FedAsync's."""

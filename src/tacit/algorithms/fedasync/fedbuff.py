@@ -25,7 +25,8 @@ class BufferedServer(MixingServer):
 
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         super().__init__(definition, model)
-        self.buffer, self.held = torch.zeros_like(self.params), 0
+        self.buffer = torch.zeros_like(self.params)
+        self.held = 0
         self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
 
     def base(self, update: Update) -> Tensor:
@@ -49,7 +50,8 @@ class BufferedServer(MixingServer):
             self.params = torch.add(
                 self.params, total, alpha=self.algorithm.server_rate / self.held
             )
-            self.buffer, self.held = torch.zeros_like(self.params), 0
+            self.buffer = torch.zeros_like(self.params)
+            self.held = 0
             self.waiting = []
             self.version += 1
 
@@ -62,6 +64,7 @@ class BufferedServer(MixingServer):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.buffer, self.held = tensors["buffer"], values["held"]
+        self.buffer = tensors["buffer"]
+        self.held = values["held"]
         count = sum(name.startswith("waiting/") for name in tensors)
         self.waiting = [tensors[f"waiting/{number}"] for number in range(count)]

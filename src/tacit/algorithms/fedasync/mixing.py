@@ -121,7 +121,9 @@ class MixingServer(ServerRole):
 
     def answer(self, edge: str) -> list[Outgoing]:
         """The model for who is at work; the others are idle until they are triggered."""
-        return [Outgoing(edge, self.global_model())] if edge in self.active else []
+        if edge in self.active:
+            return [Outgoing(edge, self.global_model())]
+        return []
 
     def joined(self, edge: str) -> list[Outgoing]:
         """Trigger the newcomer if there is room for one more at work."""
@@ -140,9 +142,9 @@ class MixingServer(ServerRole):
 
         Whoever has worked for longer may be gone.
         """
-        return (
-            Timer(self.triggers, self.algorithm.deadline_s) if self.idle and self.active else None
-        )
+        if self.idle and self.active:
+            return Timer(self.triggers, self.algorithm.deadline_s)
+        return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Put those who have worked for a whole period to the end of the queue.
@@ -164,11 +166,10 @@ class MixingServer(ServerRole):
         return self._trigger()
 
     def _trigger(self) -> list[Outgoing]:
-        room = (
-            len(self.idle) + len(self.active)
-            if self.algorithm.concurrency is None
-            else self.algorithm.concurrency
-        )
+        if self.algorithm.concurrency is None:
+            room = len(self.idle) + len(self.active)
+        else:
+            room = self.algorithm.concurrency
         chosen = self.idle[: max(0, room - len(self.active))]
         self.idle = self.idle[len(chosen) :]
         self.active |= dict.fromkeys(chosen, self.triggers)
@@ -191,8 +192,10 @@ class MixingServer(ServerRole):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.weight, self.triggers = values["weight"], values["triggers"]
-        self.active, self.idle = dict(values["active"]), list(values["idle"])
+        self.weight = values["weight"]
+        self.triggers = values["triggers"]
+        self.active = dict(values["active"])
+        self.idle = list(values["idle"])
         self.models = {
             int(name.removeprefix("model/")): model
             for name, model in tensors.items()

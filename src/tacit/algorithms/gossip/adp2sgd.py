@@ -89,7 +89,8 @@ class Peer(GossipWorker):
         A newer state has a larger life.
         """
         super().__init__(edge, model, releaser, private_sum, settings, topology, seed=seed)
-        self.life, self.random = life, random
+        self.life = life
+        self.random = random
         self.links = {name: NeighbourLink() for name in sorted(self.neighbours)}
         self.staleness: Counter[int] = Counter()
         self._age: int | None = None  # exchanges since ŵ was read; None: no step is being computed
@@ -124,7 +125,9 @@ class Peer(GossipWorker):
 
         What waited for it waits no more.
         """
-        self._age, waiting, self._waiting = None, self._waiting, {}
+        self._age = None
+        waiting = self._waiting
+        self._waiting = {}
         return [out for message in waiting.values() for out in self.hear(message)]
 
     def propose(self) -> list[Outgoing]:
@@ -137,7 +140,8 @@ class Peer(GossipWorker):
         if partner is None:
             return []
         link = self.links[partner]
-        link.proposed, link.open = link.proposed + 1, True
+        link.proposed += 1
+        link.open = True
         return [self._proposal(partner, link)]
 
     def _farewell(self) -> list[Outgoing]:
@@ -173,14 +177,18 @@ class Peer(GossipWorker):
         ):  # Assumption 2.3: τ is a bound
             self._waiting[message.peer, isinstance(message, Answer)] = message
             return []
-        return self._proposed(message) if isinstance(message, Proposal) else self._answered(message)
+        if isinstance(message, Proposal):
+            return self._proposed(message)
+        return self._answered(message)
 
     # -- one exchange ------------------------------------------------------------------------------
 
     def _proposed(self, message: Proposal) -> list[Outgoing]:
         link = self.links[message.peer]
         if message.life > link.life:  # its durable state is new, so its numbers begin anew
-            link.life, link.answered, link.delta = message.life, 0, None
+            link.life = message.life
+            link.answered = 0
+            link.delta = None
         if (message.life, message.seq) < (
             link.life,
             link.answered,
@@ -263,13 +271,18 @@ class Peer(GossipWorker):
         A step that was being computed is gone, and stays paid for.
         """
         self.trained.restore(tensors["params"])
-        self.life, self.staleness = values["life"], Counter(dict(values["staleness"]))
+        self.life = values["life"]
+        self.staleness = Counter(dict(values["staleness"]))
         self.counts |= {
             peer: steps for peer, steps in values["counts"].items() if peer in self.counts
         }
         for name, (proposed, is_open, life, answered) in values["links"].items():
             if name in self.links:
                 delta = tensors.get(f"delta/{name}")
-                kept = None if delta is None else Trained.again(delta)
+                if delta is None:
+                    kept = None
+                else:
+                    kept = Trained.again(delta)
                 self.links[name] = NeighbourLink(proposed, is_open, life, answered, kept)
-        self._age, self._waiting = None, {}
+        self._age = None
+        self._waiting = {}

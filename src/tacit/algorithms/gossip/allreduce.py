@@ -118,11 +118,10 @@ class SyncPeer(GossipWorker):
         disconnected.
         """
         heard = self._heard.get(self.round, {})
-        missing = (
-            []
-            if self.finished and self.settled
-            else [name for name in neighbours if name not in heard]
-        )
+        if self.finished and self.settled:
+            missing = []
+        else:
+            missing = [name for name in neighbours if name not in heard]
         return [Outgoing(name, Missing(self.edge, self.round)) for name in missing]
 
     def _reduce(self) -> None:
@@ -157,7 +156,8 @@ class SyncPeer(GossipWorker):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.trained.restore(tensors["params"])
-        self.round, self.counts = values["round"], dict(values["counts"])
+        self.round = values["round"]
+        self.counts = dict(values["counts"])
         said = {name: tensor for name, tensor in tensors.items() if name.startswith("said/")}
         self._said = {
             int(name.removeprefix("said/")): Trained.again(tensor) for name, tensor in said.items()

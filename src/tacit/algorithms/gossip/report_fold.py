@@ -33,7 +33,8 @@ class ReportFold(ServerRole):
 
     def __init__(self, definition: Definition[Gossip], model: Model) -> None:
         super().__init__(definition, model)
-        self.algorithm, self.max_staleness = definition.algorithm, definition.run.updates
+        self.algorithm = definition.algorithm
+        self.max_staleness = definition.run.updates
         self.models: dict[str, Tensor] = {}
         self.final: list[str] = []  # peers that have reported their last model
         self.reports = 0
@@ -45,7 +46,9 @@ class ReportFold(ServerRole):
         if not learnable(update.vector):
             return "norm"
         why = super().screen(update)
-        return None if why == "version" else why
+        if why == "version":
+            return None
+        return why
 
     def answer(self, edge: str) -> list[Outgoing]:
         """Return no task: a peer has its own model."""
@@ -100,4 +103,5 @@ class ReportFold(ServerRole):
         super().restore(tensors, values)
         models = {name: tensor for name, tensor in tensors.items() if name.startswith("model/")}
         self.models = {name.removeprefix("model/"): tensor for name, tensor in models.items()}
-        self.final, self.reports = list(values["final"]), values["reports"]
+        self.final = list(values["final"])
+        self.reports = values["reports"]

@@ -68,7 +68,8 @@ class GossipWorker(EdgeRole):
     ) -> None:
         """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
         super().__init__(edge, model, releaser, private_sum)
-        self.settings, self.topology = settings, topology
+        self.settings = settings
+        self.topology = topology
         self.trained = Trained(model, seed)
         self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
         self.here: set[str] = set()  # the neighbours that are connected
@@ -154,7 +155,8 @@ class GossipWorker(EdgeRole):
         Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent,
         PrivacyError.
         """
-        read, clip = params.to(torch.float32), self.settings.clip
+        read = params.to(torch.float32)
+        clip = self.settings.clip
         return self.releaser.release(clip, lambda: self.private_sum.compute(read, clip))
 
     def report(self) -> list[Outgoing]:
@@ -206,13 +208,13 @@ class GossipWorker(EdgeRole):
         tensor = as_tensor(vector)
         if tensor.shape == (self.model.size,) and learnable(tensor):
             return tensor
-        self.refusals, self.refusal = (
-            self.refusals + 1,
-            "a peer's model or difference is out of all bounds",
-        )
+        self.refusals += 1
+        self.refusal = "a peer's model or difference is out of all bounds"
         return None
 
 
 def as_tensor(vector: Shared | Tensor) -> Tensor:
     """Return the numbers (d,) of a shared model, whether it is to be sent or was received."""
-    return vector.vector if isinstance(vector, Shared) else vector
+    if isinstance(vector, Shared):
+        return vector.vector
+    return vector

@@ -71,7 +71,10 @@ class LabelServer(ServerRole):
         """
         super().__init__(definition, head)  # line 1
         self.names = definition.worker_names
-        self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
+        self.head = head
+        self.protocol = protocol
+        self.people = people
+        self.plan = plan
         self.table = torch.zeros(len(people.names), *head.shape)
         # k of each entry's upload
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)
@@ -102,7 +105,9 @@ class LabelServer(ServerRole):
     def refuses(self, hello: Hello) -> str:
         """Refuse who is none of the run's M parties."""
         is_party = hello.edge in self.names
-        return "" if is_party else f"this run has its {self.protocol.parties} parties"
+        if is_party:
+            return ""
+        return f"this run has its {self.protocol.parties} parties"
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
         """Fold a message as every server; after the end, serve an operator's Request."""
@@ -119,16 +124,22 @@ class LabelServer(ServerRole):
         if reason is not None and not (self.halted and self.requests.awaits(update)):
             return reason
         assert update.part is not None  # in_parts
-        rows, given = update.part.rows, update.vector.numel()
+        rows = update.part.rows
+        given = update.vector.numel()
         # Gradients, which answer a step, show labels: only of rows whose labels are protected.
         stepped = update.part.step and not update.part.request
-        most = self.people.records if stepped else len(self.table)
+        if stepped:
+            most = self.people.records
+        else:
+            most = len(self.table)
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
             return "norm"
         repeated = given == 0 and update.edge in self.complete  # frozen, and released before
-        return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
+        if repeated or given == self.table.shape[2] * len(rows):
+            return None
+        return "shape"
 
     def admits(self, update: Update, tau: int) -> bool:
         """Return True: no upload is stale, as an entry that is too old is asked for anew."""
@@ -158,7 +169,9 @@ class LabelServer(ServerRole):
     def timer(self) -> Timer | None:
         """Return the timer of the last evaluation, while that is under way."""
         last = self._trained and self.evaluation.waiting
-        return Timer(self.requests.made, LAST_SECONDS) if last else None
+        if last:
+            return Timer(self.requests.made, LAST_SECONDS)
+        return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Finish the last evaluation without the parties that have not answered."""
@@ -188,7 +201,8 @@ class LabelServer(ServerRole):
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Line 8: an upload goes into the table; then whatever it makes possible."""
-        edge, part = update.edge, update.part
+        edge = update.edge
+        part = update.part
         assert part is not None  # screen()
         if part.step and not part.request and not self._turn(edge):
             return self.answer(edge)
@@ -208,7 +222,9 @@ class LabelServer(ServerRole):
         if self.requests.next(edge) is not None:
             outgoing = [out for out in outgoing if out.to != edge]
         told = any(out.to == edge for out in outgoing)
-        return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
+        if told or edge not in self.answers:
+            return outgoing
+        return [*outgoing, *self.answer(edge)]
 
     def _turn(self, edge: str) -> bool:
         """Whether a step of `edge` is due: no party may fill an iteration of t of them alone."""
@@ -219,7 +235,8 @@ class LabelServer(ServerRole):
         return any(edge == party for party, _, _ in self.gathered)
 
     def _enter(self, update: Update) -> None:
-        part, place = update.part, self.place(update.edge)
+        part = update.part
+        place = self.place(update.edge)
         assert part is not None
         if len(update.vector):
             self.table[part.rows, place] = update.vector.view(len(part.rows), -1)
@@ -266,16 +283,24 @@ class LabelServer(ServerRole):
     def _iterate(self, group: _Group) -> list[Outgoing]:
         """Lines 9, 10, 12 and 13: one iteration k on the batches of t parties."""
         total = torch.zeros_like(self.params)
-        common = self.gradients(group[0][2]) if self._common(group) else None
+        if self._common(group):
+            common = self.gradients(group[0][2])
+        else:
+            common = None
         for edge, step, rows in group:
             g_0, g_h = common or self.gradients(rows)
             total += g_0 / len(group)  # (2a); t > 1: appendix D, 1/t of the sum
             # A frozen θ_m learns nothing.
-            its = None if self.plan(edge).mode in FROZEN else g_h[:, self.place(edge)]
+            if self.plan(edge).mode in FROZEN:
+                its = None
+            else:
+                its = g_h[:, self.place(edge)]
             self.answers[edge] = Feedback(self.version, step, its)
         self.params = self.params - self.protocol.steps.server(self.version) * total
         self.version += 1
-        return [] if self._trained else [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
+        if self._trained:
+            return []
+        return [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
 
     def _common(self, group: _Group) -> bool:
         """Whether all of `group` have the same records: one gradient then serves them all."""
@@ -284,9 +309,11 @@ class LabelServer(ServerRole):
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
         with torch.enable_grad():
-            params, h = self.params.clone().requires_grad_(), self.table[rows].requires_grad_()
+            params = self.params.clone().requires_grad_()
+            h = self.table[rows].requires_grad_()
             scores = self.head.logits(params, h * self.scales())
-            labels, epsilon = self.people.labels[rows], self.people.label_epsilon
+            labels = self.people.labels[rows]
+            epsilon = self.people.label_epsilon
             loss = corrected_loss(scores, labels, epsilon).mean()
             g_0, g_h = torch.autograd.grad(loss, [params, h])
         return g_0, g_h
@@ -302,9 +329,11 @@ class LabelServer(ServerRole):
 
         Returns `outgoing`, and what parties must be asked for it.
         """
-        evaluation, requests = self.evaluation, self.requests
+        evaluation = self.evaluation
+        requests = self.requests
         if (rows := evaluation.answered()) is not None:
-            h, y = self.table[rows] * self.scales(), self.people.labels[rows]
+            h = self.table[rows] * self.scales()
+            y = self.people.labels[rows]
             seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
             evaluation.take(self.version, self.params, seen)
         if not evaluation.due(self.version, trained=self._trained):
@@ -312,7 +341,9 @@ class LabelServer(ServerRole):
         rows = evaluation.begin(self.version, trained=self._trained)
         asking = [requests.ask(edge, rows) for edge in self._learning(self._active())]
         evaluation.waiting = {requests.open[out.to][-1].number for out in asking}
-        return [*outgoing, *asking] if asking else self._evaluate(outgoing)
+        if asking:
+            return [*outgoing, *asking]
+        return self._evaluate(outgoing)
 
     def _learning(self, parties: list[str]) -> list[str]:
         """Return the parties whose table may still change: all but those that released it once."""

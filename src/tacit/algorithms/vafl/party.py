@@ -51,14 +51,24 @@ class Party:
         regularization: λ of r(θ_m). device: where embeddings and their gradients are computed;
         what is released, and θ_m, are on the CPU.
         """
-        self.edge, self.number, self.protocol, self.embedding = edge, number, protocol, embedding
-        self.releaser, self.regularization, self.device = releaser, regularization, device
-        self._x, self._names = x, names
-        self.refusals, self.refusal = 0, ""  # a party follows its own plan whatever the server says
+        self.edge = edge
+        self.number = number
+        self.protocol = protocol
+        self.embedding = embedding
+        self.releaser = releaser
+        self.regularization = regularization
+        self.device = device
+        self._x = x
+        self._names = names
+        # a party follows its own plan whatever the server says
+        self.refusals = 0
+        self.refusal = ""
         self.place: Tensor | None = None  # the place of each roster row among this party's own rows
         self.records = 0
         self.theta = embedding.init(protocol.seed + number)  # line 1
-        self.step, self.request = -1, 0  # the latest activation, and the latest request answered
+        # the latest activation, and the latest request answered
+        self.step = -1
+        self.request = 0
         self.iteration = 0  # k of the latest answer, from which θ_m comes
         self.halt_reason = ""
 
@@ -69,7 +79,8 @@ class Party:
 
     def start(self) -> list[Outgoing]:
         """Send Hello with the privacy plan. Sent again whenever the party has nothing to do."""
-        plan, ledger = self.releaser.plan, self.releaser.ledger
+        plan = self.releaser.plan
+        ledger = self.releaser.ledger
         hello = Hello(
             self.edge,
             plan.epsilon,
@@ -93,10 +104,8 @@ class Party:
         if self.halted and not isinstance(message, Request):
             return []
         if not self._sensible(message):
-            self.refusals, self.refusal = (
-                self.refusals + 1,
-                f"the server's {type(message).__name__} fits no record",
-            )
+            self.refusals += 1
+            self.refusal = f"the server's {type(message).__name__} fits no record"
             return []
         try:
             match message:
@@ -140,9 +149,13 @@ class Party:
         x = torch.rand(count, *self._x.shape[1:], generator=torch.Generator().manual_seed(1))
 
         def activation() -> None:
-            party, ledger = copy.copy(self), Ledger(":memory:", "rehearsal")
+            party = copy.copy(self)
+            ledger = Ledger(":memory:", "rehearsal")
             party.releaser = EmbeddingReleaser(self.releaser.plan, ledger, Random(), count)
-            party._x, party.place, party.records, party.step = x, torch.arange(count), count, 1
+            party._x = x
+            party.place = torch.arange(count)
+            party.records = count
+            party.step = 1
             rows = party._batch(1)
             if party.releaser.plan.mode not in FROZEN:
                 party._learn(1, torch.zeros(len(rows), self.embedding.classes))
@@ -174,9 +187,12 @@ class Party:
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.theta, self.place = tensors["theta"], tensors.get("place")
-        self.step, self.request = values["step"], values["request"]
-        self.iteration, self.records = values["iteration"], values["records"]
+        self.theta = tensors["theta"]
+        self.place = tensors.get("place")
+        self.step = values["step"]
+        self.request = values["request"]
+        self.iteration = values["iteration"]
+        self.records = values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
         """Whether the server's word can be followed, asked before anything is paid for.
@@ -202,7 +218,8 @@ class Party:
         if self.step >= 0:
             return []
         self.place = torch.from_numpy(align(roster.names, self._names, self.edge))
-        self.records, self.step = roster.records, 0
+        self.records = roster.records
+        self.step = 0
         frozen_once = self.releaser.plan.mode == "cached"
         return self._upload(torch.arange(len(self.place) if frozen_once else self.records), 0)
 
@@ -300,4 +317,6 @@ class Party:
 
     def _clipped(self, embeddings: Tensor) -> Tensor:
         plan = self.releaser.plan
-        return clip_rows(embeddings, plan.bound) if plan.private else embeddings
+        if plan.private:
+            return clip_rows(embeddings, plan.bound)
+        return embeddings

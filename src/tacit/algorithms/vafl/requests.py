@@ -32,7 +32,9 @@ class Requests:
     def next(self, edge: str) -> Request | None:
         """The request that `edge` is to answer now, if there is one."""
         asked = self.open.get(edge)
-        return asked[0] if asked else None
+        if asked:
+            return asked[0]
+        return None
 
     def close(self, edge: str, number: int | None = None) -> set[int]:
         """Forget what `edge` was asked for, or only request `number`.
@@ -50,7 +52,8 @@ class Requests:
 
     def awaits(self, update: Update) -> bool:
         """Whether `update` answers an open request of its party, for the very same rows."""
-        part, asked = update.part, self.open.get(update.edge, [])
+        part = update.part
+        asked = self.open.get(update.edge, [])
         return part is not None and any(
             one.number == part.request and torch.equal(one.rows, part.rows) for one in asked
         )

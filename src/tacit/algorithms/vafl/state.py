@@ -59,11 +59,18 @@ def dump(
 
 def read(server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     """Continue from what `dump` returned."""
-    server.table, server.uploaded = tensors["table"], tensors["uploaded"]
-    evaluation, rows = server.evaluation, values["exam_rows"]
-    evaluation.next, evaluation.waiting = values["due"], set(values["examining"])
-    evaluation.final, evaluation.over = values["final"], values["examined"]
-    evaluation.rows = None if rows is None else torch.tensor(rows, dtype=torch.int64)
+    server.table = tensors["table"]
+    server.uploaded = tensors["uploaded"]
+    evaluation = server.evaluation
+    rows = values["exam_rows"]
+    evaluation.next = values["due"]
+    evaluation.waiting = set(values["examining"])
+    evaluation.final = values["final"]
+    evaluation.over = values["examined"]
+    if rows is None:
+        evaluation.rows = None
+    else:
+        evaluation.rows = torch.tensor(rows, dtype=torch.int64)
     server.complete = set(values["complete"])
     server.gathered = [(edge, step, torch.tensor(rows)) for edge, step, rows in values["gathered"]]
     server.answers = {

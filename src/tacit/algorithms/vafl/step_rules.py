@@ -161,7 +161,10 @@ def batch_rows(protocol: Protocol, party: int, step: int, records: int) -> Tenso
     """
     size = min(protocol.batch, records)
     epoch, place = divmod(step - 1, records // size)
-    who = "all" if protocol.coordinated else str(party)
+    if protocol.coordinated:
+        who = "all"
+    else:
+        who = str(party)
     digest = hashlib.sha256(f"vafl batch|{protocol.seed}|{who}|{epoch}".encode()).digest()
     order = torch.randperm(
         records, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7]))

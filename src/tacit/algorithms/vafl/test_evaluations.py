@@ -21,7 +21,9 @@ class TestEvaluations:
 
         All evaluations but the last take `samples` of the rows, drawn with `seed`.
         """
-        self._all, self._samples, self._seed = rows, samples, seed
+        self._all = rows
+        self._samples = samples
+        self._seed = seed
         self.next = self._every = every
         self.rows: Tensor | None = None
         self.waiting: set[int] = set()
@@ -34,7 +36,8 @@ class TestEvaluations:
 
     def begin(self, version: int, *, trained: bool) -> Tensor:
         """The rows of the one that begins at k = `version`."""
-        self.next, self.final = version - version % self._every + self._every, trained
+        self.next = version - version % self._every + self._every
+        self.final = trained
         rows = self._all
         if not self.final:
             random = torch.Generator().manual_seed(self._seed)
@@ -46,9 +49,11 @@ class TestEvaluations:
         """The rows of the one under way, if all have answered; it is under way no more."""
         if self.waiting:
             return None
-        rows, self.rows = self.rows, None
+        rows = self.rows
+        self.rows = None
         return rows
 
     def take(self, version: int, params: Tensor, seen: Dataset) -> None:
         """Keep what the one that has been answered is measured by."""
-        self.taken, self.over = (version, params, seen), self.final
+        self.taken = (version, params, seen)
+        self.over = self.final

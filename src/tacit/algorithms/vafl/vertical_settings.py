@@ -55,13 +55,16 @@ class Vertical:
 
         Raises ConfigError.
         """
-        sizes, parties = party_columns(self.definition.source.name), self.protocol.parties
+        sizes = party_columns(self.definition.source.name)
+        parties = self.protocol.parties
         return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
 
     def regularization(self, party: int) -> float:
         """λ of party number `party`."""
         given = self.settings.regularization
-        return given[party] if len(given) > 1 else given[0]
+        if len(given) > 1:
+            return given[party]
+        return given[0]
 
     def plan(self, party: int) -> EmbeddingPlan:
         """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly
@@ -71,8 +74,10 @@ class Vertical:
         steps. `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every
         record: pushes·batch/z² = μ².
         """
-        a, p = self.settings, self.definition.privacy
-        mode, epsilon = a.release_mode(p.mechanism), self.definition.plans.epsilon(party)
+        a = self.settings
+        p = self.definition.privacy
+        mode = a.release_mode(p.mechanism)
+        epsilon = self.definition.plans.epsilon(party)
         z = p.noise_multiplier or 0.0
         if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
             times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
@@ -86,7 +91,9 @@ class Vertical:
 
 def vertical(definition: Definition[Any]) -> Vertical:
     """Return the settings of a vertical run. Raises ConfigError for a run that is not vertical."""
-    a, batch, seed = definition.algorithm, definition.privacy.batch, definition.run.seed
+    a = definition.algorithm
+    batch = definition.privacy.batch
+    seed = definition.run.seed
     parties = definition.edges.count
     if not isinstance(a, Vafl):
         raise ConfigError(

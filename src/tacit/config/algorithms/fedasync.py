@@ -13,7 +13,8 @@ from tacit.config.traits import Traits, in_several
 from tacit.privacy.policy import Positive
 
 StalenessFunction = Literal["constant", "polynomial", "hinge"]
-_MIXES, _WEIGHS = ("fedasync", "sgd"), ("fedasync", "fedbuff", "sgd")
+_MIXES = ("fedasync", "sgd")
+_WEIGHS = ("fedasync", "fedbuff", "sgd")
 _READ = {
     "mixing": _MIXES,
     "mixing_decay": _MIXES,

@@ -27,7 +27,10 @@ class StepSizes(AlgorithmSection):
     def factor(self, version: int, horizon: int) -> float:
         """Return what the step size of `version` of `horizon` is multiplied by, in [0, 1]."""
         done = min(version / horizon, 1.0)
-        grown = min(1.0, (version + 1) / (self.warm_up * horizon)) if self.warm_up else 1.0
+        if self.warm_up:
+            grown = min(1.0, (version + 1) / (self.warm_up * horizon))
+        else:
+            grown = 1.0
         match self.schedule:
             case "linear":
                 return grown * (1 - done)

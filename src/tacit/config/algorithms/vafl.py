@@ -94,7 +94,9 @@ class Vafl(StepSizes):
     def unread(self) -> list[str]:
         """Return `schedule` and `warm_up` where given beside a theorem's own step sizes."""
         given = self.model_fields_set & {"schedule", "warm_up"}
-        return [] if self.steps_rule == "constant" else sorted(given)
+        if self.steps_rule == "constant":
+            return []
+        return sorted(given)
 
     def traits(self, workers: int) -> Traits:
         """T counts iterations, whatever number of activations makes one.
@@ -123,7 +125,9 @@ class Vafl(StepSizes):
         """Return how embeddings are released: in `mode` where the noise is Gaussian."""
         if mechanism == "gaussian":
             return self.mode
-        return "paper" if mechanism == "paper" else "none"
+        if mechanism == "paper":
+            return "paper"
+        return "none"
 
     def build_model(
         self,
@@ -134,12 +138,16 @@ class Vafl(StepSizes):
         folder: Path,
     ) -> Model:
         """Return the model of θ_0, which takes all parties' embeddings. Raises ConfigError."""
-        hidden = section.hidden if section.name == "mlp" else ()
+        if section.name == "mlp":
+            hidden = section.hidden
+        else:
+            hidden = ()
         return head(self.combine, workers, self.width, classes, hidden)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
-        parties, privacy = run.edges.count, run.privacy
+        parties = run.edges.count
+        privacy = run.privacy
         if privacy.mechanism not in ("gaussian", "none", "paper") or privacy.noise_at != "edge":
             raise ValueError(
                 f"privacy.mechanism={privacy.mechanism}: vafl knows gaussian, none and paper, at "

@@ -24,11 +24,14 @@ from tacit.errors import DataError
 
 _Bytes = npt.NDArray[np.uint8]
 
-IMAGES, LABELS = 0x803, 0x801  # idx magic: unsigned bytes in 3 dimensions, in 1 dimension
+# idx magic: unsigned bytes in 3 dimensions, in 1 dimension
+IMAGES = 0x803
+LABELS = 0x801
 _BYTE = 255
 _USPS_UNIT = 1000  # usps.npz holds thousandths
 _DIGITS = Path(__file__).with_name("digits.npz")  # (1797, 65): 64 pixels and the label
-_DIGITS_TRAIN, _DIGITS_MAX = 1437, 16
+_DIGITS_TRAIN = 1437
+_DIGITS_MAX = 16
 _DIGITS_SEED = 1797
 _DIGITS_SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
 
@@ -64,7 +67,8 @@ def cifar10(content: bytes, split: Split) -> Stored:
     axis.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        x, y = arrays[f"x_{split}_delta"], arrays[f"y_{split}"]
+        x = arrays[f"x_{split}_delta"]
+        y = arrays[f"y_{split}"]
     for axis in (1, 2, 3):
         x = x.cumsum(axis, dtype=np.uint8)  # modulo 256
     return Stored(x, y, high=_BYTE)
@@ -85,5 +89,8 @@ def digits(split: Split) -> Stored:
     # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and
     # version.
     order = np.random.RandomState(_DIGITS_SEED).permutation(len(table))
-    rows = order[:_DIGITS_TRAIN] if split == "train" else order[_DIGITS_TRAIN:]
+    if split == "train":
+        rows = order[:_DIGITS_TRAIN]
+    else:
+        rows = order[_DIGITS_TRAIN:]
     return Stored(table[rows, :-1], table[rows, -1], high=_DIGITS_MAX)

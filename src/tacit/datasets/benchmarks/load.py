@@ -55,8 +55,14 @@ class Dataset:
 
     def take(self, index: torch.Tensor) -> Dataset:
         """The rows numbered by `index` (int64 (m,)), in that order, copied."""
-        ids = None if self.ids is None else self.ids[index]
-        groups = None if self.groups is None else self.groups[index]
+        if self.ids is None:
+            ids = None
+        else:
+            ids = self.ids[index]
+        if self.groups is None:
+            groups = None
+        else:
+            groups = self.groups[index]
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
 
 
@@ -91,8 +97,14 @@ def load(
     """
     shape, classes = shape_of(name, text=text)
     stored = _read(name, split, root, text)
-    chosen = np.arange(len(stored.y)) if rows is None else rows.numpy()
-    ids = chosen if stored.ids is None else stored.ids[chosen]
+    if rows is None:
+        chosen = np.arange(len(stored.y))
+    else:
+        chosen = rows.numpy()
+    if stored.ids is None:
+        ids = chosen
+    else:
+        ids = stored.ids[chosen]
     x = torch.from_numpy(stored.x[chosen].reshape(-1, *shape))
     if not source_of(name).words:
         x = frozen.apply(
@@ -142,7 +154,10 @@ def load_groups(
 
     Raises as `load`, and ConfigError where there are none.
     """
-    groups = _read(name, split, root, text).groups if source_of(name).groups else None
+    if source_of(name).groups:
+        groups = _read(name, split, root, text).groups
+    else:
+        groups = None
     if groups is None:
         raise ConfigError(
             f"data.partition = 'natural': data.dataset = {name!r} has no natural groups"
@@ -175,7 +190,9 @@ def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
     Raises ConfigError.
     """
     source = source_of(name)
-    return text.rows(source.words) if source.words else source.train_rows
+    if source.words:
+        return text.rows(source.words)
+    return source.train_rows
 
 
 def is_text(name: str) -> bool:

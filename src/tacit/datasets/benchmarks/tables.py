@@ -59,7 +59,10 @@ def _categories(names: str) -> dict[int, list[str]]:
     for column, line in enumerate(lines):
         name, _, values = line.rstrip(". ").partition(": ")
         if values != "continuous":
-            unknown = [_MISSING] if name in ("workclass", "occupation", "native-country") else []
+            if name in ("workclass", "occupation", "native-country"):
+                unknown = [_MISSING]
+            else:
+                unknown = []
             found[column] = values.split(", ") + unknown
     return found
 
@@ -159,7 +162,9 @@ def held_out(groups: RowNumbers, split: Split) -> RowNumbers:
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(groups))
     chosen = [rows[: len(rows) // _HELD_OUT] for rows in _by_group(groups, order)]
     test = np.sort(np.concatenate(chosen))
-    return test if split == "test" else np.setdiff1d(np.arange(len(groups)), test)
+    if split == "test":
+        return test
+    return np.setdiff1d(np.arange(len(groups)), test)
 
 
 def _by_group(groups: RowNumbers, order: RowNumbers) -> Iterator[RowNumbers]:

@@ -20,7 +20,8 @@ import numpy as np
 from tacit.datasets.benchmarks.sources import RowNumbers, Stored, unzipped
 from tacit.errors import ConfigError
 
-UNKNOWN, END = "<unk>", "<eos>"
+UNKNOWN = "<unk>"
+END = "<eos>"
 WORDS = 33_278  # different ones in the training split, <unk> and <eos> included
 
 
@@ -63,7 +64,8 @@ def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> 
     words = np.fromiter(
         (numbers.get(word, 0) for line in lines for word in line), np.int64, len(articles)
     )
-    rows, width = text.rows(len(words)), text.sequence + 1
+    rows = text.rows(len(words))
+    width = text.sequence + 1
     table = words[: rows * width].reshape(rows, width)
     groups: RowNumbers = articles[: rows * width : width].clip(min=0)  # a blank line comes first
     return Stored(table[:, :-1], table[:, 1:], groups=groups)

@@ -26,7 +26,9 @@ def steps_of(features: Features) -> tuple[FeatureStep, ...]:
     """The steps, in their order."""
     if isinstance(features, tuple):
         return features
-    return () if features == "none" else (features,)
+    if features == "none":
+        return ()
+    return (features,)
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -25,7 +25,8 @@ class Axes:
         flat = flat / torch.linalg.vector_norm(flat, dim=1, keepdim=True).clamp_min(1e-12)
         if not self.count:
             width = flat.shape[1]
-            self._sum, self._products = flat.new_zeros(width), flat.new_zeros(width, width)
+            self._sum = flat.new_zeros(width)
+            self._products = flat.new_zeros(width, width)
         self.count += len(flat)
         self._sum += flat.sum(0)
         self._products.addmm_(flat.T, flat)

@@ -60,7 +60,8 @@ class Front:
         Raises ConfigError, which says nothing of the record; the next record then finds a module
         that is made anew.
         """
-        expected, module = self.shape_of(tuple(record.shape)), _module(self)
+        expected = self.shape_of(tuple(record.shape))
+        module = _module(self)
         state = _versions(module)
         try:
             found = _through(module, record)
@@ -98,7 +99,10 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
         first, *_, again = (_through(module, record.clone()) for record in records)
         anew = _through(_made(front, seed=2), one.clone())
     except FROM_OWN_CODE as error:  # these records are public
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = type(error).__name__
         raise front._wrong(
             f"a record of shape {list(shape)} does not go through it: {why}"
         ) from error

@@ -114,7 +114,9 @@ def morlet(side: int, j: int, angle: float) -> Tensor:
 
     It is g·(exp(iξ·u) - β), with an elliptic Gaussian g.
     """
-    sigma, frequency, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / _ANGLES
+    sigma = 0.8 * 2**j
+    frequency = 0.75 * math.pi / 2**j
+    slant = 4 / _ANGLES
     reach = torch.arange(-2 * side, 3 * side, dtype=torch.float64)
     rows, columns = torch.meshgrid(reach, reach, indexing="ij")
     along = rows * math.cos(angle) + columns * math.sin(angle)
@@ -152,7 +154,8 @@ def _halved(spectrum: Tensor, filters: Tensor) -> Tensor:
     Aliases are added before the inverse transform, which is then of half the size.
     """
     half = spectrum.shape[-1] // 2
-    low, high = slice(0, half), slice(half, None)
+    low = slice(0, half)
+    high = slice(half, None)
     folded = spectrum[..., low, low] * filters[..., low, low]
     for rows, columns in ((low, high), (high, low), (high, high)):
         folded.addcmul_(spectrum[..., rows, columns], filters[..., rows, columns])

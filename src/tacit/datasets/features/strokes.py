@@ -19,8 +19,13 @@ from tacit.datasets.features import Features, apply, steps_of
 from tacit.datasets.features.axes import Axes
 from tacit.datasets.features.public_basis import shipped, write
 
-SIDE, COUNT, SEED, AXES = 28, 6000, 1, 512
-_CELL, _SMALL_AXES = 4, 128  # pixels along one of a small picture
+SIDE = 28
+COUNT = 6000
+SEED = 1
+AXES = 512
+# pixels along one of a small picture
+_CELL = 4
+_SMALL_AXES = 128
 _POINTS = 48  # along a stroke
 _MARGIN = 4.0  # pixels in which no stroke begins, bends or ends
 _WIDTHS = (1.3, 2.2)  # half of a stroke's, in pixels

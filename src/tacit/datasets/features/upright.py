@@ -33,10 +33,14 @@ def of_image(image: Tensor) -> Tensor:
         return image
     rows = torch.arange(height, dtype=torch.float64)[:, None]
     columns = torch.arange(width, dtype=torch.float64)
-    row, column = float((mass * rows).sum()) / total, float((mass * columns).sum()) / total
+    row = float((mass * rows).sum()) / total
+    column = float((mass * columns).sum()) / total
     mixed = float((mass * (rows - row) * (columns - column)).sum()) / total
     spread = float((mass * (rows - row) ** 2).sum()) / total
-    slant = mixed / spread if spread > _LEAST else 0.0
+    if spread > _LEAST:
+        slant = mixed / spread
+    else:
+        slant = 0.0
     return _sampled(image, row - (height - 1) / 2, column - (width - 1) / 2, slant)
 
 

@@ -72,7 +72,10 @@ class ArraysReader:
             x = self.values.x(raw, f"{path.name}: array {self.x!r}", first)
             y = self.values.y(target, f"{path.name}: array {self.y!r}", first)
             whose = f"{path.name}: array {self.unit!r}"
-            ids = unit_ids(unit[0].tolist(), whose, first) if unit else each_its_own(x, y)
+            if unit:
+                ids = unit_ids(unit[0].tolist(), whose, first)
+            else:
+                ids = each_its_own(x, y)
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
@@ -86,7 +89,10 @@ class ArraysReader:
 
     def _blocks(self, path: Path, *, whole: bool) -> Iterator[tuple[int, list[Array]]]:
         """The number of the first row, and some rows of each array."""
-        others = [self.y, *([self.unit] if self.unit else [])] if whole else []
+        if whole:
+            others = [self.y, *([self.unit] if self.unit else [])]
+        else:
+            others = []
         with _opened(path, [self.x, *others]) as arrays:
             count = self._checked(path, arrays)
             step = max(1, _BLOCK_BYTES // (8 * math.prod(self.shape)))
@@ -166,7 +172,10 @@ def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
     """An array of an npz, read as it comes."""
     try:
         version = npy.read_magic(file)
-        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        if version == (1, 0):
+            header = npy.read_array_header_1_0
+        else:
+            header = npy.read_array_header_2_0
         shape, by_columns, dtype = header(file)
     except ValueError as error:
         raise DataError(f"{path.name}: array {name!r}: is not one of numpy's") from error
@@ -211,7 +220,10 @@ def _again(kept: IO[bytes]) -> str:
 
 def _slices(name: str, stored: Any, kept: IO[bytes]) -> _Stored:
     shape = tuple(stored.get_shape())
-    kind = np.asarray(stored[0:1]).dtype.kind if shape and shape[0] else "f"
+    if shape and shape[0]:
+        kind = np.asarray(stored[0:1]).dtype.kind
+    else:
+        kind = "f"
 
     def take(first: int, last: int) -> Array:
         # Mapped anew each time: pages that were read stay a process's until its mapping ends.

@@ -89,7 +89,10 @@ def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.in
 
 def as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
     """Text, trimmed; null where a value is missing or nothing but blanks."""
-    name = column if isinstance(column, str) else column.name
+    if isinstance(column, str):
+        name = column
+    else:
+        name = column.name
     try:
         text = pc.utf8_trim_whitespace(_decoded(values).cast(pa.string()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -98,7 +101,9 @@ def as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
 
 
 def _decoded(values: pa.Array) -> pa.Array:
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary_decode()
+    return values
 
 
 def _units(

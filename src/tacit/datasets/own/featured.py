@@ -19,17 +19,23 @@ from tacit.datasets.target import Target
 
 def with_features(reader: Reader, features: Features) -> Reader:
     """`reader`, which gives `features` of each row, if there are any."""
-    return FeaturedReader(reader, features) if steps_of(features) else reader
+    if steps_of(features):
+        return FeaturedReader(reader, features)
+    return reader
 
 
 def plain(reader: Reader) -> Reader:
     """`reader` without features: what rows are dealt by, and whose they are."""
-    return reader.reader if isinstance(reader, FeaturedReader) else reader
+    if isinstance(reader, FeaturedReader):
+        return reader.reader
+    return reader
 
 
 def seen(reader: Reader, rows: EncodedRows) -> EncodedRows:
     """`rows` of `plain(reader)` as `reader` gives them."""
-    return reader.seen(rows) if isinstance(reader, FeaturedReader) else rows
+    if isinstance(reader, FeaturedReader):
+        return reader.seen(rows)
+    return rows
 
 
 @dataclass(frozen=True)

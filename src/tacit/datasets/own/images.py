@@ -118,7 +118,10 @@ class ImagesReader:
         Raises DataError.
         """
         if not path.is_dir():
-            unit = [] if self.unit is None else [self.unit]
+            if self.unit is None:
+                unit = []
+            else:
+                unit = [self.unit]
             yield from self._listed(path, [self.path, self.label, *unit])
             return
         if self.unit is not None:
@@ -165,7 +168,8 @@ class ImagesReader:
         return np.stack(pixels).astype(np.float32) / np.float32(255)
 
     def _place(self, picture: Picture, folder: Path) -> int:
-        names, label = [_composed(name) for name in self.names], _composed(picture.label or "")
+        names = [_composed(name) for name in self.names]
+        label = _composed(picture.label or "")
         if label not in names:
             file = str(picture.path.relative_to(folder))
             raise RowError("a picture's class is not among data.classes", 0, file)
@@ -259,7 +263,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent.resolve()
+    if path.is_dir():
+        return path
+    return path.parent.resolve()
 
 
 def _composed(name: str) -> str:
@@ -270,5 +276,8 @@ def _composed(name: str) -> str:
 
 
 def _text(cell: object) -> str | None:
-    text = "" if cell is None else str(cell).strip()
+    if cell is None:
+        text = ""
+    else:
+        text = str(cell).strip()
     return text or None

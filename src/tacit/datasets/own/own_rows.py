@@ -81,7 +81,10 @@ class OwnRows:
 
         Raises ConfigError, DataError.
         """
-        dealt = Dealt(number, self.edges, self.seed) if self.dealt else Dealt()
+        if self.dealt:
+            dealt = Dealt(number, self.edges, self.seed)
+        else:
+            dealt = Dealt()
         rows = rows_of(
             self.path(number), self.reader, keep / "rows", dealt, self.most, self.of_unit
         )
@@ -91,14 +94,19 @@ class OwnRows:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
         whole = (self.folder / self.train).resolve()
-        dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
+        if self.dealt:
+            dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}"
+        else:
+            dealing = ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
             dealing += f", columns {plain(self.reader).digest()[:16]}"
         return self._owned(self.owner or str(whole), path, dealing)
 
     def _owned(self, name: str, path: Path, dealing: str) -> Owned:
-        content, reader = self.reader.content(path), plain(self.reader)
-        marks, view = partial(reader.marks, path), reader.digest()[:16]
+        content = self.reader.content(path)
+        reader = plain(self.reader)
+        marks = partial(reader.marks, path)
+        view = reader.digest()[:16]
         return Owned(name, content, self.unit, dealing, view, marks, self.apart_from, path.name)
 
     def test(self, root: Path | None) -> Dataset | None:
@@ -113,7 +121,9 @@ class OwnRows:
 
         Raises ConfigError, DataError.
         """
-        return None if self.examples is None else self.public(self._test_path(self.examples))
+        if self.examples is None:
+            return None
+        return self.public(self._test_path(self.examples))
 
     def public(self, path: Path) -> Owned:
         """Return what a public file is told apart from private ones by.

@@ -14,12 +14,19 @@ from typing import Any
 
 _HEADERS = (1 << 9, 1 << 20)  # bytes of a header: of nearly all, and of one with long statistics
 _DEEPEST = 16
-_UNPACKED, _PACKED = 2, 3  # fields of a page's header: its bytes
+# fields of a page's header: its bytes
+_UNPACKED = 2
+_PACKED = 3
 _MOST = (1 << 31) - 1  # of these two, which have 32 bits
 _MOST_EMPTY = 2  # pages without a byte in a chunk: writers put down an empty dictionary
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of a boolean, a byte, a float
-_WHOLE, _INT32 = (4, 5, 6), 5
-_BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
+_WHOLE = (4, 5, 6)
+_INT32 = 5
+_BINARY = 8
+_LIST = 9
+_SET = 10
+_MAP = 11
+_STRUCT = 12
 
 _Fields = dict[int, tuple[int, int]]  # by number: type and value
 
@@ -37,7 +44,8 @@ def unpacked(file: BufferedReader, chunk: Any) -> Iterator[int]:
     empty = 0
     while at < end:
         fields, length = _header(file, at)
-        unpacks, packed = _size(fields, _UNPACKED), _size(fields, _PACKED)
+        unpacks = _size(fields, _UNPACKED)
+        packed = _size(fields, _PACKED)
         empty += unpacks == 0
         if empty > _MOST_EMPTY:
             raise PagesError("a column chunk has empty pages")
@@ -59,7 +67,8 @@ def check_apart(chunks: Iterable[Any]) -> None:
 
 def _span(chunk: Any) -> tuple[int, int]:
     """Where a chunk begins and ends; nothing is read of one without values."""
-    first, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+    first = chunk.data_page_offset
+    dictionary = chunk.dictionary_page_offset
     if chunk.num_values <= 0:
         return first, first
     if dictionary is not None and 0 < dictionary < first:
@@ -94,15 +103,20 @@ class _Compact:
     """Reads one struct of Thrift's compact protocol."""
 
     def __init__(self, content: bytes) -> None:
-        self._content, self.at = content, 0
+        self._content = content
+        self.at = 0
 
     def fields(self, depth: int = 0) -> _Fields:
         """The types and values of a struct, by the number of their field; 0 for no whole number."""
         found: _Fields = {}
         field = 0
         while head := self._byte():
-            kind, step = head & 0x0F, head >> 4
-            field = field + step if step else self._signed()
+            kind = head & 0x0F
+            step = head >> 4
+            if step:
+                field = field + step
+            else:
+                field = self._signed()
             if field in found:
                 raise PagesError("a page's header has a field twice")
             found[field] = kind, self._value(kind, depth)

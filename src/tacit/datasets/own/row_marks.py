@@ -31,7 +31,10 @@ def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Mark
     for column in {one.name: one for one in (*schema.features, schema.target)}.values():
         lanes = lanes + _cells(column, batch.column(column.name), first)
     rows = np.frombuffer(lanes.astype("<u8").tobytes(), UNIT)
-    units = None if schema.unit is None else units_of(schema.unit, batch, first)
+    if schema.unit is None:
+        units = None
+    else:
+        units = units_of(schema.unit, batch, first)
     return Marks(rows, units)
 
 

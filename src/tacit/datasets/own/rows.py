@@ -33,7 +33,10 @@ class RowError(OwnersError):
         self, message: str, row: int, file: str = "", cause: BaseException | None = None
     ) -> None:
         self.where = file or f"row {row + 1}"
-        said = f": {words_of(cause)}" if cause else ""
+        if cause:
+            said = f": {words_of(cause)}"
+        else:
+            said = ""
         super().__init__(message, f"{message}, in {self.where} of the data{said}")
 
 

@@ -78,7 +78,10 @@ def rows_of(
     if not _is_there(folder, meta):
         _make(path, reader, folder, dealt, meta)
     x, y = _mapped(folder, reader)
-    units = _units(folder, of_unit) if reader.unit else None
+    if reader.unit:
+        units = _units(folder, of_unit)
+    else:
+        units = None
     rows = EdgeRows(_tensor(x), _tensor(y), units)
     _count(path, rows, most)
     return rows
@@ -98,7 +101,10 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
     if not rows.records:
         raise DataError(f"{path.name}: no row is this edge's")
     if most is not None and rows.records > most:
-        word = "rows" if rows.units is None else "units"
+        if rows.units is None:
+            word = "rows"
+        else:
+            word = "units"
         raise DataError(
             f"{path.name}: more {word} than data.rows_max={most}; set it higher: it is public, and "
             f"sets no ε"
@@ -167,7 +173,9 @@ def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _target(reader: Reader) -> npt.DTypeLike:
-    return np.int64 if reader.target.classes else np.float32
+    if reader.target.classes:
+        return np.int64
+    return np.float32
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

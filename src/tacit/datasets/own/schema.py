@@ -75,13 +75,17 @@ class TableSchema:
     @property
     def classes(self) -> int | None:
         """Number of classes; None for a regression."""
-        return len(self.target.values) if isinstance(self.target, Category) else None
+        if isinstance(self.target, Category):
+            return len(self.target.values)
+        return None
 
     @property
     def names(self) -> list[str]:
         """The columns that are read, each once."""
         names = [column.name for column in (*self.features, self.target)]
-        return names if self.unit is None or self.unit in names else [*names, self.unit]
+        if self.unit is None or self.unit in names:
+            return names
+        return [*names, self.unit]
 
     def digest(self) -> bytes:
         """SHA-256 of the schema, 32 bytes: two schemas that encode alike have the same."""
@@ -92,7 +96,9 @@ class TableSchema:
 
 def text_of(value: Value) -> str:
     """A category's value as a table has it in words: true and false for a boolean."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def _plain(column: Column) -> dict[str, object]:

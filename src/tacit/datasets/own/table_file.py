@@ -50,7 +50,10 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         with opened(path) as file:
             head = file.read(4)
             file.seek(0)
-            found = _parquet(path, file, columns) if head == b"PAR1" else _csv(path, columns, head)
+            if head == b"PAR1":
+                found = _parquet(path, file, columns)
+            else:
+                found = _csv(path, columns, head)
             yield from found
     except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"{path.name}: {_wrong(head, error)}") from error  # theirs quote values
@@ -66,7 +69,9 @@ def rows_of_parquet(path: Path, most: int) -> pa.Table:
             kept.append(batch)
             if sum(one.num_rows for one in kept) >= most:
                 break
-        return pa.Table.from_batches(kept) if kept else table.schema_arrow.empty_table()
+        if kept:
+            return pa.Table.from_batches(kept)
+        return table.schema_arrow.empty_table()
 
 
 def check_header(path: Path) -> None:
@@ -133,7 +138,10 @@ def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
 
 def _is_text(kind: Any) -> bool:
     """Whether its values are as long as their author likes."""
-    of = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_dictionary(kind):
+        of = kind.value_type
+    else:
+        of = kind
     return any(so(of) for so in _TEXTS)
 
 
@@ -149,11 +157,15 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
         metadata.row_group(group).column(paths[name]) for group in groups for name in columns
     )
     for group in groups:
-        row_group, sizes = metadata.row_group(group), dict.fromkeys(columns, 0)
+        row_group = metadata.row_group(group)
+        sizes = dict.fromkeys(columns, 0)
         for name, text in columns.items():
             chunk = row_group.column(paths[name])
             pages = list(unpacked(file, chunk))
-            of_pages = sum(pages) if text else max(pages, default=0)
+            if text:
+                of_pages = sum(pages)
+            else:
+                of_pages = max(pages, default=0)
             sizes[name] = max(of_pages, chunk.total_uncompressed_size * text)
         if sum(sizes.values()) > most:
             largest = max(sizes, key=sizes.__getitem__)
@@ -225,7 +237,10 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
                 f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "
                 "one"
             )
-        said = f"; there is {like}" if like else ""
+        if like:
+            said = f"; there is {like}"
+        else:
+            said = ""
         raise DataError(
             f"{path.name}: column {column!r}: there is none among {len(names)}{said} (the first "
             "line of a CSV names its columns)"

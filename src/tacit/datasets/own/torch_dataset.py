@@ -74,7 +74,10 @@ class DatasetReader:
             x = self.values.x(raw, f"{self.entry}: x", first)
             y = self.values.y(np.asarray(target), f"{self.entry}: y", first)
             whose = f"{self.entry}: unit"
-            ids = unit_ids(unit[0], whose, first) if unit else each_its_own(x, y)
+            if unit:
+                ids = unit_ids(unit[0], whose, first)
+            else:
+                ids = each_its_own(x, y)
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
@@ -119,7 +122,10 @@ class DatasetReader:
         """(x, y, unit), as far as they are asked for. Raises RowError."""
         try:
             found = rows[row]
-            cells = tuple(found) if isinstance(found, tuple | list) else (found,)
+            if isinstance(found, tuple | list):
+                cells = tuple(found)
+            else:
+                cells = (found,)
             numbers = [np.asarray(one) for one in cells[: min(width, 2)]]
         except FROM_OWN_CODE as error:
             said = f"data.entry={self.entry}: {type(error).__name__}"
@@ -129,7 +135,10 @@ class DatasetReader:
             (one.shape, one.dtype.kind in "biuf") != (shape, True)
             for one, shape in zip(numbers, shapes, strict=False)
         ):
-            what = "(x, y, unit)" if width > 2 else "(x, y)"
+            if width > 2:
+                what = "(x, y, unit)"
+            else:
+                what = "(x, y)"
             raise RowError(
                 f"data.entry={self.entry}: expected {what} with x of numbers and shape "
                 f"{list(self.shape)}, and y one number",

@@ -41,7 +41,9 @@ def unit_text(value: Any, where: str, row: int) -> str:
 
 def _plain(value: Any) -> Any:
     """Return Python's own number for one of numpy's or torch's."""
-    return value.item() if getattr(value, "shape", None) == () else value
+    if getattr(value, "shape", None) == ():
+        return value.item()
+    return value
 
 
 def _text(value: Any) -> str:
@@ -64,4 +66,6 @@ def _text(value: Any) -> str:
 def whole(text: str) -> str:
     """`text`, or where it is a whole number with zeros behind the point: that number."""
     found = _WHOLE.fullmatch(text)
-    return found[1] if found else text
+    if found:
+        return found[1]
+    return text

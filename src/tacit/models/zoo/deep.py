@@ -56,7 +56,10 @@ class Deep(Model):
         found = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
         for stage in range(_STAGES):
             for block in range(self.blocks):
-                stride = 2 if stage and not block else 1
+                if stage and not block:
+                    stride = 2
+                else:
+                    stride = 1
                 found += self._block(
                     f"stage{stage + 1}block{block + 1}",
                     found[-1].outputs,

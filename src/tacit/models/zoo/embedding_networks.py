@@ -47,7 +47,8 @@ class EmbeddingNetwork(Layered):
         smooth: if given, Z_l of (11b) is drawn from it. Z_l is for smoothness only: no privacy is
         claimed for it, and its generator may be public.
         """
-        weights, perturb = iter(self.unflatten(params).values()), neuron(self.smoothing, smooth)
+        weights = iter(self.unflatten(params).values())
+        perturb = neuron(self.smoothing, smooth)
         for _ in self.channels:
             x = perturb(functional.conv2d(x, next(weights), next(weights), padding=self.padding))
             # Pooling comes after the noise, as (10) perturbs every place.
@@ -99,7 +100,8 @@ class Recurrent(Model):
         """u_{L-1} (b, hidden[-1])."""
         if x.dim() == 4:
             x = x.transpose(1, 2)
-        weights, states = iter(self.unflatten(params).values()), x.reshape(len(x), *self.shape)
+        weights = iter(self.unflatten(params).values())
+        states = x.reshape(len(x), *self.shape)
         for _ in self.hidden:
             gates = functional.linear(states, next(weights), next(weights))
             states = perturb(unrolled(gates, next(weights))[0])

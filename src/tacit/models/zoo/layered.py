@@ -43,15 +43,17 @@ class Layered(Model):
     def layout(self) -> Layout:
         """(name, shape) of every parameter, in the order of the flat vector."""
         layers: list[tuple[str, tuple[int, ...]]] = []
-        depth, side = self.shape[0], self.shape[-1]
+        depth = self.shape[0]
+        side = self.shape[-1]
         for number, width in enumerate(self.channels, 1):
             layers += [(f"conv{number}.weight", (width, depth, self.kernel, self.kernel))]
             layers += [(f"conv{number}.bias", (width,))]
-            depth, side = (
-                width,
-                side_after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0),
-            )
-        features = depth * side * side if self.channels else math.prod(self.shape)
+            depth = width
+            side = side_after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0)
+        if self.channels:
+            features = depth * side * side
+        else:
+            features = math.prod(self.shape)
         for number, (inputs, outputs) in enumerate(
             pairwise((features, *self.hidden, self.classes)), 1
         ):
@@ -78,7 +80,9 @@ class Layered(Model):
 
     def init(self, seed: int) -> torch.Tensor:
         """Zeros for the convex models, else as all models."""
-        return torch.zeros(self.size) if self.linear else super().init(seed)
+        if self.linear:
+            return torch.zeros(self.size)
+        return super().init(seed)
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
         """Every layer at work, in the order of the vector: its input, and what weight and bias make
@@ -90,7 +94,10 @@ class Layered(Model):
             kernel = channels_last(next(weights))
             output = functional.conv2d(x, kernel, next(weights), padding=self.padding)
             layers.append(LayerValues(x, output, Window(self.kernel, self.padding)))
-            x = normalized(output) if self.normalization == "group" else output
+            if self.normalization == "group":
+                x = normalized(output)
+            else:
+                x = output
             # The activation rises, so after pooling it has the same values and gradients as before
             # it, on a quarter of the elements.
             x = self._activate(functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x)
@@ -102,11 +109,15 @@ class Layered(Model):
         return layers
 
     def _activate(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(x) if self.activation == "tanh" else functional.relu(x)
+        if self.activation == "tanh":
+            return torch.tanh(x)
+        return functional.relu(x)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The loss (...) of scores (..., classes) against labels y (...), without the penalty."""
-        return _hinge(scores, y) if self.name == "svm" else super().data_loss(scores, y)
+        if self.name == "svm":
+            return _hinge(scores, y)
+        return super().data_loss(scores, y)
 
 
 def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -125,4 +136,6 @@ def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def side_after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
     """The side of the image after one convolution, and one pooling if `pooled`."""
     side = side + 2 * padding - kernel + 1
-    return side // 2 if pooled else side
+    if pooled:
+        return side // 2
+    return side

@@ -63,7 +63,10 @@ class Lstm(Model):
         layers = [LayerValues(x, functional.embedding(x, next(weights)), bias=False)]
         states = layers[0].output
         for _ in self.hidden:
-            inputs, weight, bias, recurrent = states, next(weights), next(weights), next(weights)
+            inputs = states
+            weight = next(weights)
+            bias = next(weights)
+            recurrent = next(weights)
             # The gates are the sum of what both weights make of their inputs, so d loss / d gates
             # is the δ of both.
             gates = functional.linear(inputs, weight, bias)
@@ -108,7 +111,8 @@ def unrolled(gates: torch.Tensor, recurrent: torch.Tensor) -> tuple[torch.Tensor
     gates: the part that comes from the layer's input (..., T, 4H).
     """
     h = gates.new_zeros(*gates.shape[:-2], recurrent.shape[1])
-    c, states = h, [h]
+    c = h
+    states = [h]
     for part in gates.unbind(-2):
         i, f, g, o = (part + functional.linear(h, recurrent)).chunk(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)

@@ -54,8 +54,10 @@ class Cnn(nn.Module):
         padding: int = 0,
     ) -> None:
         super().__init__()
-        self.activate, self.pool_every = _ACTIVATIONS[activation], pool_every
-        self.convolutions, self.dense = len(channels), len(hidden) + 1
+        self.activate = _ACTIVATIONS[activation]
+        self.pool_every = pool_every
+        self.convolutions = len(channels)
+        self.dense = len(hidden) + 1
         sizes = [shape[0], *channels]
         for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
             setattr(self, f"conv{number}", nn.Conv2d(inputs, outputs, kernel, padding=padding))
@@ -70,7 +72,10 @@ class Cnn(nn.Module):
     def _convolved(self, x: Tensor) -> Tensor:
         for number in range(1, self.convolutions + 1):
             x = getattr(self, f"norm{number}")(getattr(self, f"conv{number}")(x))
-            x = functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x
+            if number % self.pool_every == 0:
+                x = functional.max_pool2d(x, 2)
+            else:
+                x = x
             x = self.activate(x)
         return torch.flatten(x, 1)
 
@@ -93,12 +98,17 @@ class DeepModule(nn.Module):
         self, name: str, shape: tuple[int, ...], classes: int, width: int = 16, blocks: int = 1
     ) -> None:
         super().__init__()
-        self.residual, self.blocks = name == "resnet", list[tuple[str, int, int]]()
+        self.residual = name == "resnet"
+        self.blocks = list[tuple[str, int, int]]()
         self._add("conv1", nn.Conv2d(shape[0], width, 3, padding=1))
         channels = width
         for number in range(3 * blocks):
             stage, block = divmod(number, blocks)
-            stride, outputs = 2 if stage and not block else 1, width << stage
+            if stage and not block:
+                stride = 2
+            else:
+                stride = 1
+            outputs = width << stage
             self._block(f"stage{stage + 1}block{block + 1}", channels, outputs, stride)
             channels = outputs
         self.dense1 = nn.Linear(channels, classes)
@@ -147,7 +157,8 @@ class LstmLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         gates = functional.linear(x, self.weight, self.bias)
         h = gates.new_zeros(len(x), self.recurrent.shape[1])
-        c, states = h, []
+        c = h
+        states = []
         for part in gates.unbind(1):
             i, f, g, o = (part + functional.linear(h, self.recurrent)).chunk(4, -1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -161,7 +172,8 @@ class LanguageModel(nn.Module):
 
     def __init__(self, classes: int, embedding: int = 64, hidden: tuple[int, ...] = (64,)) -> None:
         super().__init__()
-        self.layers, sizes = len(hidden), (embedding, *hidden)
+        self.layers = len(hidden)
+        sizes = (embedding, *hidden)
         self.embedding = nn.Embedding(classes, embedding)
         for number, (inputs, cells) in enumerate(pairwise(sizes), 1):
             setattr(self, f"lstm{number}", LstmLayer(inputs, cells))

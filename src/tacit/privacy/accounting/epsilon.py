@@ -105,7 +105,8 @@ class RunningRdp:
 
     def __init__(self, history: Iterable[Spend] = ()) -> None:
         self._total: NDArray[np.float64] = np.zeros(len(ORDERS))
-        self._cut, self._pushes = 0.0, 0
+        self._cut = 0.0
+        self._pushes = 0
         for row in history:
             self.add(row)
 
@@ -192,7 +193,9 @@ def calibrate(
         return epsilon_pld([spend], delta)
 
     # The answer is above `low` and at most `high`: z below 0.1 is not worth calling private.
-    low, high, step = 99, _MOST_STEPS + 1, 1000
+    low = 99
+    high = _MOST_STEPS + 1
+    step = 1000
     tried: list[tuple[int, float]] = []
     while high - low > 1:
         tried.append((step, cost(step)))
@@ -266,7 +269,9 @@ def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: flo
     """
     bound = epsilon_at(delta / 2)
     aside = (1 + math.exp(min(bound, 700.0))) * distance
-    return epsilon_at(delta - aside) if aside <= delta / 2 else math.inf
+    if aside <= delta / 2:
+        return epsilon_at(delta - aside)
+    return math.inf
 
 
 def _cut_probability(rows: History) -> float:

@@ -39,7 +39,10 @@ class RenyiFilter:
         self.budget = _budget(epsilon, delta, order)
         self.spent = 0.0
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
-        self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL)) if epsilon < 700 else 0
+        if epsilon < 700:
+            self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
+        else:
+            self._left = 0
         if self.budget <= 0 or self._left < 1:
             raise PrivacyError(
                 f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
@@ -100,7 +103,9 @@ class RenyiFilter:
         self._left -= spend.count
 
     def _cost(self, spend: Spend) -> float:
-        return spend.count * float(rdp_vector(spend)[self._index]) if spend.count else 0.0
+        if spend.count:
+            return spend.count * float(rdp_vector(spend)[self._index])
+        return 0.0
 
 
 def _budget(epsilon: float, delta: float, order: int) -> float:

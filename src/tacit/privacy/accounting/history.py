@@ -43,7 +43,8 @@ def beyond(history: History, *others: History) -> History:
     what the sum has more can only cost. Of one kind and z that is what the largest count has more;
     of histories without a kind in common it is all of them. Beyond nothing, it is a bound on all.
     """
-    ours, theirs = _counts(history), [_counts(other) for other in others]
+    ours = _counts(history)
+    theirs = [_counts(other) for other in others]
     lacking = []
     for mechanism, q in sorted({kind for each in theirs for kind in each}):
         places = sorted({z for each in theirs for z in each.get((mechanism, q), ())})

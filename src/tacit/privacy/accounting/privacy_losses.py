@@ -38,7 +38,10 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
     for row in rows:
         one = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism, interval)
         part = one.self_compose(row.count)
-        total = part if total is None else total.compose(part)
+        if total is None:
+            total = part
+        else:
+            total = total.compose(part)
     return total
 
 
@@ -54,14 +57,17 @@ def _interval(rows: History) -> float:
     ]
     if len(pure) < len(rows):
         return _PLD_INTERVAL
-    return pure[0] if len(pure) == 1 else max(min(pure) / 16, max(pure) / 256)
+    if len(pure) == 1:
+        return pure[0]
+    return max(min(pure) / 16, max(pure) / 256)
 
 
 @lru_cache(maxsize=64)
 def _one_pld(
     sampling_rate: float, noise_multiplier: float, mechanism: str, interval: float
 ) -> pld.PrivacyLossDistribution:
-    z, sampling_rate = min(noise_multiplier, _MAX_MULTIPLIER), max(sampling_rate, _MIN_RATE)
+    z = min(noise_multiplier, _MAX_MULTIPLIER)
+    sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε is rounded up to the grid *before* it is split into ±ε: rounding both would shift the mean.
     if mechanism == "knorm":
         steps = math.ceil(_pure_epsilon(sampling_rate, z) / interval)
@@ -93,7 +99,8 @@ def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
 @lru_cache(maxsize=1024)
 def one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
     """The Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
-    z, sampling_rate = min(noise_multiplier, _MAX_MULTIPLIER), max(sampling_rate, _MIN_RATE)
+    z = min(noise_multiplier, _MAX_MULTIPLIER)
+    sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke, arXiv:1605.02065, prop. 3.3).
     if mechanism == "knorm":
         pure = _pure_epsilon(sampling_rate, z)

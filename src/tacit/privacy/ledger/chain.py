@@ -38,7 +38,8 @@ class Charge:
 
     def row(self, session: bytes) -> LedgerRow:
         """The row that it begins in the opening `session`; its head is still to be computed."""
-        q, z = self.sampling_rate.hex(), self.noise_multiplier.hex()
+        q = self.sampling_rate.hex()
+        z = self.noise_multiplier.hex()
         return LedgerRow(session, q, z, self.mechanism, self.secret, self.count, b"")
 
 
@@ -69,10 +70,14 @@ class LedgerRow:
 
     def spend(self) -> Spend:
         """Return the row as the accountant counts it; z is 0 where noise was not secret."""
-        z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
-        mechanism = (
-            self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
-        )
+        if self.secret:
+            z = float.fromhex(self.noise_multiplier)
+        else:
+            z = 0.0
+        if self.mechanism in ("discrete_gaussian", "knorm"):
+            mechanism = self.mechanism
+        else:
+            mechanism = "gaussian"
         return Spend(float.fromhex(self.sampling_rate), z, self.count, mechanism)
 
 
@@ -94,7 +99,8 @@ class Chain:
 
         Raises ValueError, naming the first row that does not fit.
         """
-        head, count = first_head(self.lineage, self.dataset), 0
+        head = first_head(self.lineage, self.dataset)
+        count = 0
         for number, entry in enumerate(self.rows, 1):
             if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
                 raise ValueError(f"row {number} of {self.dataset}: no charge can have written it")
@@ -118,11 +124,13 @@ class Chain:
         """The head when the first `count` charges had been made. Raises ValueError beyond them."""
         if not 0 <= count <= self.count:
             raise ValueError(f"{self.dataset}: has {self.count} charges, not {count}")
-        head, done = first_head(self.lineage, self.dataset), 0
+        head = first_head(self.lineage, self.dataset)
+        done = 0
         for entry in self.rows:
             if done + entry.count > count:
                 return next_head(head, done, entry, count - done)
-            head, done = entry.head, done + entry.count
+            head = entry.head
+            done = done + entry.count
         return head
 
     def history(self) -> History:

@@ -82,8 +82,10 @@ class Ledger:
         is not changed), and when it is missing, empty or another ledger although `lineage` says
         that one was here: without its history an edge must not train.
         """
-        self._path, self._dataset = path, dataset
-        self._session, self._process = secrets.token_bytes(NONCE), os.getpid()
+        self._path = path
+        self._dataset = dataset
+        self._session = secrets.token_bytes(NONCE)
+        self._process = os.getpid()
         try:
             if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
                 raise ValueError("is missing or empty, but this data has been trained on")
@@ -100,7 +102,8 @@ class Ledger:
             raise PrivacyError(
                 f"ledger {path}: {error}; refusing to train without its history"
             ) from error
-        self.lineage, self._rows = chain.lineage, len(chain.rows)
+        self.lineage = chain.lineage
+        self._rows = len(chain.rows)
         # What the file has, and how far of it releases have begun: all that others charged ahead.
         self._file = self._begun = Charged(chain.count, chain.head)
         self._last: LedgerRow | None = None  # the row of this session that is still growing
@@ -143,7 +146,10 @@ class Ledger:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
-            moved = None if ahead is None else self._write(ahead)
+            if ahead is None:
+                moved = None
+            else:
+                moved = self._write(ahead)
             self._db.execute("COMMIT")
         except BaseException:  # whatever the block raises: an open transaction would lock the file
             self._roll_back()
@@ -158,7 +164,9 @@ class Ledger:
     @property
     def ahead(self) -> int:
         """Releases that are charged and have not begun; a forked child has none of its parent's."""
-        return self._file.count - self._begun.count if self._process == os.getpid() else 0
+        if self._process == os.getpid():
+            return self._file.count - self._begun.count
+        return 0
 
     def history(self) -> History:
         """Return everything ever released from this dataset, without what is `ahead`.
@@ -169,7 +177,9 @@ class Ledger:
 
     def charged(self) -> Charged:
         """How far this ledger has come, without what is `ahead`."""
-        return self._begun if self._begun.count else UNCHARGED
+        if self._begun.count:
+            return self._begun
+        return UNCHARGED
 
     def require(self, position: Charged) -> None:
         """Raise PrivacyError unless this ledger has come through `position`.
@@ -260,12 +270,14 @@ class Ledger:
 
         Returns where the file then ends, its last row's number, and that row.
         """
-        entry, row = charge.row(self._session), self._rows
+        entry = charge.row(self._session)
+        row = self._rows
         head = next_head(self._file.head, self._file.count, entry)
         if self._last is not None and self._last.equal_charges(entry):
             entry = replace(entry, count=self._last.count + charge.count, head=head)
         else:
-            entry, row = replace(entry, head=head), row + 1
+            entry = replace(entry, head=head)
+            row += 1
         end = Charged(self._file.count + charge.count, head)
         self._move(end)
         write_row(self._db, self._dataset, row, entry)

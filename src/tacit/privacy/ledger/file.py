@@ -16,7 +16,9 @@ from tacit.privacy.ledger.chain import Chain, LedgerRow
 
 _FORMAT = 3  # PRAGMA user_version; 2 had no messages and a write-ahead log beside it
 _SQLITE = b"SQLite format 3\0"
-_HEADER, _VERSION = 100, slice(60, 64)  # bytes of a SQLite file, and where its user_version is
+# bytes of a SQLite file, and where its user_version is
+_HEADER = 100
+_VERSION = slice(60, 64)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS chain (
     dataset TEXT PRIMARY KEY, lineage BLOB NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL

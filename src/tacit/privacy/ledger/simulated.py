@@ -50,7 +50,9 @@ class SimulatedLedger(Ledger):
 
     def charged(self) -> Charged:
         """Return how many releases were charged; there is no chain."""
-        return Charged(self._total, b"") if self._total else UNCHARGED
+        if self._total:
+            return Charged(self._total, b"")
+        return UNCHARGED
 
     def verify(self) -> None:
         """Do nothing: there is no file to read back."""

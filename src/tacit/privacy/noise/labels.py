@@ -62,5 +62,6 @@ def corrected_loss(scores: Tensor, answers: Tensor, epsilon: float) -> Tensor:
     # more. In logarithms, so that no ε makes one of them 0.
     scale = math.log1p((scores.shape[-1] - 1) * math.exp(-epsilon))
     honest = functional.log_softmax(scores, -1).gather(-1, answers[:, None])[:, 0]
-    more, lie = math.log(-math.expm1(-epsilon)) - scale, -epsilon - scale
+    more = math.log(-math.expm1(-epsilon)) - scale
+    lie = -epsilon - scale
     return -torch.logaddexp(honest + more, honest.new_tensor(lie))

@@ -46,7 +46,8 @@ def standard_normal(count: int, random: Random) -> Tensor:
     (torch.float64, True, True)
     """
     pairs = 2 * max(2, count)
-    words, kernels = random.words(2 * pairs), library()
+    words = random.words(2 * pairs)
+    kernels = library()
     if kernels is not None:
         normals = np.empty(count)
         kernels.normals(words, np.empty((2, pairs)), normals)
@@ -64,7 +65,8 @@ def _pairs(words: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
     """
     uniforms = torch.from_numpy(_uniform(words))
     first, second = torch.chunk(uniforms, 2)
-    radius, angle = torch.sqrt(-2.0 * torch.log(first)), (2.0 * math.pi) * second
+    radius = torch.sqrt(-2.0 * torch.log(first))
+    angle = (2.0 * math.pi) * second
     return radius * torch.cos(angle), radius * torch.sin(angle)
 
 
@@ -85,7 +87,8 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     if not 0 < std < float("inf"):
         raise ValueError(f"std={std}: expected a finite number > 0")
     grid = 2.0 ** (math.floor(math.log2(std)) - GRID_BITS)
-    wide, noise = total.to(torch.float64), standard_normal(total.numel(), random)
+    wide = total.to(torch.float64)
+    noise = standard_normal(total.numel(), random)
     if (kernels := library()) is None:
         finite = bool(torch.isfinite(wide).all())
         noise = torch.round((wide + std * noise) / grid) * grid
@@ -195,17 +198,21 @@ def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
 
     Beyond m = REACH·std lies a probability of 2^-131.
     """
-    one, reach = 1 << 192, math.ceil(REACH * std)
+    one = 1 << 192
+    reach = math.ceil(REACH * std)
     with localcontext() as context:
         context.prec = 80
         inverse = 1 / Decimal(std) ** 2
-        ratio, step = int((-inverse / 2).exp() * one), int((-inverse).exp() * one)
+        ratio = int((-inverse / 2).exp() * one)
+        step = int((-inverse).exp() * one)
     weights = [one]  # exp(-k²/2std²), k = 0, 1, …: w_{k+1} = w_k·r_k, r_{k+1} = r_k·exp(-1/std²)
     for _ in range(reach):
         weights.append(weights[-1] * ratio >> 192)
         ratio = ratio * step >> 192
     both = [*weights[:0:-1], *weights]
-    total, running, exact = sum(both), 0, []
+    total = sum(both)
+    running = 0
+    exact = []
     for weight in both[:-1]:
         running += weight
         exact.append((running << 128) // total)

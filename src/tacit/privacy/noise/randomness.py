@@ -33,11 +33,10 @@ class Random:
         self._rekey()
 
     def _rekey(self) -> None:
-        key = (
-            secrets.token_bytes(32)
-            if self._seed is None
-            else hashlib.sha256(b"%d" % self._seed).digest()
-        )
+        if self._seed is None:
+            key = secrets.token_bytes(32)
+        else:
+            key = hashlib.sha256(b"%d" % self._seed).digest()
         self._pid = os.getpid()
         self._stream: CipherContext = Cipher(
             algorithms.ChaCha20(key, bytes(16)), mode=None

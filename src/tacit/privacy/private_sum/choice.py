@@ -55,7 +55,10 @@ def private_sum(
     data = rows.for_edge(model.classes)
     plan.check_rows(data.records)
     if not plan.private:
-        kind = ways.slots if data.units is None else ways.units
+        if data.units is None:
+            kind = ways.slots
+        else:
+            kind = ways.units
         return ways.plain(kind(data, model, plan, random, device))
     try:
         return _alone(data, model, plan, random, device, rows_alone=rows_alone, kind=ways.alone)
@@ -96,4 +99,6 @@ def _slots(data: EdgeRows, model: Model, plan: Plan, ways: Ways) -> type[Slots]:
     if data.units is not None:
         return ways.units
     outer = model.linear and not model.regularization
-    return ways.outer if outer and plan.mechanism in ("gaussian", "knorm") else ways.slots
+    if outer and plan.mechanism in ("gaussian", "knorm"):
+        return ways.outer
+    return ways.slots

@@ -88,7 +88,8 @@ def outer_sum(
         index = np.arange(len(deltas))
         total = _outer_rows(kernels, deltas.numpy(), inputs, index, mask.numpy(), reduced)
         return Clipped(total, clip)
-    lengths, wide = _norms64(inputs), deltas.to(torch.float64)
+    lengths = _norms64(inputs)
+    wide = deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
     used = (norms <= MAX_NORM) & (lengths <= MAX_NORM)
     scaled = _zero_unused(wide, used).mul_(_factors(norms, reduced, mask & used)[:, None])
@@ -103,8 +104,11 @@ def drawn_outer_sum(deltas: Tensor, table: Tensor, batch: Batch, clip: float) ->
     """
     if (kernels := _compiled(deltas)) is None or _compiled(table) is None:
         return outer_sum(deltas, table[batch.index], clip, batch.mask)
-    used, own, index = batch.mask.numpy(), deltas.numpy(), batch.index.numpy()
-    reduced, drawn = reduced_clip(clip, len(used)), np.flatnonzero(used)
+    used = batch.mask.numpy()
+    own = deltas.numpy()
+    index = batch.index.numpy()
+    reduced = reduced_clip(clip, len(used))
+    drawn = np.flatnonzero(used)
     return Clipped(
         _outer_rows(kernels, own[drawn], table, index[drawn], used[drawn], reduced), clip
     )
@@ -153,7 +157,8 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     """
     norms = _norms(gradients)
     factors = (_factors(norms, reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
-    finite, limit = norms <= MAX_NORM, steps_limit(clip, step)
+    finite = norms <= MAX_NORM
+    limit = steps_limit(clip, step)
     if (kernels := _compiled(gradients)) is not None and len(gradients) < MAX_INTEGER_ROWS:
         whole = torch.zeros(gradients.shape[1], dtype=torch.int32)
         kernels.add_integers(
@@ -196,7 +201,9 @@ def _compiled(gradients: Tensor) -> Library | None:
     """Return the compiled loops, if there are any for these rows."""
     if gradients.is_cuda or gradients.dtype != torch.float32 or gradients.requires_grad:
         return None
-    return library() if gradients.is_contiguous() else None
+    if gradients.is_contiguous():
+        return library()
+    return None
 
 
 def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
@@ -237,7 +244,10 @@ def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
     A product would not do, as 0·inf is nan. The bits are masked, which is the same work for every
     row.
     """
-    whole = torch.int64 if rows.dtype == torch.float64 else torch.int32
+    if rows.dtype == torch.float64:
+        whole = torch.int64
+    else:
+        whole = torch.int32
     rows.view(whole).bitwise_and_(-used.to(whole)[:, None])
     return rows
 

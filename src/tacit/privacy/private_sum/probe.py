@@ -22,7 +22,8 @@ _SCALES = (0.1, 1e4)
 # Factors on the other examples: the public row, ordinary and strange rows, rows that overflow.
 _LENGTHS = (0.0, 100.0, 1e30, float("nan"))
 # Different words in a kept text. The other examples have any words, or one word only.
-_DISTINCT_WORDS, _WORD_LIMITS = 3, (2**31, 1)
+_DISTINCT_WORDS = 3
+_WORD_LIMITS = (2**31, 1)
 # (params (d,), x (B, …), y (B,)) -> one row of numbers for each example
 Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -37,11 +38,17 @@ def _dependence(model: Model, device: str, rows: int) -> str:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
         # Few words, so that each comes again and again and its places are added up.
-        x = x if x.is_floating_point() else x % _DISTINCT_WORDS
+        if x.is_floating_point():
+            x = x
+        else:
+            x = x % _DISTINCT_WORDS
         first = kernel(params, x.to(device), y.to(device)).cpu()[kept].nan_to_num()
         others, labels = model.random_batch(rows, generator)
         for length in _LENGTHS if x.is_floating_point() else _WORD_LIMITS:
-            other = others * length if x.is_floating_point() else others % length
+            if x.is_floating_point():
+                other = others * length
+            else:
+                other = others % length
             shown = torch.where(kept.view(-1, *[1] * (x.dim() - 1)), x, other)
             told = torch.where(kept.view(-1, *[1] * (y.dim() - 1)), y, labels)
             again = kernel(params, shown.to(device), told.to(device)).cpu()[kept].nan_to_num()
@@ -102,7 +109,10 @@ def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: st
             for x, y, places in _surroundings(model, one, label, size, generator):
                 with flushed():
                     found = kernel(params, x.to(device), y.to(device)).cpu()[places].nan_to_num_()
-                first = found[0].clone() if first is None else first
+                if first is None:
+                    first = found[0].clone()
+                else:
+                    first = first
                 if not all(torch.equal(first, row) for row in found):
                     return False
     return True
@@ -120,7 +130,10 @@ def _surroundings(
     lengths = _LENGTHS if one.is_floating_point() else _WORD_LIMITS
     for length in lengths:
         x, y = model.random_batch(size, generator)
-        x = x * length if one.is_floating_point() else x % length
+        if one.is_floating_point():
+            x = x * length
+        else:
+            x = x % length
         x[size // 2], y[size // 2] = one, label
         yield x, y, slice(size // 2, size // 2 + 1)
 

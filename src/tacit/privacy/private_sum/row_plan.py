@@ -78,7 +78,9 @@ def planned(model: Layered) -> RowPlan:
 
 def _convolutions(plan: RowPlan, model: Layered) -> int:
     """Lay them; returns how much memory they may share."""
-    depth, side, scratch = model.shape[0], model.shape[-1], 0
+    depth = model.shape[0]
+    side = model.shape[-1]
+    scratch = 0
     for number, width in enumerate(model.channels, 1):
         layer = {
             "kind": PATCHES if number > 1 else PLANES,
@@ -97,14 +99,18 @@ def _convolutions(plan: RowPlan, model: Layered) -> int:
         plan.layers.append(layer)
         _weigh(plan, layer)
         scratch = max(scratch, _place(plan, layer))
-        depth, side = width, layer["out"] // (1 + layer["pooled"])
+        depth = width
+        side = layer["out"] // (1 + layer["pooled"])
     return scratch
 
 
 def _weigh(plan: RowPlan, layer: dict[str, int]) -> None:
     """Place a convolution's weights and biases, in the kernel's order."""
-    depth, kernel, width = layer["depth"], layer["kernel"], layer["width"]
-    count, first = kernel**2 * depth, _parameters(plan)
+    depth = layer["depth"]
+    kernel = layer["kernel"]
+    width = layer["width"]
+    count = kernel**2 * depth
+    first = _parameters(plan)
     weights = first + np.arange(width * count).reshape(width, depth, kernel, kernel)
     layer["taps"] = count
     if layer["kind"] == PATCHES:
@@ -129,7 +135,8 @@ def _parameters(plan: RowPlan) -> int:
 
 def _place(plan: RowPlan, layer: dict[str, int]) -> int:
     """Place a convolution's numbers; return how much shared memory it needs."""
-    places, width = layer["out"] ** 2, layer["width"]
+    places = layer["out"] ** 2
+    width = layer["width"]
     inputs = layer["side"] ** 2 * layer["depth"]
     layer |= {name: plan.take(inputs) for name in ("a", "da")}
     layer |= {name: plan.take(places * width) for name in ("z", "dz")}
@@ -150,7 +157,9 @@ def _place(plan: RowPlan, layer: dict[str, int]) -> int:
 
 def _plane(plan: RowPlan, layer: dict[str, int]) -> _Indices:
     """Place a first layer's taps and planes; return where each place is in a plane."""
-    side, kernel, out = layer["side"], layer["kernel"], np.arange(layer["out"])
+    side = layer["side"]
+    kernel = layer["kernel"]
+    out = np.arange(layer["out"])
     window = np.arange(kernel)[:, None] * side + np.arange(kernel)
     plan.taps = (np.arange(layer["depth"])[:, None, None] * side**2 + window).flatten().tolist()
     places = (out[:, None] * side + out).flatten()
@@ -163,7 +172,10 @@ def _dense(plan: RowPlan, model: Layered) -> None:
     sizes = [shape for name, shape in model.layout if name.endswith("weight") and len(shape) == 2]
     for number, (width, inputs) in enumerate(sizes):
         first = _parameters(plan)
-        channels = model.channels[-1] if number == 0 and model.channels else 1
+        if number == 0 and model.channels:
+            channels = model.channels[-1]
+        else:
+            channels = 1
         weights = first + np.arange(width * inputs).reshape(width, channels, -1)
         weights = weights.transpose(0, 2, 1)
         layer = {"kind": DENSE, "taps": inputs, "width": width, "side": inputs, "depth": 1}

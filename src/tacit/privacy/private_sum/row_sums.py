@@ -30,10 +30,14 @@ from tacit.privacy.private_sum.way import NotAlone
 
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
 _SEED = 20240229
-_TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and one up to 64
+# rows at a time: every number up to 16 is tried, and one up to 64
+_TRIED = 16
+_MOST = 64
 # And more than a larger model's are: as many as so many numbers hold, but never without a row
 # before the tried one, and one behind it.
-_MORE, _MORE_HELD, _FEWEST = 40, 2**24, 3
+_MORE = 40
+_MORE_HELD = 2**24
+_FEWEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,10 @@ class RowKernel:
         kernels = library()
         assert kernels is not None
         plan = planned(model)
-        self.model, self.size = model, len(plan.order)
-        self._compute, self._deltas = kernels.gradients, kernels.deltas
+        self.model = model
+        self.size = len(plan.order)
+        self._compute = kernels.gradients
+        self._deltas = kernels.deltas
         self._plan = plan.table()
         self._taps = np.array(plan.taps, dtype=np.int32)
         self._memory = np.zeros(plan.memory + SLACK, dtype=np.float32)
@@ -90,7 +96,9 @@ class RowKernel:
 
     def restore(self, found: NDArray[np.generic]) -> Tensor:
         """Numbers (size,) of the kernel's order as the model has them, (d,)."""
-        return torch.from_numpy(found) if self._same else torch.from_numpy(found)[self._back]
+        if self._same:
+            return torch.from_numpy(found)
+        return torch.from_numpy(found)[self._back]
 
     def gradients(
         self,
@@ -101,7 +109,8 @@ class RowKernel:
         out: NDArray[np.float32],
     ) -> None:
         """out (R, size) = the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
-        hinge, penalty = self.model.name == "svm", np.float32(self.model.regularization)
+        hinge = self.model.name == "svm"
+        penalty = np.float32(self.model.regularization)
         self._compute(
             self._plan, params, x, y, index, self._memory, self._places, self._taps, hinge,
             penalty, out,
@@ -150,9 +159,14 @@ class RowSums:
 
     def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
         """Use `checked` instead, which tries the kernel first."""
-        self.model, self._kernel, self._kernels = model, kernel, kernels
+        self.model = model
+        self._kernel = kernel
+        self._kernels = kernels
         self._linear = model.linear and not model.regularization
-        self._numbers = model.classes if self._linear else kernel.size
+        if self._linear:
+            self._numbers = model.classes
+        else:
+            self._numbers = kernel.size
         self._held = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
@@ -167,14 +181,18 @@ class RowSums:
 
     @classmethod
     def _tried(cls, model: Model) -> RowSums:
-        kernels, kernel = library(), row_kernel(model)
+        kernels = library()
+        kernel = row_kernel(model)
         if kernels is None:
             raise NotAlone("numba is not installed")
         if kernel is None:
             raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
-        more = _MORE if most >= _MORE else min(_MORE, max(_FEWEST, _MORE_HELD // model.size))
+        if most >= _MORE:
+            more = _MORE
+        else:
+            more = min(_MORE, max(_FEWEST, _MORE_HELD // model.size))
         sizes = sorted({*range(1, min(most, _TRIED) + 1), more, most})
         if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
             raise NotAlone("on this machine a row's gradient depends on its place in the batch")
@@ -185,12 +203,18 @@ class RowSums:
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
-        given, flat = self._kernel.arrange(params), drawn.x.flatten(1).numpy()
-        labels, index, step = drawn.y.numpy(), drawn.index, terms.step
+        given = self._kernel.arrange(params)
+        flat = drawn.x.flatten(1).numpy()
+        labels = drawn.y.numpy()
+        index = drawn.index
+        step = terms.step
         whole = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
         steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
         reduced = reduced_clip(terms.clip, terms.rows if step is None else 1)
-        limit = 0 if step is None else steps_limit(terms.clip, step)
+        if step is None:
+            limit = 0
+        else:
+            limit = steps_limit(terms.clip, step)
         for start in range(0, len(index), self._held):
             part = index[start : start + self._held]
             self._add(given, flat, labels, part, reduced, step, limit, steps)
@@ -228,7 +252,8 @@ class RowSums:
     def _adds_rows_alone(self) -> bool:
         """Whether a row adds the same whole numbers among others as it does by itself."""
         params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
-        everyone, terms = np.arange(len(y)), SumTerms(clip=1.0, step=2.0**-12, rows=len(y))
+        everyone = np.arange(len(y))
+        terms = SumTerms(clip=1.0, step=2.0**-12, rows=len(y))
 
         def total(index: NDArray[np.int64]) -> Tensor:
             with flushed():

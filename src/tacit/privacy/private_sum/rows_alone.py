@@ -35,9 +35,13 @@ class RowsAlone:
 
     def __init__(self, data: EdgeRows, model: Model, plan: Plan, random: Random) -> None:
         """Raise NotAlone where the model or this machine does not allow it."""
-        self.model, self.plan, self.random = model, plan, random
-        self.records, self.size = data.records, plan.slots
-        self.x, self.y = data.x, data.y
+        self.model = model
+        self.plan = plan
+        self.random = random
+        self.records = data.records
+        self.size = plan.slots
+        self.x = data.x
+        self.y = data.y
         self.sums = self.sums_of(model)
 
     def sums_of(self, model: Model) -> RowSums:

@@ -35,11 +35,10 @@ def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
     threshold = min(int(rate * 2.0**64), 2**64 - 1)
-    drawn = (
-        np.arange(records)
-        if rate == 1
-        else np.flatnonzero(random.words(records) < np.uint64(threshold))
-    )
+    if rate == 1:
+        drawn = np.arange(records)
+    else:
+        drawn = np.flatnonzero(random.words(records) < np.uint64(threshold))
     if len(drawn) > size:
         drawn = drawn[random.permutation(len(drawn))[:size]]
     return drawn
@@ -77,17 +76,26 @@ def rows_of_units(
     alone, and what stands for one unit depends on no other unit and on no other slot. So the sum
     over slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
     """
-    which, most = drawn.numpy(), units.limit
+    which = drawn.numpy()
+    most = units.limit
     ends = np.append(units.starts, units.starts[-1])  # an empty slot has no rows
-    first, count = ends[which], ends[which + 1] - ends[which]
-    place, larger = np.arange(most), count > most
+    first = ends[which]
+    count = ends[which + 1] - ends[which]
+    place = np.arange(most)
+    larger = count > most
     inside = place < np.minimum(count, most)[:, None]
     # A smaller unit has the work of a larger one done for it: the time does not tell which it is.
     some = subsets(np.where(larger, count, 2 * most), most, random)
     at = first[:, None] + np.where(larger[:, None], some, place)
-    order = units.order if len(units.order) else np.zeros(1, dtype=np.int64)
+    if len(units.order):
+        order = units.order
+    else:
+        order = np.zeros(1, dtype=np.int64)
     rows = np.where(inside, order[np.where(inside, at, 0)], len(units.order))
-    weights = inside / np.maximum(1, np.minimum(count, most))[:, None] if units.mean else inside
+    if units.mean:
+        weights = inside / np.maximum(1, np.minimum(count, most))[:, None]
+    else:
+        weights = inside
     return torch.from_numpy(rows), torch.from_numpy(weights.astype(np.float32))
 
 
@@ -101,7 +109,8 @@ def subsets(counts: NDArray[np.int64], size: int, random: Random) -> NDArray[np.
     colour. After `size` draws every multiset of colours is equally likely; adding 0, 1, 2, … to its
     ascending numbers makes of each multiset one subset, and of each subset one multiset.
     """
-    colours, turn = (counts - size + 1)[:, None], np.arange(size)
+    colours = (counts - size + 1)[:, None]
+    turn = np.arange(size)
     words = random.words(len(counts) * size).reshape(len(counts), size)
     ball = ((words >> np.uint64(11)) * 2.0**-53 * (colours + turn)).astype(np.int64)
     # One that was put back points at the draw that it came of, so at last at a first one.

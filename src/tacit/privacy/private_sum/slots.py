@@ -51,10 +51,16 @@ class Slots:
         reason: str = "",
     ) -> None:
         """reason: why drawn rows are not computed alone, for the log."""
-        self.data, self.model, self.plan, self.random = data, model, plan, random
-        self.device, self.reason = device, reason
-        self.records, self.size = data.records, plan.slots
-        self.x, self.y = data.x.to(device), data.y.to(device)
+        self.data = data
+        self.model = model
+        self.plan = plan
+        self.random = random
+        self.device = device
+        self.reason = reason
+        self.records = data.records
+        self.size = plan.slots
+        self.x = data.x.to(device)
+        self.y = data.y.to(device)
         held = max(1, HELD // (4 * self.numbers))
         self.rows = max(1, held // self.rows_of_one)
         self.together = min(held, self.rows_of_one)
@@ -103,7 +109,8 @@ class Slots:
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
         """Return the clipped sum of a part of the slots; rows: slots of the whole batch."""
-        gradients, step = self.gradients(params, index), self.plan.step(clip)
+        gradients = self.gradients(params, index)
+        step = self.plan.step(clip)
         if step is not None:
             return integer_sum(gradients, clip, mask, step)
         return clipped_sum(gradients, clip, mask, rows)
@@ -190,7 +197,8 @@ class UnitSlots(Slots):
     def public_data(self, data: EdgeRows) -> EdgeRows:
         """Return public rows, each a unit by itself."""
         count = len(data.y) - 1
-        order, starts = np.arange(count), np.arange(count + 1)
+        order = np.arange(count)
+        starts = np.arange(count + 1)
         return EdgeRows(data.x, data.y, replace(self.units, order=order, starts=starts))
 
 

@@ -170,7 +170,9 @@ class EmbeddingReleaser:
                 "more or less; a vertical party's is of one row replaced, and the two do not add up"
             )
         self._kept = kept
-        self.plan, self.ledger, self.random = plan, ledger, random
+        self.plan = plan
+        self.ledger = ledger
+        self.random = random
         self._released = torch.zeros(records, dtype=torch.int64)
         self._stepped = torch.zeros(records, dtype=torch.int64)
         # Whether θ_m may depend on every record; after a restart it must be assumed.
@@ -204,7 +206,10 @@ class EmbeddingReleaser:
         nobody will see.
         Raises as `release`.
         """
-        found = None if self._kept is None else self._kept.get(name)
+        if self._kept is None:
+            found = None
+        else:
+            found = self._kept.get(name)
         if found is None:
             made = self.release(rows, embed)
             if self._kept is not None:
@@ -283,13 +288,17 @@ class EmbeddingReleaser:
             raise BudgetSpent(
                 f"epsilon={plan.epsilon}: the next release would pass this party's budget"
             )
-        mechanism = "gaussian" if plan.private else plan.mode
+        if plan.private:
+            mechanism = "gaussian"
+        else:
+            mechanism = plan.mode
         self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
         if embeddings.dim() != 2 or len(embeddings) != count:
             raise PrivacyError(f"embeddings of shape {tuple(embeddings.shape)} for {count} records")
-        plan, h = self.plan, embeddings.detach().cpu()
+        plan = self.plan
+        h = embeddings.detach().cpu()
         if plan.mode == "none":
             return h.to(torch.float32)
         if plan.mode != "paper":

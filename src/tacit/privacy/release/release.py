@@ -175,7 +175,10 @@ class Releaser:
         return steps.advance(params, vector.to(torch.float32) * scale if scale != 1.0 else vector)
 
     def _end_steps(self, params: Tensor, steps: Steps) -> Released:
-        vector = params - steps.start if steps.delta else params
+        if steps.delta:
+            vector = params - steps.start
+        else:
+            vector = params
         if self.plan.noise_at == "server":
             vector = clipped_sum(
                 vector[None], steps.clip, torch.ones(1, dtype=torch.bool)
@@ -200,14 +203,22 @@ class Releaser:
 
         It is no more than the budget pays for; None: nothing is to be charged.
         """
-        pays = count if self.releases_left is None else min(count, self.releases_left)
+        if self.releases_left is None:
+            pays = count
+        else:
+            pays = min(count, self.releases_left)
         missing = pays - self.ledger.ahead
-        return replace(self._cost(), count=missing) if missing > 0 else None
+        if missing > 0:
+            return replace(self._cost(), count=missing)
+        return None
 
     def _cost(self) -> Charge:
         """Return the charge of one release."""
         plan = self.plan
-        z = plan.noise_multiplier if plan.private else 0.0
+        if plan.private:
+            z = plan.noise_multiplier
+        else:
+            z = 0.0
         return Charge(plan.sampling_rate, z, plan.mechanism, self.random.secret)
 
     def _charge(self, clip: float, count: int) -> None:
@@ -231,7 +242,8 @@ class Releaser:
     def _noisy(
         self, clipped: Clipped, clip: float, paper_dims: slice | None
     ) -> tuple[Tensor, float]:
-        plan, z = self.plan, self.plan.noise_multiplier
+        plan = self.plan
+        z = self.plan.noise_multiplier
         if plan.mechanism == "none" or plan.noise_at == "server":
             return clipped.total.to(torch.float32), 1.0
         if not plan.private:
@@ -264,9 +276,14 @@ class Releaser:
         clipped sum, `mean_clip` and `first_layer` draw the d-dimensional density that (6) was meant
         to be.
         """
-        mechanism, sensitivity = self.plan.mechanism, 2 * clip / self.plan.batch  # ΔS
+        # ΔS
+        mechanism = self.plan.mechanism
+        sensitivity = 2 * clip / self.plan.batch
         noisy = total.to(torch.float64).clone()
-        part = noisy[dims or slice(None)] if mechanism in ("paper", "paper:first_layer") else noisy
+        if mechanism in ("paper", "paper:first_layer"):
+            part = noisy[dims or slice(None)]
+        else:
+            part = noisy
         scale = sensitivity / self.plan.paper_epsilon
         if mechanism in ("paper", "paper:density"):
             part += mechanisms.paper_noise(part.numel(), scale, self.random)

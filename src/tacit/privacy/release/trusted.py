@@ -35,7 +35,9 @@ class Trusted:
     ) -> None:
         """plan: gives an edge's plan as the run file has it; `central()` of it is used here."""
         self.plan = plan
-        self._ledger, self._dataset, self._random = ledger, dataset, random
+        self._ledger = ledger
+        self._dataset = dataset
+        self._random = random
         self._open: OrderedDict[str, Releaser] = OrderedDict()
 
     def release(self, edge: str, gradient: Tensor, clip: float) -> Released:

@@ -31,7 +31,9 @@ from tacit_lab.bench.peers import flower, tacit_run, testbed
 from tacit_lab.bench.peers.window import Rate
 from tacit_lab.checkout import ROOT
 
-EDGES, BATCH, BEFORE = 5, 48, "2ff785b"
+EDGES = 5
+BATCH = 48
+BEFORE = "2ff785b"
 VENVS = ROOT / "out" / "peers"
 Measure = Callable[[Path, float], Rate]
 
@@ -44,7 +46,8 @@ def systems(data: Path, end: ExitStack) -> Iterator[tuple[str, Measure | str]]:
 
     yield "tacit", tacit(ROOT)
     yield BEFORE, tacit(end.enter_context(tacit_run.checked_out(BEFORE)))
-    source, python = os.environ.get("MAPA_SOURCE"), VENVS / "mapa" / "bin" / "python"
+    source = os.environ.get("MAPA_SOURCE")
+    python = VENVS / "mapa" / "bin" / "python"
     for name in ("testbed, repaired", "testbed, released"):
         if not source or not python.exists():
             yield name, "needs MAPA_SOURCE and the venv out/peers/mapa"
@@ -95,7 +98,8 @@ def table(found: dict[str, list[Rate] | str]) -> dict[str, Any]:
     """{system: {updates_per_s: [least, median, most], cpu_ms, tacit_over: median of the rounds'
     ratios}}; a system that was not run has a sentence.
     """
-    ours, made = found.get("tacit"), dict[str, Any]()
+    ours = found.get("tacit")
+    made = dict[str, Any]()
     for name, rates in found.items():
         if isinstance(rates, str):
             made[name] = f"not run here: {rates}"
@@ -120,7 +124,10 @@ def show(made: dict[str, Any]) -> None:
             print(f"| {name} | {row} | | |")
             continue
         least, median, most = row["updates_per_s"]
-        over = f"{row['tacit_over']:.2f}" if "tacit_over" in row else ""
+        if "tacit_over" in row:
+            over = f"{row['tacit_over']:.2f}"
+        else:
+            over = ""
         print(f"| {name} | {median:.1f} [{least:.1f}–{most:.1f}] | {row['cpu_ms']:.1f} | {over} |")
 
 

@@ -16,9 +16,12 @@ from flwr.serverapp import ServerApp  # type: ignore[import-not-found]
 from flwr.serverapp.strategy import FedAvg  # type: ignore[import-not-found]
 from flwr.simulation import run_simulation  # type: ignore[import-not-found]
 
-FILE, CLIENTS, BATCH = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+FILE = sys.argv[1]
+CLIENTS = int(sys.argv[2])
+BATCH = int(sys.argv[3])
 FOR_EVER = 10**6  # rounds
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 def network() -> torch.nn.Sequential:

@@ -36,7 +36,8 @@ def repair() -> None:
 
 def to_tensor() -> types.ModuleType:
     """torchvision, as far as it is used: ToTensor of an image of floats, (height, width, 1)."""
-    torchvision, transforms = types.ModuleType("torchvision"), types.ModuleType("transforms")
+    torchvision = types.ModuleType("torchvision")
+    transforms = types.ModuleType("transforms")
 
     def make(image: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(image.transpose(2, 0, 1))

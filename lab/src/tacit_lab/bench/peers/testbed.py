@@ -21,7 +21,9 @@ from tacit_lab.bench.peers.window import Rate, System, lines, system
 RUNNER = Path(__file__).parent / "in_testbed.py"
 # MAPA with the clip on the mean: of its private scripts the one whose edges have the least to do.
 SCRIPT = "FEMNIST_MAPA_C_Asyn_05_flat.py"
-ROWS, FILES = 1000, 2  # rows of a file, files of an edge
+# rows of a file, files of an edge
+ROWS = 1000
+FILES = 2
 NEVER = 10**9
 
 
@@ -77,7 +79,8 @@ def write_rows(data: Path, folder: Path, edges: int) -> None:
     rows = datasets.load("mnist", "train", data)
     for number in range(FILES * edges):
         part = slice(number * ROWS, (number + 1) * ROWS)
-        x, y = np.round(rows.x[part].flatten(1).numpy().astype(float), 4), rows.y[part]
+        x = np.round(rows.x[part].flatten(1).numpy().astype(float), 4)
+        y = rows.y[part]
         for split, count in (("train", ROWS), ("test", 48)):
             user = {"x": x[:count].tolist(), "y": y[:count].tolist()}
             path = folder / "data" / "femnist" / split

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import psutil
 
-START_SECONDS, WARM = 180.0, 25  # until so many updates are applied, which do not count
+# until so many updates are applied, which do not count
+START_SECONDS = 180.0
+WARM = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,12 @@ class System:
     def rate(self, applied: Callable[[], int], seconds: float) -> Rate:
         """From the WARM-th update on, for so many seconds."""
         self.until(lambda: applied() >= WARM, f"{WARM} updates")
-        before, spent, began = applied(), self._cpu_seconds(), time.perf_counter()
+        before = applied()
+        spent = self._cpu_seconds()
+        began = time.perf_counter()
         time.sleep(seconds)
-        updates, spent = applied() - before, self._cpu_seconds() - spent
+        updates = applied() - before
+        spent = self._cpu_seconds() - spent
         took = time.perf_counter() - began
         return Rate(updates / took, 1000 * spent / max(1, updates))
 

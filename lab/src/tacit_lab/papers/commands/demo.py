@@ -128,7 +128,9 @@ def _claim(outcome: AttackOutcome) -> str:
     condition = outcome.condition
     if condition.claimed is None:
         return "-"
-    return f"{condition.claimed:g} a push" if condition.per_push else f"{condition.claimed:g}"
+    if condition.per_push:
+        return f"{condition.claimed:g} a push"
+    return f"{condition.claimed:g}"
 
 
 def _content(found: Findings) -> dict[str, Any]:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tacit.algorithms.dp_pasgd.design import DesignedRun
     from tacit.algorithms.dp_pasgd.problem import DesignProblem
 
-BLUE, ORANGE = "#0072B2", "#E69F00"  # Okabe-Ito: safe for colour-blind readers
+# Okabe-Ito: safe for colour-blind readers
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
 
 
 # The options of `dp_pasgd`.
@@ -166,12 +168,14 @@ def _show(problem: DesignProblem, found: DesignedRun, notes: list[str], as_json:
 def _table(to: Console, problem: DesignProblem, found: DesignedRun) -> Table:
     from tacit_services.display import text_tables
 
-    by = (
-        f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
-        if found.planner == "poisson"
-        else "zCDP, (9)"
-    )
-    bound = "(12), which is false" if found.planner == "paper" else "bound on the last iterate"
+    if found.planner == "poisson":
+        by = f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
+    else:
+        by = "zCDP, (9)"
+    if found.planner == "paper":
+        bound = "(12), which is false"
+    else:
+        bound = "bound on the last iterate"
     rows = [
         ("planner", found.planner),
         ("K", f"{found.K} local steps of each device, all paid for"),
@@ -279,11 +283,9 @@ def _write(path: Path, text: str, found: DesignedRun, dim: int) -> list[str]:
         raise ConfigError(f"--run-file {path}: {error.strerror or error}") from error
     size = run.build_model().size
     what = f"{run.model.name} on {run.source.name} has {size} parameters here"
-    return (
-        []
-        if size == dim
-        else [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
-    )
+    if size == dim:
+        return []
+    return [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
 
 
 def draw(path: Path, problem: DesignProblem, found: DesignedRun) -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tacit.config import RunFile
     from tacit_lab.papers.round_cost import CostCoefficients, RoundCost
 
-SHORT, LONG = 1, 20  # τ of the two runs; LONG or the run file's, whichever is more
+# τ of the two runs; LONG or the run file's, whichever is more
+SHORT = 1
+LONG = 20
 
 
 def measure(

@@ -40,7 +40,9 @@ from tacit.protocol.messages import GlobalModel, Push, Update
 
 RUN = "demo-inversion"
 SIDE = 28  # MNIST's size, to which bundled digits are enlarged: 7,850 parameters, as in the paper
-CLIP, DELTA = 10.0, 1e-5  # C is about the norm of one image's gradient
+# C is about the norm of one image's gradient
+CLIP = 10.0
+DELTA = 1e-5
 MANY = 12  # the paper's batch size
 CHUNK = 256 * 1024
 PATIENCE = 30.0  # seconds for one victim's pushes to come through the broker
@@ -90,7 +92,8 @@ class Eavesdropper:
     """A subscriber of the run's uplink that decodes, counts and adds up what every edge says."""
 
     def __init__(self, schema: bytes, size: int) -> None:
-        self._schema, self._size = schema, size
+        self._schema = schema
+        self._size = size
         self._reassembly = Reassembly(1 << 24)
         self._changed = threading.Condition()
         self._sums: dict[str, Tensor] = {}
@@ -125,7 +128,8 @@ class Eavesdropper:
             return self._views[edge, pushes]
 
     def _count(self, update: Update) -> None:
-        edge, gradient = update.edge, update.vector.to(torch.float64)
+        edge = update.edge
+        gradient = update.vector.to(torch.float64)
         with self._changed:
             self._sums[edge] = self._sums[edge] + gradient if edge in self._sums else gradient
             count = self._counts[edge] = self._counts.get(edge, 0) + 1
@@ -255,7 +259,8 @@ def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> M
     part = rows.take(torch.arange(int(condition.plan.batch)))
     # The data is public and pushed once, so the ledger need not outlive the demonstration.
     ledger = Ledger(":memory:", name)
-    plan, random = condition.plan, Random()
+    plan = condition.plan
+    random = Random()
     summed = private_sum(part, model, plan, random, ways=WAYS)
     return MapaEdge(name, model, Releaser(plan, ledger, random), summed)
 
@@ -278,7 +283,11 @@ def _push(
 def _attack(
     condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[Dataset], model: Model
 ) -> AttackOutcome:
-    images, cosines, ratios, hits, spent = [], [], [], 0, 0.0
+    images = []
+    cosines = []
+    ratios = []
+    hits = 0
+    spent = 0.0
     for number, rows in enumerate(chosen):
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
         found = invert(gradient, model.shape, model.classes)

@@ -10,7 +10,10 @@ from torch import Tensor
 
 from tacit_lab.papers.demo.inversion_demo import AttackOutcome, Findings
 
-SEEN, HIDDEN, INK = "#D55E00", "#0072B2", "#222222"  # Okabe-Ito: recognised, not recognised
+# Okabe-Ito: recognised, not recognised
+SEEN = "#D55E00"
+HIDDEN = "#0072B2"
+INK = "#222222"
 RECOGNISED = 0.5  # mean cosine from which a person names the digits
 _TITLE = "What a curious subscriber rebuilds from the pushes of softmax regression"
 
@@ -97,4 +100,6 @@ def _beside(axis: Any, outcome: AttackOutcome) -> None:
 
 
 def _colour(outcome: AttackOutcome) -> str:
-    return SEEN if outcome.cosine >= RECOGNISED else HIDDEN
+    if outcome.cosine >= RECOGNISED:
+        return SEEN
+    return HIDDEN

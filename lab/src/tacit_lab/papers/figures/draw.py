@@ -53,11 +53,14 @@ def png(figure: Figure, curves: list[Curve]) -> bytes:
 
 
 def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
-    head, about = figure.figure, figure.panel[panel]
+    head = figure.figure
+    about = figure.panel[panel]
     names = [line.name for line in figure.line]
     for curve in curves:
         number = names.index(curve.name) % len(COLOURS)
-        colour, mean, half = COLOURS[number], curve.mean, curve.half_width
+        colour = COLOURS[number]
+        mean = curve.mean
+        half = curve.half_width
         if np.isnan(curve.x).any():  # one value, whatever x is
             axis.axhline(mean[0], color=colour, linestyle="--", label=curve.name)
             axis.axhspan(

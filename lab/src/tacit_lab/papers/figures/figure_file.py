@@ -137,7 +137,8 @@ class Figure(Section):
     @model_validator(mode="after")
     def _axes_agree(self) -> Self:
         """Refuse what would only show when everything has been simulated."""
-        head, base = self.figure, self.base
+        head = self.figure
+        base = self.base
         if head.over != "points" and any(panel.points for panel in self.panel):
             raise ValueError(f"figure.over={head.over!r}: its panels have no points")
         needed = {"tau": "design", "likeness": "attack"}.get(head.y)
@@ -152,7 +153,8 @@ class Figure(Section):
     @model_validator(mode="after")
     def _claims_agree(self) -> Self:
         """Refuse a claim about a line or panel that does not exist: it would claim nothing."""
-        lines, panels = {line.name for line in self.line}, {panel.title for panel in self.panel}
+        lines = {line.name for line in self.line}
+        panels = {panel.title for panel in self.panel}
         for claim in self.claim:
             for kind, named, known in (
                 ("line", claim.lines, lines),
@@ -214,7 +216,10 @@ def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
             points = (XValue(x=0.0),) if line.flat or not panel.points else panel.points
             for point in points:
                 table = merged(merged(merged(base, panel.set), line.set), point.set)
-                x = None if line.flat or not panel.points else point.x
+                if line.flat or not panel.points:
+                    x = None
+                else:
+                    x = point.x
                 for seed in figure.figure.seeds:
                     seeded = merged(table, {"run": {"seed": seed}})
                     yield PlottedRun(

@@ -87,7 +87,10 @@ class ReportedFigure:
 
 def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """The whole report. It needs no other file and no network."""
-    kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
+    if how.quick:
+        kind = "the quick report: fewer panels and updates"
+    else:
+        kind = "the full report"
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' "
         "figures</title>",
@@ -135,7 +138,8 @@ def _section(one: ReportedFigure) -> str:
 def _row(judged: JudgedClaim) -> str:
     measured = "<br>".join(map(html.escape, _measured(judged)))
     colour = COLOURS[judged.verdict]
-    text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
+    text = html.escape(judged.claim.text)
+    verdict = html.escape(judged.verdict)
     return f"<tr><td>{text}<td>{measured}<td style='background: {colour}'>{verdict}</tr>"
 
 
@@ -166,8 +170,13 @@ def _range(epsilons: Sequence[float | None]) -> str:
     known = [value for value in epsilons if value is not None]
     if not known:
         return "∞"
-    shown = f"{known[0]:.3g}" if known[0] == known[-1] else f"{known[0]:.3g} to {known[-1]:.3g}"
-    return shown if len(known) == len(epsilons) else f"{shown}, or ∞"
+    if known[0] == known[-1]:
+        shown = f"{known[0]:.3g}"
+    else:
+        shown = f"{known[0]:.3g} to {known[-1]:.3g}"
+    if len(known) == len(epsilons):
+        return shown
+    return f"{shown}, or ∞"
 
 
 def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:

@@ -132,7 +132,10 @@ def _numbers(point: object) -> list[object]:
     if not isinstance(point, dict) or "version" not in point:
         return [math.nan]
     metrics = point.get("metrics", {})
-    named = list(metrics.values()) if isinstance(metrics, dict) else [math.nan]
+    if isinstance(metrics, dict):
+        named = list(metrics.values())
+    else:
+        named = [math.nan]
     return [value for key, value in point.items() if key != "metrics"] + named
 
 
@@ -142,7 +145,8 @@ def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
     Several processes may do so at once. A line that one of them was killed at is cut off. Raises
     ConfigError, and then leaves nothing.
     """
-    path, line = folder / f"{wanted.figure}.jsonl", _line(wanted.run, result)
+    path = folder / f"{wanted.figure}.jsonl"
+    line = _line(wanted.run, result)
     try:
         with path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)

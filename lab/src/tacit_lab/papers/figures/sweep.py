@@ -57,7 +57,10 @@ class _Series:
 
         A vertical run has none until its parties' embeddings have come.
         """
-        due = None if role.halted else role.evaluation_input(self._points.sample)
+        if role.halted:
+            due = None
+        else:
+            due = role.evaluation_input(self._points.sample)
         if due is not None and self._points.due(due[0]):
             self._measure(due)
 
@@ -75,7 +78,8 @@ class _Series:
     ) -> None:
         assert self._measured is not None
         _, params, data = self._measured
-        model, role = self._simulated.model, self._simulated.role
+        model = self._simulated.model
+        role = self._simulated.role
         norm = torch.linalg.vector_norm(
             mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows])
         )

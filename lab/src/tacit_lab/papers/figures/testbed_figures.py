@@ -66,7 +66,8 @@ def sweep(
 def _trained(run: RunFile, root: Path | None) -> Result:
     content = run.model_dump(mode="json", exclude_unset=True, exclude={"network"})
     with tempfile.TemporaryDirectory() as folder:
-        file, out = Path(folder) / "run.toml", Path(folder) / "out"
+        file = Path(folder) / "run.toml"
+        out = Path(folder) / "out"
         file.write_text(as_toml(content), encoding="utf-8")
         summary = train(file, out, *(() if root is None else ("--data", str(root))))
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

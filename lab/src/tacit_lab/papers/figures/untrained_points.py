@@ -67,7 +67,8 @@ def _planned(run: RunFile, design: Design) -> Result:
 
     ε comes from the design's own accountant, whatever the run file asked for.
     """
-    p, a = run.privacy, run.algorithm
+    p = run.privacy
+    a = run.algorithm
     if a.name != "dp-pasgd":
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
     problem = DesignProblem(
@@ -84,7 +85,10 @@ def _planned(run: RunFile, design: Design) -> Result:
         c2=run.network.compute.seconds,
         resource=design.resource,
     )
-    rate = run.sampling_rate() if design.planner == "poisson" else None
+    if design.planner == "poisson":
+        rate = run.sampling_rate()
+    else:
+        rate = None
     found = dp_pasgd_plan.plan(problem, design.planner, rate)
     return {
         "series": [{"version": found.rounds, "tau": float(found.tau)}],
@@ -104,7 +108,8 @@ def _attacked(run: RunFile, attack: AttackSettings, root: Path | None) -> Result
         : attack.victims
     ]
     asked = GlobalModel(0, model.init(run.run.seed), definition.privacy.constant_clip)
-    likeness, spent = [], 0.0
+    likeness = []
+    spent = 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])
         role = simulated_run.edge(definition, model, number, EdgePart(victim, len(victim)))
@@ -119,11 +124,10 @@ def _attacked(run: RunFile, attack: AttackSettings, root: Path | None) -> Result
             update = received(out.message)
             assert isinstance(update, Update)
             total += update.vector
-        spent = (
-            max(spent, epsilon_pld(update.spent, run.privacy.delta))
-            if run.privacy.private
-            else math.inf
-        )
+        if run.privacy.private:
+            spent = max(spent, epsilon_pld(update.spent, run.privacy.delta))
+        else:
+            spent = math.inf
         likeness.append(
             cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0])
         )

@@ -15,17 +15,13 @@ from tacit_lab.papers.figures import stored_results
 from tacit_lab.papers.figures.figure_file import Claim, Figure, Noise, PlottedRun
 from tacit_lab.papers.figures.stored_results import Result
 
-HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
-    "holds",
-    "holds only with the paper's non-private noise",
-    "holds only without privacy",
-    "cannot tell",
-    "does not hold",
-)
-PAPER_UNTRIED, PLAIN_UNTRIED = (
-    "holds with the paper's non-private noise (with privacy: not tried)",
-    "holds without privacy (with privacy: not tried)",
-)
+HOLDS = "holds"
+PAPER_ONLY = "holds only with the paper's non-private noise"
+PLAIN_ONLY = "holds only without privacy"
+UNCLEAR = "cannot tell"
+FAILS = "does not hold"
+PAPER_UNTRIED = "holds with the paper's non-private noise (with privacy: not tried)"
+PLAIN_UNTRIED = "holds without privacy (with privacy: not tried)"
 ThreeValued = bool | None  # None: the confidence interval leaves both answers possible
 
 
@@ -131,7 +127,8 @@ def _curve(
 
 
 def _score(figure: Figure, result: Result, updates: int) -> float:
-    head, series = figure.figure, result["series"]
+    head = figure.figure
+    series = result["series"]
     if head.y != "reached":
         return float(series[-1][head.y])
     assert head.below is not None
@@ -170,15 +167,21 @@ def verdict(found: Mapping[Noise, ThreeValued]) -> str:
     if "rigorous" in found:
         private = found["rigorous"]
         if private is not False:
-            return HOLDS if private else UNCLEAR
+            if private:
+                return HOLDS
+            return UNCLEAR
         if found.get("paper"):
             return PAPER_ONLY
-        return PLAIN_ONLY if found.get("none") else FAILS
+        if found.get("none"):
+            return PLAIN_ONLY
+        return FAILS
     if found.get("paper"):
         return PAPER_UNTRIED
     if found.get("none"):
         return PLAIN_UNTRIED
-    return UNCLEAR if None in found.values() or not found else FAILS
+    if None in found.values() or not found:
+        return UNCLEAR
+    return FAILS
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
@@ -186,7 +189,9 @@ def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
     known = list(parts)
     if False in known:
         return False
-    return None if None in known else True
+    if None in known:
+        return None
+    return True
 
 
 def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
@@ -194,16 +199,21 @@ def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
 
     It is unclear where the bound is inside the mean's confidence interval.
     """
-    mean, half = float(values.mean()), float(half_width(values))
-    return mean >= bound if abs(mean - bound) >= half else None
+    mean = float(values.mean())
+    half = float(half_width(values))
+    if abs(mean - bound) >= half:
+        return mean >= bound
+    return None
 
 
 def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeValued, str]:
     if claim.kind in ("order", "near"):
         return _compare(figure, claim, mine)
-    parts, good = [], []
+    parts = []
+    good = []
     for name in claim.lines:
-        mean, y = mine[name].mean, mine[name].y
+        mean = mine[name].mean
+        y = mine[name].y
         if claim.kind == "below":
             good.append(_least(-y[:, 0], -claim.tolerance))
             parts.append(f"{name}: {_shown(y[:, 0])}")
@@ -220,14 +230,17 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
 
 def _rises(values: NDArray[np.float64]) -> ThreeValued:
     """Whether the mean of `values` is above 0. A line that has not moved at all is not rising."""
-    return _least(values, 0.0) if values.any() else False
+    if values.any():
+        return _least(values, 0.0)
+    return False
 
 
 def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeValued, str]:
     sign = -1.0 if figure.figure.less_is_more else 1.0
-    places = (
-        None if figure.figure.over == "points" else _common([mine[name] for name in claim.lines])
-    )
+    if figure.figure.over == "points":
+        places = None
+    else:
+        places = _common([mine[name] for name in claim.lines])
     scores = {name: mine[name].scores(places, end=claim.at == "end") for name in claim.lines}
     if claim.kind == "near":
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
@@ -248,5 +261,6 @@ def _common(curves: list[Curve]) -> NDArray[np.float64]:
     So what is compared is the same time or cost.
     """
     curves = [curve for curve in curves if not math.isnan(curve.x[0])] or curves
-    first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    first = max(curve.x[0] for curve in curves)
+    last = min(curve.x[-1] for curve in curves)
     return np.linspace(first, last, 50)
