@@ -88,6 +88,7 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.map --check
 	$(BIN)/python -m tools.prose
+	$(BIN)/python -m tools.plain
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb

@@ -101,7 +101,7 @@ def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:
     for rule in rules.rules:
         for found in rule.pattern.finditer(flat):
             yield f"{_line(text, found.start())}: {found[0]!r}: {rule.say}"
-    for start, sentence in _sentences(shown):
+    for start, sentence in sentences(shown):
         if (words := len(re.findall(r"\w+", sentence))) > rules.longest:
             yield f"{_line(text, start)}: a sentence of {words} words ({rules.longest} at most)"
     for anchor, start, _ in unlinked(text, page, rules):
@@ -139,7 +139,7 @@ def linked(text: str, page: Path, rules: Rules) -> str:
     return text
 
 
-def _sentences(shown: str) -> Iterator[tuple[int, str]]:
+def sentences(shown: str) -> Iterator[tuple[int, str]]:
     begin = 0
     for paragraph in [*_PARAGRAPH.finditer(shown), None]:
         end = paragraph.start() if paragraph else len(shown)
