@@ -105,11 +105,6 @@ class EdgePrivacy(BaseModel):
         """The history that ε is computed of: no less than `history`."""
         return self._at_most
 
-    @property
-    def within_budget(self) -> bool:
-        """Whether ε is at most the budget; without a budget it is."""
-        return self.budget is None or (self.epsilon_pld or 0.0) <= self.budget
-
     def document(self) -> dict[str, Any]:
         """Return it as for JSON; an ε without a guarantee stays inf."""
         return self.model_dump(exclude_unset=True)
