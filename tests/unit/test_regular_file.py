@@ -17,11 +17,11 @@ from tacit_services.transport.tls import context_trusting
 from tacit_services.worker.heartbeat import judged
 
 from tacit import config, exported, regular_file
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.file_reading import digest, located
 from tacit.datasets.own.images import opened_picture
 from tacit.datasets.own.table_file import batches
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import TacitError
 
 ARRAYS = ArraysReader("x", "y", None, Values((2,), Bounds(0.0, 1.0), 2))

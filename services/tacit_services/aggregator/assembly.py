@@ -33,8 +33,8 @@ from tacit_services.aggregator.run import Run
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import scheduler_of
 from tacit_services.journal.store import Store
+from tacit_services.transport.flood_limit import RateLimiter
 from tacit_services.transport.inbox import Inbox
-from tacit_services.transport.rate_limit import RateLimiter
 
 
 @dataclass(frozen=True, slots=True)

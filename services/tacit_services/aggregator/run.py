@@ -16,8 +16,8 @@ from tacit_services.aggregator.ingest.guard import UpdateGuard
 from tacit_services.aggregator.reading import Health, Load, RunReading, read
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.task_scheduler import TaskScheduler
+from tacit_services.transport.flood_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
-from tacit_services.transport.rate_limit import RateLimiter
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -36,7 +36,7 @@ def recover(
 ) -> None:
     """Put back into a store what it has lost of a run. Stop the run's aggregator first."""
     need("aggregator")
-    from tacit_services.aggregator import recovery
+    from tacit_services.aggregator import store_from_file
     from tacit_services.aggregator.run_journal import RunJournal
     from tacit_services.journal.journal_file import JournalReader, Writer, open_journal
     from tacit_services.journal.store import open_store
@@ -62,10 +62,10 @@ def recover(
         )
         try:
             if empty is not None:
-                others = recovery.empty(kept, writer, definition, reader.header)
+                others = store_from_file.empty(kept, writer, definition, reader.header)
             with open_journal(file) as now:  # as it is with what the store alone had
                 records = JournalReader(now, str(file), code)
-                back = recovery.put_back(journal, records, reader.header.base.cursor)
+                back = store_from_file.put_back(journal, records, reader.header.base.cursor)
         finally:
             kept.close()
     if others:

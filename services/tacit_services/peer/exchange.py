@@ -19,6 +19,7 @@ from tacit.protocol import topics, wire, wire_gossip
 from tacit.protocol.messages import Answer, Outgoing, PeerMessage, Proposal, Share
 from tacit_services.logs import Seldom
 from tacit_services.peer.peer_state import PeerState
+from tacit_services.transport.flood_limit import SMALLEST_PART, RateLimiter
 from tacit_services.transport.inbox import (
     PRESENCE,
     ROOM,
@@ -29,7 +30,6 @@ from tacit_services.transport.inbox import (
     Room,
 )
 from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.transport.rate_limit import SMALLEST_PART, RateLimiter
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # a peer whose budget is spent still averages

@@ -15,9 +15,9 @@ from tacit.datasets import load
 from tacit.datasets.features import Features, apply
 from tacit.datasets.features.axes import Axes
 from tacit.datasets.features.public_basis import digest, write
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader, row_shape
 from tacit.datasets.own.rows import Reader
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 

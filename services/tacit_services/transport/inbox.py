@@ -7,7 +7,7 @@ each is noted before the next messages are taken.
 
 So an edge that sends more than others delays only itself. A queue has room for more than an honest
 edge ever has under way. Messages beyond that are acknowledged to the broker and dropped, unread; an
-edge that continues is shut out (rate_limit.py).
+edge that continues is shut out (flood_limit.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
+from tacit_services.transport.flood_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
-from tacit_services.transport.rate_limit import RateLimiter
 from tacit_services.transport.transfer import WINDOW
 
 BATCH = 64  # messages that share one append; more arrive while it is being written

@@ -11,11 +11,11 @@ from pydantic import Field, field_validator, model_validator
 from tacit.config.algorithm_contract import Sections
 from tacit.config.own_data import OwnData
 from tacit.config.sections import Section
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.file_reading import PIXELS_MAX
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.torch_dataset import DatasetReader
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import ConfigError
 from tacit.user_code import entry_digest
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from tacit import regular_file
-from tacit.config import derived_defaults, section_rules
+from tacit.config import derived_defaults, sections_agree
 from tacit.config import fingerprint as names
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
@@ -87,7 +87,7 @@ class RunFile(Section):
         if context.get("written", False):
             privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers, rows)
             whole = self.model_copy(update={"privacy": privacy})
-        section_rules.agree(whole, traits, rows)
+        sections_agree.agree(whole, traits, rows)
         return whole
 
     # -- what follows from its sections ------------------------------------------------------------

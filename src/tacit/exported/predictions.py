@@ -16,10 +16,10 @@ from tacit import regular_file
 from tacit.config import RunFile
 from tacit.config.own_data import OwnData
 from tacit.datasets import features as frozen
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.featured import plain
 from tacit.datasets.own.rows import Reader
-from tacit.datasets.own.values import Bounds, Values
 from tacit.datasets.source import Benchmark
 from tacit.errors import ConfigError, DataError
 from tacit.exported.model_folder import Exported

@@ -16,7 +16,7 @@ import pytest
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import RunStatus
-from tacit_services.transport.rate_limit import FRUITLESS_AT_ONCE
+from tacit_services.transport.flood_limit import FRUITLESS_AT_ONCE
 
 from tacit.algorithms.mapa import MapaServer
 from tacit.config import sections

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tacit_services.aggregator.ingest.presence import all_but
 from tacit_services.peer.exchange import sender_of
+from tacit_services.transport.flood_limit import CHANGES_AT_ONCE, STEPS_AT_ONCE, RateLimiter
+from tacit_services.transport.flood_limit import PATIENCE as DROPS
 from tacit_services.transport.inbox import FEW, ROOM, ROOM_BYTES, WORD, Inbox
 from tacit_services.transport.mqtt import Inbound
-from tacit_services.transport.rate_limit import CHANGES_AT_ONCE, STEPS_AT_ONCE, RateLimiter
-from tacit_services.transport.rate_limit import PATIENCE as DROPS
 
 from tacit.protocol import topics
 from tests.helpers.hostile import Member

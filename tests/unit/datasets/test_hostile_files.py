@@ -18,11 +18,11 @@ from pyarrow import csv, parquet
 from safetensors.numpy import save_file
 
 from tacit.datasets.own import table_file
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.parquet_pages import PagesError, unpacked
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import DataError
 from tests.helpers import parquet_bytes
 

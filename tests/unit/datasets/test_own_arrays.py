@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import save_file
 
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.rows import RowError
 from tacit.datasets.own.rows_file import Dealt, rows_of
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import DataError
 
 READER = ArraysReader("x", "y", None, Values((2, 3), Bounds(0.0, 10.0), 3))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.rows import RowError
 from tacit.datasets.own.rows_file import rows_of
 from tacit.datasets.own.torch_dataset import DatasetReader
-from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import ConfigError, OwnersError
 
 CODE = """

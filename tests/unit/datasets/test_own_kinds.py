@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tacit.datasets.own.array_values import Array, Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.images import ImagesReader
@@ -19,7 +20,6 @@ from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.torch_dataset import DatasetReader
-from tacit.datasets.own.values import Array, Bounds, Values
 from tacit.errors import ConfigError, DataError
 
 COUNT, SIDE = 10, 2

@@ -12,13 +12,13 @@ import pytest
 from PIL import Image
 from pyarrow import csv, parquet
 
+from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.images import ImagesReader
 from tacit.datasets.own.rows import Reader, RowError, hashed
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.torch_dataset import DatasetReader
-from tacit.datasets.own.values import Bounds, Values
 
 VALUES = Values((1,), Bounds(0.0, 1.0), 2)
 TABLE = TableReader(TableSchema((Number("x", 0, 1),), Category("y", ("0",)), "who"))

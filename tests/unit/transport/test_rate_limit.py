@@ -6,14 +6,14 @@ whoever keeps to the rate, in parts of any size, never notices.
 from __future__ import annotations
 
 import pytest
-from tacit_services.transport.inbox import Inbox
-from tacit_services.transport.mqtt import Inbound
-from tacit_services.transport.rate_limit import (
+from tacit_services.transport.flood_limit import (
     FRUITLESS,
     FRUITLESS_AT_ONCE,
     SMALLEST_PART,
     RateLimiter,
 )
+from tacit_services.transport.inbox import Inbox
+from tacit_services.transport.mqtt import Inbound
 
 from tacit.protocol import topics, wire
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
+from tacit.datasets.own.array_values import Array, Values
 from tacit.datasets.own.file_reading import OTHERS, digest
 from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids
-from tacit.datasets.own.values import Array, Values
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tacit.datasets.own.encoding import as_numbers, as_text, units_of
 from tacit.datasets.own.rows import UNIT
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema
+from tacit.datasets.own.table_encoding import as_numbers, as_text, units_of
 from tacit.datasets.own.unit_ids import whole
 from tacit.datasets.sketch import Marks
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tacit.datasets.own.encoding import encode, inputs_of
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import Number, TableSchema
+from tacit.datasets.own.table_encoding import encode, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target

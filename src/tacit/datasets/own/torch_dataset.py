@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from torch.utils.data import Dataset
 
+from tacit.datasets.own.array_values import Values
 from tacit.datasets.own.file_reading import digest, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of, words_of
 from tacit.datasets.own.unit_ids import unit_ids
-from tacit.datasets.own.values import Values
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError, OwnersError
