@@ -43,10 +43,10 @@ def check(path: Path) -> None:
 def content(path: Path, most: int = MOST_TEXT) -> bytes:
     """All bytes of the file at `path`. Raises OSError, also where there are more than `most`."""
     with opened(path) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        data = file.read(most + 1)
+    if len(data) > most:
         raise OSError(errno.EFBIG, f"has more than {most:,} bytes", str(path))
-    return found
+    return data
 
 
 def text(path: Path, encoding: str = "utf-8", most: int = MOST_TEXT) -> str:
@@ -54,10 +54,10 @@ def text(path: Path, encoding: str = "utf-8", most: int = MOST_TEXT) -> str:
     return content(path, most).decode(encoding).replace("\r\n", "\n")
 
 
-def _refuse(found: os.stat_result, path: Path) -> None:
+def _refuse(status: os.stat_result, path: Path) -> None:
     """Raise OSError for what is no file."""
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     for so, what in _KINDS:
-        if so(found.st_mode):
+        if so(status.st_mode):
             raise OSError(errno.EINVAL, what, str(path))

@@ -63,13 +63,15 @@ def _inert(plain: str) -> str:
 
 def cells(row: Iterable[str]) -> list[str]:
     """A row of a CSV."""
-    return [cell(one) for one in row]
+    return [cell(value) for value in row]
 
 
 def as_json(value: Any, indent: int | None = 2) -> str:
     """`value` as JSON, letters as they are, and what is not seen as \\u and its number."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return "".join(one if seen(one) or one == "\n" else _escaped(one) for one in text)
+    return "".join(
+        letter if seen(letter) or letter == "\n" else _escaped(letter) for letter in text
+    )
 
 
 def _escaped(character: str) -> str:

@@ -173,10 +173,10 @@ class MapaServer(ServerRole):
         """γ for the next update: the run file's, or by Table II; times its schedule."""
         a = self.algorithm
         if a.learning_rate is None:
-            own = self._own_rate()
+            rate = self._own_rate()
         else:
-            own = a.learning_rate
-        return own * a.factor(self.version, self.horizon)
+            rate = a.learning_rate
+        return rate * a.factor(self.version, self.horizon)
 
     def _own_rate(self) -> float:
         a = self.algorithm

@@ -44,9 +44,9 @@ class EdgeAdapter:
 
     def __init__(self, subject: Subject, data: PrivateRows, releaser: Releaser) -> None:
         self.subject = subject
-        given = self.run(), EDGE, data, subject.model, releaser
+        arguments = self.run(), EDGE, data, subject.model, releaser
         self.edge: EdgeRole = registry.edge(
-            *given, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
+            *arguments, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
         )
 
     def run(self) -> Definition[Any]:
@@ -111,7 +111,7 @@ class PeerAdapter(EdgeAdapter):
     topology = "complete"
     learning_rate = {subject.learning_rate}
     """
-    asked = 0
+    proposals = 0
 
     def ask(self, message: GlobalModel) -> bytes | None:
         """The proposal after one step from the model in `message`, as if an exchange had led
@@ -126,9 +126,9 @@ class PeerAdapter(EdgeAdapter):
         peer.here = {"edge-1"}
         (out,) = peer.propose()
         peer.here = set()
-        self.asked += 1
+        self.proposals += 1
         assert isinstance(out.message, Proposal)
-        peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
+        peer.hear(Answer("edge-1", 1, self.proposals, torch.zeros(self.subject.model.size), {}))
         return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:

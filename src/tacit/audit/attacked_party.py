@@ -74,7 +74,7 @@ class InMemory:
 
 
 def party(
-    subject: AttackedParty, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
+    subject: AttackedParty, source: Randomness, x: Tensor, store: EmbeddingStore | None = None
 ) -> Party:
     """A party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
@@ -84,7 +84,7 @@ def party(
         ledger = Ledger(":memory:", "audit")
     else:
         ledger = SimulatedLedger()
-    door = subject.releaser(subject.plan(), ledger, random, len(x), kept)
+    door = subject.releaser(subject.plan(), ledger, random, len(x), store)
     network = embedding("linear", (FEATURES,), WIDTH)
     return Party(EDGE, 0, Protocol(2, len(x)), x, names(ids, SALT, EDGE), network, door)
 
@@ -106,16 +106,16 @@ def heard(outgoing: list[Outgoing]) -> Update:
     """Return what the server reads from the bytes of one answer."""
     (out,) = outgoing
     assert isinstance(out.message, Embed)
-    found = wire_up.read_up(
+    update = wire_up.read_up(
         wire.decode(bytearray(wire_up.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1
     )
-    assert isinstance(found, Update)
-    return found
+    assert isinstance(update, Update)
+    return update
 
 
-def way(made: Party) -> Tensor:
+def way(victim: Party) -> Tensor:
     """(WIDTH,) float64: the direction of record 0's embedding in the first world."""
-    h = made.embedding.embed(made.theta, FAR * torch.eye(FEATURES)[:1])[0].detach().double()
+    h = victim.embedding.embed(victim.theta, FAR * torch.eye(FEATURES)[:1])[0].detach().double()
     return h.div(h.norm())
 
 
@@ -126,20 +126,20 @@ AttackScores = tuple[
 
 def asked(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """Record 0's embedding, asked for `count` times."""
-    made = party(subject, source, features(length))
+    victim = party(subject, source, features(length))
     rows = torch.tensor([0])
-    made.on_message(roster(RECORDS))
-    before = gdp.mu(made.releaser.ledger.history())
-    answers = [heard(made.on_message(Request(number, rows))) for number in range(1, count + 1)]
-    scores = torch.stack([answer.vector for answer in answers]).double() @ way(made)
+    victim.on_message(roster(RECORDS))
+    before = gdp.mu(victim.releaser.ledger.history())
+    answers = [heard(victim.on_message(Request(number, rows))) for number in range(1, count + 1)]
+    scores = torch.stack([answer.vector for answer in answers]).double() @ way(victim)
     return scores.numpy(), _one(answers[-1], before, count)
 
 
 def tabled(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
     """The table's one release of `count` records, which all have the features of record 0."""
-    made = party(subject, source, features(length, count, everybody=True), InMemory())
-    answer = heard(made.on_message(roster(count)))
-    scores = answer.vector.view(-1, WIDTH).double() @ way(made)
+    victim = party(subject, source, features(length, count, everybody=True), InMemory())
+    answer = heard(victim.on_message(roster(count)))
+    scores = answer.vector.view(-1, WIDTH).double() @ way(victim)
     return scores.numpy(), gdp.mu(answer.spent)
 
 
@@ -147,23 +147,23 @@ def stepped(subject: AttackedParty, source: Randomness, length: float, count: in
     """Steps of θ_m for gradients of record 0 alone that nothing bounds; θ_m is seen, and put
     back.
     """
-    made = party(subject, source, features(length))
-    made.on_message(roster(RECORDS))
-    start = made.theta.clone()
+    victim = party(subject, source, features(length))
+    victim.on_message(roster(RECORDS))
+    start = victim.theta.clone()
     probe = start.clone().requires_grad_()
-    embedded = made.embedding.embed(probe, FAR * torch.eye(FEATURES)[:1]).sum()
+    embedded = victim.embedding.embed(probe, FAR * torch.eye(FEATURES)[:1]).sum()
     (direction,) = torch.autograd.grad(embedded, probe)
-    made.on_message(Feedback(0, 0, None))
-    seen = []
+    victim.on_message(Feedback(0, 0, None))
+    gradients = []
     answer = None
     for k in range(1, count + 1):
-        answer = heard(made.on_message(Feedback(made.step, k, _gradient(made))))
-        seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
-        made.theta = start  # the public θ_m of before
+        answer = heard(victim.on_message(Feedback(victim.step, k, _gradient(victim))))
+        gradients.append((start - victim.theta) * RECORDS / victim.protocol.steps.party(k))
+        victim.theta = start  # the public θ_m of before
     assert answer is not None
-    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(
-        answer, 0.0, count
-    )
+    return (
+        torch.stack(gradients).double() @ (direction / direction.norm()).double()
+    ).numpy(), _one(answer, 0.0, count)
 
 
 def learned(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
@@ -171,18 +171,18 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
 
     Each answer depends on record 0.
     """
-    made = party(subject, source, features(length))
-    made.on_message(roster(RECORDS))
-    start = made.theta.clone()
-    made.on_message(Feedback(0, 0, None))
-    before = gdp.mu(made.releaser.ledger.history())
+    victim = party(subject, source, features(length))
+    victim.on_message(roster(RECORDS))
+    start = victim.theta.clone()
+    victim.on_message(Feedback(0, 0, None))
+    before = gdp.mu(victim.releaser.ledger.history())
     answers = []
-    pull = -1e6 * _towards(made)
+    pull = -1e6 * _towards(victim)
     for k in range(1, count + 1):
         gradient = torch.zeros(RECORDS, WIDTH)
-        gradient[_place(made)] = pull
-        answers.append(heard(made.on_message(Feedback(made.step, k, gradient))))
-        made.theta = start
+        gradient[_place(victim)] = pull
+        answers.append(heard(victim.on_message(Feedback(victim.step, k, gradient))))
+        victim.theta = start
     others = (
         torch.stack([answer.vector for answer in answers])
         .view(count, RECORDS, WIDTH)
@@ -193,19 +193,19 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
     return -scores.numpy(), _one(answers[-1], before, count)
 
 
-def _towards(made: Party) -> Tensor:
+def _towards(victim: Party) -> Tensor:
     """(WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
-    across = torch.cross(way(made), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
+    across = torch.cross(way(victim), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
     return across.div(across.norm()).float()
 
 
-def _place(made: Party) -> int:
-    return int((made._batch(made.step) == 0).nonzero())
+def _place(victim: Party) -> int:
+    return int((victim._batch(victim.step) == 0).nonzero())
 
 
-def _gradient(made: Party) -> Tensor:
+def _gradient(victim: Party) -> Tensor:
     gradient = torch.zeros(RECORDS, WIDTH)
-    gradient[_place(made)] = 1e3
+    gradient[_place(victim)] = 1e3
     return gradient
 
 
@@ -225,16 +225,18 @@ def attacked(
     """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
-    found = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
+    measured = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
     return [
-        Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)
+        Finding(
+            f"party, {name}", subject.name, "μ", claim, measured, measured > claim, subject.honest
+        )
     ]
 
 
 def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
     """G: the noise of one record's embedding in a release is not that of another's."""
-    made = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
-    vectors = heard(made.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
+    victim = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
+    vectors = heard(victim.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
     apart = (vectors[0::2] - vectors[1::2]) / math.sqrt(2)  # all have the same features
     worst, wrong = uneven(apart, subject.plan().std)
     return [
@@ -244,10 +246,10 @@ def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
 
 def again(subject: AttackedParty, source: Randomness) -> list[Finding]:
     """G: a table asked for again, of a restarted party, is the same, byte for byte."""
-    kept = InMemory()
+    store = InMemory()
     x = features(1.0)
     first, second = (
-        heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
+        heard(party(subject, source, x, store).on_message(roster(RECORDS))).vector for _ in range(2)
     )
     differing = int((first != second).sum()) + abs(len(first) - len(second))
     return [

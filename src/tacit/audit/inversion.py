@@ -45,10 +45,12 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
             f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones"
         )
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
-    left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
+    left_vectors, values, right_vectors = torch.linalg.svd(
+        weight.view(classes, features), full_matrices=False
+    )
     # r/||r|| (classes,) and x/||x|| (features,), up to one common sign.
-    residual = left[:, 0]
-    image = right[0]
+    residual = left_vectors[:, 0]
+    image = right_vectors[0]
     # pixels are not negative
     if float(image.sum()) >= 0:
         sign = 1.0
@@ -58,11 +60,11 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
     return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
 
 
-def cosine(found: Tensor, original: Tensor) -> float:
+def cosine(reconstructed: Tensor, original: Tensor) -> float:
     """Return the cosine between two images, each less its own mean; 0 where one is flat."""
     a, b = (
         image.to(torch.float64).flatten() - image.to(torch.float64).mean()
-        for image in (found, original)
+        for image in (reconstructed, original)
     )
     norms = float(a.norm() * b.norm())
     if norms:
@@ -70,12 +72,12 @@ def cosine(found: Tensor, original: Tensor) -> float:
     return 0.0
 
 
-def psnr(found: Tensor, original: Tensor) -> float:
+def psnr(reconstructed: Tensor, original: Tensor) -> float:
     """The peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
 
     Below 15 dB little is seen.
     """
-    error = float((found.to(torch.float64) - original.to(torch.float64)).square().mean())
+    error = float((reconstructed.to(torch.float64) - original.to(torch.float64)).square().mean())
     if error:
         return -10 * math.log10(error)
     return math.inf

@@ -63,8 +63,10 @@ def in_or_out(
 ) -> list[Finding]:
     """A: bounds on what one message says of the world's canary, in either direction."""
     scores = [
-        score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
-        for there in (True, False)
+        score(
+            subject, world, MessageSource(subject, source, world, canary=included).vectors(pushes)
+        )
+        for included in (True, False)
     ]
     return compared(test, subject, scores[0], scores[1])
 
@@ -77,8 +79,8 @@ def compared(
     factor: how many records differ (group privacy, for μ only).
     """
     findings = []
-    for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
-        mu, epsilon = proven(left, right, subject.delta)
+    for name, sample, reference in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
+        mu, epsilon = proven(sample, reference, subject.delta)
         if subject.mu is None:
             measured = []
         else:
@@ -101,8 +103,8 @@ def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
     values: ScoreValues
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
         # Where a mean is clipped, the canary is all of it.
-        whole = subject.mechanism in ("paper", "paper:mean_clip")
-        shift = world.direction * CLIP / (1 if whole else subject.batch)
+        mean_clipped = subject.mechanism in ("paper", "paper:mean_clip")
+        shift = world.direction * CLIP / (1 if mean_clipped else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
         values = (pushes @ world.direction).numpy()
@@ -120,7 +122,7 @@ def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> l
     subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
     drawn = quiet_source(subject, source, canary=False).vectors(pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
-    found = [
+    findings = [
         Finding(
             "noise, each coordinate",
             subject.name,
@@ -132,17 +134,17 @@ def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> l
         )
     ]
     same = pushes - len(torch.unique(drawn, dim=0))
-    found.append(
+    findings.append(
         Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest)
     )
     if subject.mechanism != "knorm":
         p, limit = tails(drawn / subject.std)
-        found.append(
+        findings.append(
             Finding(
                 "noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest
             )
         )
-    return found
+    return findings
 
 
 def anew(subject: Subject, source: Randomness) -> list[Finding]:
@@ -213,13 +215,14 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
         asks = [
-            quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)
+            quiet_source(subject.but(rate=rate), source, canary=included)
+            for included in (True, False)
         ]
         first, second = ([out.message for out in ask.adapter.edge.start()] for ask in asks)
         differing += first != second
         for _ in range(15):
-            (alone, said), (alone_too, said_too) = _public(asks[0]()), _public(asks[1]())
-            differing += not (alone and alone_too) or said != said_too
+            (alone, public), (alone_too, public_too) = _public(asks[0]()), _public(asks[1]())
+            differing += not (alone and alone_too) or public != public_too
     return [
         Finding(
             "fields with and without",

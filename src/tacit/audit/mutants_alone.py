@@ -62,19 +62,19 @@ class OppositeCoins(RowsAlone):
 class KeptRows(RowsAlone):
     """Takes the same rows again until its role tells it to forget them."""
 
-    _kept: NDArray[np.int64] | None = None
+    _batch: NDArray[np.int64] | None = None
 
     def draw(self) -> NDArray[np.int64]:
         """The rows of the first draw."""
-        if self._kept is None:
-            self._kept = super().draw()
+        if self._batch is None:
+            self._batch = super().draw()
         else:
-            self._kept = self._kept
-        return self._kept
+            self._batch = self._batch
+        return self._batch
 
     def forget(self) -> None:
         """Draw anew next time."""
-        self._kept = None
+        self._batch = None
 
 
 class OneBatch(FedAsyncEdge):
@@ -106,12 +106,12 @@ class NeverFewer(RowsAlone):
 
     def draw(self) -> NDArray[np.int64]:
         """A batch of at least as many rows as are drawn on average."""
-        found = super().draw()
+        drawn = super().draw()
         fewest = int(self.plan.sampling_rate * self.records)
-        missing = max(0, fewest - len(found))
-        others = np.setdiff1d(np.arange(self.records), found)
+        missing = max(0, fewest - len(drawn))
+        others = np.setdiff1d(np.arange(self.records), drawn)
         more = others[self.random.permutation(len(others))[:missing]]
-        return np.concatenate((found, more))
+        return np.concatenate((drawn, more))
 
 
 class ShuffledBatches(RowsAlone):
@@ -119,16 +119,16 @@ class ShuffledBatches(RowsAlone):
     Poisson.
     """
 
-    _left = np.empty(0, dtype=np.int64)
+    _remaining = np.empty(0, dtype=np.int64)
 
     def draw(self) -> NDArray[np.int64]:
         """The next rows of the epoch."""
         size = round(self.plan.sampling_rate * self.records)
-        if len(self._left) < size:
-            self._left = np.argsort(self.random.words(self.records))
-        found = self._left[:size]
-        self._left = self._left[size:]
-        return found
+        if len(self._remaining) < size:
+            self._remaining = np.argsort(self.random.words(self.records))
+        batch = self._remaining[:size]
+        self._remaining = self._remaining[size:]
+        return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class CountsRows(RowsAlone):
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """The sum, with its number of rows."""
         index = self.draw()
-        found = self._sum(params, Drawn(self.x, self.y, index), clip)
-        return _Counted(found.total, found.sensitivity, found.step, len(index))
+        clipped = self._sum(params, Drawn(self.x, self.y, index), clip)
+        return _Counted(clipped.total, clipped.sensitivity, clipped.step, len(index))
 
 
 class TrueDenominator(Releaser):
@@ -164,10 +164,10 @@ class TellsRows(MapaEdge):
 
     def start(self) -> list[Outgoing]:
         """Hello, with a variance of the noise that tells."""
-        (said,) = super().start()
-        assert isinstance(said.message, Hello)
-        told = said.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
-        return [replace(said, message=replace(said.message, noise_variance=told))]
+        (hello,) = super().start()
+        assert isinstance(hello.message, Hello)
+        variance = hello.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
+        return [replace(hello, message=replace(hello.message, noise_variance=variance))]
 
 
 # -- how they are added up -------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class BySums(RowsAlone):
             raise NotAlone(f"no kernels for {model.name}")
         return _OtherSums(model, kernel, kernels, self.picked)
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """The rows that are added up, of those drawn; `held` of them are computed at a time."""
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+        """The rows that are added up, of those drawn; `block` of them are computed at a time."""
         raise NotImplementedError
 
 
@@ -202,23 +202,23 @@ class _OtherSums(RowSums):
 class BorderTwice(BySums):
     """Adds the first row of a part to the part before it, too."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
         """The drawn rows, those at a border twice."""
-        return np.concatenate((index, index[held::held]))
+        return np.concatenate((index, index[block::block]))
 
 
 class LastForgotten(BySums):
     """Forgets the last row of every part."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
         """The drawn rows but for some."""
-        return np.delete(index, np.arange(held - 1, len(index), held))
+        return np.delete(index, np.arange(block - 1, len(index), block))
 
 
 class ByPlace(BySums):
     """Computes every second place only, as a kernel that rounds by place does a little."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
         """Those at odd places."""
         return index[1::2]
 

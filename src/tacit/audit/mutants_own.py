@@ -18,8 +18,8 @@ class ByTheirNumber(Slots):
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum, times the slots for each row drawn."""
-        found = super().clipped(params, clip, index, mask)
-        return replace(found, total=found.total * (len(mask) / max(1, int(mask.sum()))))
+        clipped = super().clipped(params, clip, index, mask)
+        return replace(clipped, total=clipped.total * (len(mask) / max(1, int(mask.sum()))))
 
 
 class WithNeighbours(Slots):
@@ -36,10 +36,10 @@ class DropsTheBatch(Slots):
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
         """Gradients (B, d): all nan, where one is."""
-        found = super().gradients(params, index)
-        if bool(found.isfinite().all()):
-            return found
-        return torch.full_like(found, math.nan)
+        gradients = super().gradients(params, index)
+        if bool(gradients.isfinite().all()):
+            return gradients
+        return torch.full_like(gradients, math.nan)
 
 
 class EndsWithARow(Slots):
@@ -47,7 +47,7 @@ class EndsWithARow(Slots):
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
         """Gradients (B, d), unless a row's is not finite."""
-        found = super().gradients(params, index)
-        if not bool(found.isfinite().all()):
+        gradients = super().gradients(params, index)
+        if not bool(gradients.isfinite().all()):
             raise RuntimeError("a row's matrix is singular")  # as torch says it
-        return found
+        return gradients

@@ -20,8 +20,8 @@ class RowsClipped(UnitSlots):
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
         """The sum of a part, with the defect."""
-        own, weights = rows_of_units(self.units, index, self.random)
-        flat = own.flatten()
+        unit_rows, weights = rows_of_units(self.units, index, self.random)
+        flat = unit_rows.flatten()
         each = example_gradients(self.model, params, self.x[flat], self.y[flat])
         return clipped_sum(each, clip, (weights > 0).flatten(), rows * self.units.limit)
 

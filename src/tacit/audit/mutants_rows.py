@@ -176,6 +176,6 @@ class LateLedger(Ledger):
         """Keep the charge, and write all that are kept once there are sixteen."""
         self._waiting = [*getattr(self, "_waiting", []), (numbers, others)]
         if len(self._waiting) >= 16:
-            for positional, named in self._waiting:
-                super().charge(*positional, **named)
+            for positional, keywords in self._waiting:
+                super().charge(*positional, **keywords)
             self._waiting = []

@@ -69,10 +69,10 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     try:
         inside, outside = (
             (
-                MessageSource(subject, source, world, canary=there).vectors(pushes)
+                MessageSource(subject, source, world, canary=included).vectors(pushes)
                 @ world.direction
             ).numpy()
-            for there in (True, False)
+            for included in (True, False)
         )
     except RuntimeError:  # torch's, of the record
         return [Finding("own module raises", subject.name, "messages", 0, 1, True, subject.honest)]

@@ -40,10 +40,10 @@ class Halved(EmbeddingReleaser):
     """Adds noise for a record that is removed (B), where it is replaced (2B)."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        own = self.plan
+        plan = self.plan
         self.plan = replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2)
         noisy = super()._noisy(embeddings, count)
-        self.plan = own
+        self.plan = plan
         return noisy
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
@@ -121,14 +121,14 @@ STRUCTURE = (
 
 def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
     """G, all of it: every mode, and the mutants if they are wanted."""
-    found = []
+    findings = []
     for name, subject, count in HONEST + (MUTANTS if mutants else ()):
-        found += attacked(name, ATTACKS[name], subject, source, count)
+        findings += attacked(name, ATTACKS[name], subject, source, count)
     for test, subject in (
         (unlike, FRESH),
         (unlike, CACHED),
         (again, CACHED),
         *(STRUCTURE if mutants else ()),
     ):
-        found += test(subject, source)
-    return found
+        findings += test(subject, source)
+    return findings

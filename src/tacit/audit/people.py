@@ -66,12 +66,15 @@ def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     The claim is one edge's, as the run's ε is the largest of any. The attacker knows the dealing,
     and adds what the edges say that were dealt rows of the person.
     """
-    subject, whole = subject.but(z=Z), quiet_people(subject)
-    where = subject.deal(_ids(whole.of), seed=DEALING_SEED, edges=SITES)
-    sites = [_site(whole, where == site) for site in np.unique(where[-MOST_ROWS:])]
+    subject, population = subject.but(z=Z), quiet_people(subject)
+    where = subject.deal(_ids(population.of), seed=DEALING_SEED, edges=SITES)
+    sites = [_site(population, where == site) for site in np.unique(where[-MOST_ROWS:])]
     inside, outside = (
-        np.sum([_said(subject, source, one, pushes, canary=there) for one in sites], axis=0)
-        for there in (True, False)
+        np.sum(
+            [_said(subject, source, site_rows, pushes, canary=included) for site_rows in sites],
+            axis=0,
+        )
+        for included in (True, False)
     )
     return _of_kind(subject, compared("person, dealt", subject, inside, outside))
 
@@ -92,14 +95,17 @@ def _said(
     return score(subject, site, ask.vectors(pushes))
 
 
-def _site(whole: People, there: npt.NDArray[np.bool_]) -> People:
+def _site(population: People, at_site: npt.NDArray[np.bool_]) -> People:
     """The part of the file that one edge is dealt."""
-    others = len(whole.rows)
+    others = len(population.rows)
     rows, canary = (
         part.take(torch.from_numpy(np.flatnonzero(chosen)))
-        for part, chosen in ((whole.rows, there[:others]), (whole.canary, there[others:]))
+        for part, chosen in (
+            (population.rows, at_site[:others]),
+            (population.canary, at_site[others:]),
+        )
     )
-    return People(whole.params, rows, canary, whole.direction, whole.of[there])
+    return People(population.params, rows, canary, population.direction, population.of[at_site])
 
 
 def _rows(people: int) -> npt.NDArray[np.int64]:
@@ -113,7 +119,7 @@ def _zeros(count: int) -> Tensor:
 
 def _ids(of: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
     """16 bytes for each row's person."""
-    names = b"".join(hashlib.sha256(b"person %d" % one).digest()[:16] for one in of)
+    names = b"".join(hashlib.sha256(b"person %d" % number).digest()[:16] for number in of)
     return np.frombuffer(names, dtype=np.dtype((np.void, 16)))
 
 

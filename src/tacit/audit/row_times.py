@@ -79,8 +79,8 @@ def _finding(target: str, model: Model, step: float | None) -> Finding:
             "time, strange rows", target, "ratio", RATIO, 1.0, alarm=False, skipped=skipped
         )
     works = [work(sums, rows, step) for rows in strange_rows(model)]
-    found = slowest(works)
-    return Finding("time, strange rows", target, "ratio", RATIO, found, alarm=found > RATIO)
+    ratio = slowest(works)
+    return Finding("time, strange rows", target, "ratio", RATIO, ratio, alarm=ratio > RATIO)
 
 
 def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
@@ -122,8 +122,8 @@ def _least_times(works: list[Work]) -> list[float]:
     took = [math.inf] * len(works)
     with flushed():
         for _ in range(REPEATED):
-            for number, one in enumerate(works):
+            for number, task in enumerate(works):
                 began = time.thread_time()
-                one()
+                task()
                 took[number] = min(took[number], time.thread_time() - began)
     return took

@@ -107,12 +107,12 @@ def _p_value(table: ScoreCounts, steps: int) -> float:
     counts = np.arange(steps + 1)
     # The mean of this tells one batch for all steps from a batch for each.
     factorial = counts * (counts - 1.0)
-    found = []
+    p_values = []
     for values in (counts.astype(float), factorial):
         mean = float(values @ law.pmf(counts))
         spread = np.sqrt(((values - mean) ** 2 @ law.pmf(counts)) / table.size)
-        found.append(2 * float(stats.norm.sf(abs(float(values[table].mean()) - mean) / spread)))
-    return min(1.0, 2 * min(found))
+        p_values.append(2 * float(stats.norm.sf(abs(float(values[table].mean()) - mean) / spread)))
+    return min(1.0, 2 * min(p_values))
 
 
 def pixels(rows: int) -> Dataset:
@@ -162,7 +162,7 @@ def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     loud = torch.tensor([-1.0, 0.0])
     quiet = torch.tensor([1.0, 0.0])
     shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
-    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    worlds = [_alternating(params, loud, quiet, shift, record=record) for record in (True, False)]
     return _moved("places", subject.but(model=UNEVEN), source, pushes, worlds)
 
 
@@ -172,7 +172,7 @@ def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[F
     last = IN_PARTS.unflatten(params)["dense2.weight"]
     last[0, 0], last[1, 0], last[0, 1], last[1, 1] = -40.0, 40.0, 40.0, -40.0
     shift = _gradient(params, loud)
-    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    worlds = [_alternating(params, loud, quiet, shift, record=record) for record in (True, False)]
     return _moved("places, in parts", subject.but(model=IN_PARTS), source, pushes, worlds)
 
 
@@ -224,9 +224,9 @@ def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     world = _many(model)
     means = [
         (
-            MessageSource(subject, source, world, canary=there).vectors(pushes) @ world.direction
+            MessageSource(subject, source, world, canary=included).vectors(pushes) @ world.direction
         ).mean()
-        for there in (True, False)
+        for included in (True, False)
     ]
     error = stats.norm.isf(SHARE) * subject.std * (2 / pushes) ** 0.5
     shift = float(means[0] - means[1] - error) / (CROWD * CLIP)

@@ -64,14 +64,16 @@ class Finding:
 
 def at_least(hits: ScoreCounts, count: int) -> ScoreValues:
     """Clopper-Pearson: a proportion is below this with probability at most SHARE."""
-    found: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
-    return found
+    proportions: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
+    return proportions
 
 
 def at_most(hits: ScoreCounts, count: int) -> ScoreValues:
     """Clopper-Pearson: a proportion is above this with probability at most SHARE."""
-    found: ScoreValues = np.nan_to_num(stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0)
-    return found
+    proportions: ScoreValues = np.nan_to_num(
+        stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0
+    )
+    return proportions
 
 
 def bounds(
@@ -152,8 +154,10 @@ def related(first: Tensor, second: Tensor) -> tuple[float, float]:
     first, second: (n, d) without signal, row by row what should be independent.
     """
     count, dims = first.shape
-    one, other = (sample / sample.norm(dim=0).clamp_min(1e-300) for sample in (first, second))
-    largest = float((one.T @ other).abs().max())
+    scaled, other_scaled = (
+        sample / sample.norm(dim=0).clamp_min(1e-300) for sample in (first, second)
+    )
+    largest = float((scaled.T @ other_scaled).abs().max())
     return largest, float(stats.norm.isf(SHARE / (2 * dims**2))) / math.sqrt(count)
 
 

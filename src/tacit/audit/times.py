@@ -52,7 +52,7 @@ def times(
     taken.
     """
     subject = timed(subject)
-    found = []
+    findings = []
     for name, feature, params in (
         ("overflow", 1.0, overflowing()),
         ("denormals", TINY, DEEP.init(1)),
@@ -64,27 +64,27 @@ def times(
             proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1]
         )
         alarm = epsilon > subject.epsilon
-        found.append(
+        findings.append(
             Finding(
                 f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest
             )
         )
-    return found
+    return findings
 
 
-def counted(measure: SecondsAndRows, pushes: int, *, held: bool) -> Finding:
+def counted(measure: SecondsAndRows, pushes: int, *, delayed: bool) -> Finding:
     """F: whether times over the wire are independent of the numbers of rows drawn, by ranks.
 
     Not held back they must not be: then the edge is a mutant, and it is looked at up to `LOOKS`
     times, as a busy machine's own noise may hide what one look would show.
     """
-    found: list[float] = []
+    p_values: list[float] = []
     p = 1.0
-    while p >= SHARE and len(found) < (1 if held else LOOKS):
-        found.append(float(stats.spearmanr(*measure(pushes, held)).pvalue))
-        p = float(stats.combine_pvalues(found).pvalue)  # Fisher's method
-    target = "rows alone" + ("" if held else ", pushes not held back")
-    return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, held)
+    while p >= SHARE and len(p_values) < (1 if delayed else LOOKS):
+        p_values.append(float(stats.spearmanr(*measure(pushes, delayed)).pvalue))
+        p = float(stats.combine_pvalues(p_values).pvalue)  # Fisher's method
+    target = "rows alone" + ("" if delayed else ", pushes not held back")
+    return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, delayed)
 
 
 def timed(subject: Subject) -> Subject:
@@ -133,13 +133,13 @@ def processor_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValue
     """Processor time of each push, in random order, so that the machine's load falls on both
     edges.
     """
-    taken: tuple[list[float], list[float]] = ([], [])
+    seconds: tuple[list[float], list[float]] = ([], [])
     for which in turns(pushes):
         edge = (edges.strange, edges.plain)[which]
         began = time.thread_time()
         edge()
-        taken[which].append(time.thread_time() - began)
-    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+        seconds[which].append(time.thread_time() - began)
+    return np.array(seconds[0][WARM:]), np.array(seconds[1][WARM:])
 
 
 def turns(pushes: int) -> list[int]:

@@ -136,15 +136,15 @@ def with_counts(
     kind = _OWN.get(str(content.get("kind")))
     if kind is None or EDGE in str(content.get("train")):
         return content, ()
-    own = kind.model_validate(content)
-    lacking = [key for key in ("rows", "unit_rows") if getattr(own, key) is None]
-    if own.unit is None and "unit_rows" in lacking:
+    section = kind.model_validate(content)
+    lacking = [key for key in ("rows", "unit_rows") if getattr(section, key) is None]
+    if section.unit is None and "unit_rows" in lacking:
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    reader = own.plain_reader(folder)
-    found = counted(located(own.train, folder, folders=reader.folders), reader, edges)
-    numbers = {"rows": found.units, "unit_rows": found.largest}
-    said = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
-    note = f"data: {said}: counted in {own.train}, and taken as public from now on"
+    reader = section.plain_reader(folder)
+    counts = counted(located(section.train, folder, folders=reader.folders), reader, edges)
+    numbers = {"rows": counts.units, "unit_rows": counts.largest}
+    assignments = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
+    note = f"data: {assignments}: counted in {section.train}, and taken as public from now on"
     return content | {key: numbers[key] for key in lacking}, (note,)

@@ -39,9 +39,9 @@ class StandardiseSection(Section):
             raise ValueError(f"low and high: expected as many of each, not {len(low)}, {len(high)}")
         wide = max(len(low), len(high))
         pairs = zip(low * (wide // len(low)), high * (wide // len(high)), strict=True)
-        for one, other in pairs:
-            if not one < other:
-                raise ValueError(f"low={one:g}: expected below high={other:g}")
+        for lower, upper in pairs:
+            if not lower < upper:
+                raise ValueError(f"low={lower:g}: expected below high={upper:g}")
         return self
 
     def step(self, _folder: Path) -> Standardise:
@@ -171,24 +171,26 @@ class FeaturedData(DataSection):
         """`features`, with the files that they name. Raises ConfigError."""
         if isinstance(self.features, str):
             return self.features
-        return tuple(one if isinstance(one, str) else one.step(folder) for one in self.features)
+        return tuple(step if isinstance(step, str) else step.step(folder) for step in self.features)
 
     def code(self, folder: Path) -> dict[str, str]:
         """SHA-256 of each file that `features` name, by what it is."""
-        found: dict[str, str] = {}
-        for one in self._sections():
-            found |= one.code(folder)
-        return found
+        digests: dict[str, str] = {}
+        for section in self._sections():
+            digests |= section.code(folder)
+        return digests
 
     def files(self, folder: Path) -> Iterator[Path]:
         """The user's files that `features` name, relative to the run file's `folder`."""
-        for one in self._sections():
-            yield from one.files(folder)
+        for section in self._sections():
+            yield from section.files(folder)
 
     @property
     def fronts(self) -> tuple[str, ...]:
         """The modules ("module:name") among `features`."""
-        return tuple(one.front for one in self._sections() if isinstance(one, FrontSection))
+        return tuple(
+            section.front for section in self._sections() if isinstance(section, FrontSection)
+        )
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
@@ -200,4 +202,4 @@ class FeaturedData(DataSection):
             )
 
     def _sections(self) -> Iterator[StandardiseSection | ProjectionSection | FrontSection]:
-        return (one for one in self.features if not isinstance(one, str))
+        return (step for step in self.features if not isinstance(step, str))

@@ -121,10 +121,10 @@ class OwnData(FeaturedData):
 
         It says that other ledgers are of others, as `apart_from` does, but not which.
         """
-        own = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
+        unit_promise = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
         if self.people == "shared":
-            return replace(own, composition="together")
-        return own
+            return replace(unit_promise, composition="together")
+        return unit_promise
 
     def reader(self, folder: Path) -> Reader:
         """Return the reader of its files, which gives `features` of each row.

@@ -80,15 +80,15 @@ class RunFile(Section):
         # What is no key: the folder that paths are relative to, and what was counted in files.
         self._folder = context.get("folder", Path())
         self._counted = context.get("counted", ())
-        whole = self
+        filled = self
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
         rows = self.data.public_size(workers, self.algorithm.columns)
         if context.get("written", False):
             privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers, rows)
-            whole = self.model_copy(update={"privacy": privacy})
-        section_rules.agree(whole, traits, rows)
-        return whole
+            filled = self.model_copy(update={"privacy": privacy})
+        section_rules.agree(filled, traits, rows)
+        return filled
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -138,10 +138,10 @@ class RunFile(Section):
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
         of_the_run["data"] = self.data.stated(of_the_run["data"])
         if self.model.entry is None:
-            own = {}
+            model_code = {}
         else:
-            own = self.model.module(self._folder).digests()
-        if code := own | self.data.code(self._folder):
+            model_code = self.model.module(self._folder).digests()
+        if code := model_code | self.data.code(self._folder):
             of_the_run["code"] = code
         return of_the_run
 
@@ -239,10 +239,10 @@ def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
     else:
         workers = Edges().count
     try:
-        content["data"], said = with_counts(data, folder, workers)
+        content["data"], notes = with_counts(data, folder, workers)
     except ValidationError:
         return ()  # the whole file is refused for it in a moment, with the section's name
-    return said
+    return notes
 
 
 def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> RunFile:

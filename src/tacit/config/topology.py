@@ -59,9 +59,9 @@ class Topology:
         chosen, so absences change only who meets.
         """
         if self.kind == "random-pair":
-            found = self.matching(step).get(peer)
-            if found in free:
-                return found
+            matched = self.matching(step).get(peer)
+            if matched in free:
+                return matched
             return None
         choice = [target for target in self.targets[peer] if target in free]
         if choice:
@@ -188,11 +188,11 @@ def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[in
     random = Random(seed)
     for _ in range(_DRAWS):
         links: list[set[int]] = [set() for _ in range(size)]
-        for one in range(size):
-            for other in range(one):
+        for first in range(size):
+            for second in range(first):
                 if random.random() < probability:
-                    links[one].add(other)
-                    links[other].add(one)
+                    links[first].add(second)
+                    links[second].add(first)
         if _connected(links):
             return list(links)
     raise ConfigError(
@@ -202,10 +202,10 @@ def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[in
 
 
 def _connected(links: list[set[int]]) -> bool:
-    seen = {0}
+    reached = {0}
     waiting = [0]
     while waiting:
-        fresh = links[waiting.pop()] - seen
-        seen |= fresh
+        fresh = links[waiting.pop()] - reached
+        reached |= fresh
         waiting.extend(fresh)
-    return len(seen) == len(links)
+    return len(reached) == len(links)

@@ -111,8 +111,8 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
 
     A privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
     """
-    one = _spare_weight(shards, spare, spare_weight)
-    size = math.floor(rows / (shards + spare * one))
+    weight = _spare_weight(shards, spare, spare_weight)
+    size = math.floor(rows / (shards + spare * weight))
     if size < 1:
         raise ConfigError(
             f"edges.count = {shards} leaves less than one of {rows} rows to each part"
@@ -121,8 +121,8 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
 
 
 def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
-    one = _spare_weight(shards, spare, spare_weight)
-    return [Fraction(1)] * shards + [one] * spare
+    weight = _spare_weight(shards, spare, spare_weight)
+    return [Fraction(1)] * shards + [weight] * spare
 
 
 def _spare_weight(shards: int, spare: int, spare_weight: float) -> Fraction:

@@ -42,7 +42,7 @@ class StandIn:
     def _edge(self, chance: np.random.Generator, rows: int, of_unit: UnitRows | None) -> EdgeRows:
         drawn = [self.units[place] for place in chance.integers(0, len(self.units), rows)]
         index = np.concatenate(drawn)
-        starts = np.concatenate(([0], np.cumsum([len(one) for one in drawn])))
+        starts = np.concatenate(([0], np.cumsum([len(unit) for unit in drawn])))
         order = np.arange(len(index))
         if of_unit is None:
             units = None
@@ -62,11 +62,11 @@ def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone:
     test = Dataset(
         torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.classes, "public/test"
     )
-    kept = np.flatnonzero(~apart)
+    training = np.flatnonzero(~apart)
     if each_alone:
-        owned = list(kept[:, None])
+        owned = list(training[:, None])
     else:
-        owned = _by_unit(kept, units[kept])
+        owned = _by_unit(training, units[training])
     return StandIn(torch.from_numpy(x), torch.from_numpy(y), owned, test)
 
 

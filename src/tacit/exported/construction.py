@@ -27,13 +27,13 @@ def lines(run: RunFile, model: Model) -> str:
         name, arguments = _of_tacit(model)
         return _made("", "tacit.models.zoo.modules", name, arguments)
     module, _, name = run.model.entry.partition(":")
-    own = 'import sys\nsys.path.insert(0, "code")\n'
-    return _made(own, module, name, run.model.arguments)
+    import_path = 'import sys\nsys.path.insert(0, "code")\n'
+    return _made(import_path, module, name, run.model.arguments)
 
 
 def _made(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-    return _LINES.format(path=path, module=module, name=name, arguments=said)
+    keywords = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return _LINES.format(path=path, module=module, name=name, arguments=keywords)
 
 
 def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:

@@ -131,8 +131,8 @@ _LARGE = 20.0  # ε
 
 
 def _measured(metrics: dict[str, float | None]) -> str:
-    known = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
-    return ", ".join(known) or "nothing was measured"
+    measured = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
+    return ", ".join(measured) or "nothing was measured"
 
 
 def _privacy(privacy: dict[str, Any]) -> str:

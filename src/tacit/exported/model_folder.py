@@ -54,11 +54,11 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
-    kept = results / "summary.json"
+    summary_file = results / "summary.json"
     of_the_run = results / "definition.json"
-    content = document(kept)
+    content = document(summary_file)
     definition = stored.as_kind(StoredDefinition, document(of_the_run), of_the_run)
-    summary = stored.as_kind(StoredSummary, content, kept)
+    summary = stored.as_kind(StoredSummary, content, summary_file)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
@@ -80,15 +80,15 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     file = results / WEIGHTS
     of_model = model.unflatten(torch.zeros(model.size))
     params = stored.weights(file, summary.model_sha256, model, of_model)
-    made = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(made, ignore_errors=True)
+    draft = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
     try:
-        _write(made, run, model, params, content)
-        made.rename(folder)
+        _write(draft, run, model, params, content)
+        draft.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
@@ -190,5 +190,5 @@ def _run(content: dict[str, Any], folder: Path, where: Path) -> RunFile:
     try:
         return RunFile.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        said = one_line(error, RunFile)
-        raise DataError(f"{where}: is not a run of this tacit: {said}") from error
+        complaint = one_line(error, RunFile)
+        raise DataError(f"{where}: is not a run of this tacit: {complaint}") from error

@@ -31,11 +31,11 @@ def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Fl
     x: the planes one after the other; taps: where each tap's first number is. n is a multiple of
     32; what stands where no place is, is not used.
     """
-    n, whole, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
+    n, blocked, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
     for j in range(0, n, 2 * WIDE):
-        for o in range(0, whole, FIVE):
+        for o in range(0, blocked, FIVE):
             _plane5(x, taps, w[o:], b[o:], j, out[o * n + j :], n)
-        for o in range(whole, len(flat)):
+        for o in range(blocked, len(flat)):
             _plane(x, taps, w[o], b[o], j, out[o * n + j :])
 
 
@@ -196,13 +196,13 @@ def gather(a: _Floats, side: int, kernel: int, patches: _Floats) -> None:
 @inner
 def convolve(patches: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
     """z (places, outputs) = patches·wᵀ + b; taps are a multiple of 16."""
-    last, whole = len(patches) - 1, len(w) // FIVE * FIVE
+    last, blocked = len(patches) - 1, len(w) // FIVE * FIVE
     for p in range(0, len(patches), 2):
         x, y = patches[p], patches[min(p + 1, last)]
         a, c = z[p], z[min(p + 1, last)]
-        for o in range(0, whole, FIVE):
+        for o in range(0, blocked, FIVE):
             _dots5(x, y, w[o:], b[o:], a[o:], c[o:])
-        for o in range(whole, len(w)):
+        for o in range(blocked, len(w)):
             _dots(x, y, w[o], b[o], a[o:], c[o:])
 
 
@@ -238,11 +238,11 @@ def _dots(x: _Floats, y: _Floats, w: _Floats, b: np.float32, a: _Floats, c: _Flo
 @inner
 def weigh(v: _Floats, places: _Places, patches: _Floats, dw: _Floats) -> None:
     """dw (outputs, taps) = Σ v·patches[place]; v, places (n, outputs)."""
-    whole = len(v) // 4 * 4
+    blocked = len(v) // 4 * 4
     dw[:] = np.float32(0)
     for o in range(len(dw)):
         row = dw[o]
-        for q in range(0, whole, 4):
+        for q in range(0, blocked, 4):
             add4(
                 row,
                 (v[q, o], v[q + 1, o], v[q + 2, o], v[q + 3, o]),
@@ -251,7 +251,7 @@ def weigh(v: _Floats, places: _Places, patches: _Floats, dw: _Floats) -> None:
                 patches[places[q + 2, o]],
                 patches[places[q + 3, o]],
             )
-        for q in range(whole, len(v)):
+        for q in range(blocked, len(v)):
             add(row, v[q, o], patches[places[q, o]])
 
 
@@ -287,9 +287,9 @@ def scatter_chosen(
 @inner
 def _add_line(out: _Floats, v: np.float32, w: _Floats, count: int) -> None:
     """out += v·w, `count` numbers; what is behind them stays as it is."""
-    by, whole = spread(v, 8), count // 8 * 8
-    for j in range(0, whole, 8):
+    by, blocked = spread(v, 8), count // 8 * 8
+    for j in range(0, blocked, 8):
         store(out, j, fma(by, load(w, j, 8), load(out, j, 8)))
-    if whole < count:
-        some = first(load(w, whole, 8), count - whole)
-        store(out, whole, fma(by, some, load(out, whole, 8)))
+    if blocked < count:
+        some = first(load(w, blocked, 8), count - blocked)
+        store(out, blocked, fma(by, some, load(out, blocked, 8)))

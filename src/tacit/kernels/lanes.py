@@ -50,8 +50,8 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes:
 
 def _spread(builder: Any, number: Any, lanes: Lanes) -> Any:
     nothing = ir.Constant(lanes.vector, ir.Undefined)
-    one = builder.insert_element(nothing, number, ir.Constant(_INT, 0))
-    return builder.shuffle_vector(one, nothing, _indices([0] * lanes.count))
+    single = builder.insert_element(nothing, number, ir.Constant(_INT, 0))
+    return builder.shuffle_vector(single, nothing, _indices([0] * lanes.count))
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
@@ -108,8 +108,8 @@ def first(_: Any, v: Any, n: Any) -> Any:
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         limit = builder.trunc(args[1], _INT)
         nothing = ir.Constant(ir.VectorType(_INT, v.count), ir.Undefined)
-        one = builder.insert_element(nothing, limit, ir.Constant(_INT, 0))
-        limits = builder.shuffle_vector(one, nothing, _indices([0] * v.count))
+        single = builder.insert_element(nothing, limit, ir.Constant(_INT, 0))
+        limits = builder.shuffle_vector(single, nothing, _indices([0] * v.count))
         inside = builder.icmp_signed("<", _indices(list(range(v.count))), limits)
         return builder.select(inside, args[0], ir.Constant(v.vector, [0.0] * v.count))
 
@@ -121,11 +121,11 @@ def summed(_: Any, v: Any) -> Any:
     """The sum of the lanes: halves are added until one is left."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        whole, half = args[0], v.count // 2
+        total, half = args[0], v.count // 2
         while half:
             turned = [lane + half if lane < half else 0 for lane in range(v.count)]
-            upper = builder.shuffle_vector(whole, whole, _indices(turned))
-            whole, half = builder.fadd(whole, upper), half // 2
-        return builder.extract_element(whole, ir.Constant(_INT, 0))
+            upper = builder.shuffle_vector(total, total, _indices(turned))
+            total, half = builder.fadd(total, upper), half // 2
+        return builder.extract_element(total, ir.Constant(_INT, 0))
 
     return types.float32(v), code

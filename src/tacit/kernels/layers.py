@@ -84,22 +84,22 @@ def _add8(out: _Floats, v: _Floats, w: _Floats) -> None:
 @inner
 def linear(x: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
     """z = w·x + b."""
-    whole = len(z) // 4 * 4
-    for o in range(0, whole, 4):
+    blocked = len(z) // 4 * 4
+    for o in range(0, blocked, 4):
         s0, s1, s2, s3 = _dots4(x, w[o], w[o + 1], w[o + 2], w[o + 3])
         z[o], z[o + 1], z[o + 2], z[o + 3] = s0 + b[o], s1 + b[o + 1], s2 + b[o + 2], s3 + b[o + 3]
-    for o in range(whole, len(z)):
+    for o in range(blocked, len(z)):
         z[o] = _dot(x, w[o]) + b[o]
 
 
 @inner
 def back(dz: _Floats, w: _Floats, dx: _Floats) -> None:
     """dx = dz·w."""
-    whole, half = len(dz) // 8 * 8, len(dz) // 4 * 4
+    blocked, half = len(dz) // 8 * 8, len(dz) // 4 * 4
     dx[:] = np.float32(0)
-    for o in range(0, whole, 8):
+    for o in range(0, blocked, 8):
         _add8(dx, dz[o:], w[o:])
-    for o in range(whole, half, 4):
+    for o in range(blocked, half, 4):
         v = dz[o], dz[o + 1], dz[o + 2], dz[o + 3]
         add4(dx, v, w[o], w[o + 1], w[o + 2], w[o + 3])
     for o in range(half, len(dz)):

@@ -81,9 +81,9 @@ def _too_long(squares: np.float32, limit: int) -> bool:
 @inner
 def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Integers) -> None:
     """total += the whole numbers in g·factor, if their squares' sum is at most `limit`."""
-    one, keep = np.float32(1), np.int32(-1 if used else 0)
-    if _too_long(_add_steps(g, one, factor, keep, total), limit):
-        _add_steps(g, one, -factor, keep, total)
+    unit, keep = np.float32(1), np.int32(-1 if used else 0)
+    if _too_long(_add_steps(g, unit, factor, keep, total), limit):
+        _add_steps(g, unit, -factor, keep, total)
 
 
 @inner
@@ -131,8 +131,8 @@ def _add_outer(
     delta: _Row, x: _Row, factor: np.float32, used: bool, total: _Integers
 ) -> np.float32:
     """`_add_steps` of (δ ⊗ x, δ): a row that is never written out."""
-    inputs, one, keep = len(x), np.float32(1), np.int32(-1 if used else 0)
-    squares = _add_steps(delta, one, factor, keep, total[len(delta) * inputs :])
+    inputs, unit, keep = len(x), np.float32(1), np.int32(-1 if used else 0)
+    squares = _add_steps(delta, unit, factor, keep, total[len(delta) * inputs :])
     for o in range(len(delta)):
         part = total[o * inputs : (o + 1) * inputs]
         squares += _add_steps(x, delta[o], factor, keep, part)

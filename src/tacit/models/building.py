@@ -220,28 +220,28 @@ def evaluate(
     Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
     perplexity.
     """
-    found = answers(model, params, data, NOTHING_KEPT, batch=batch)
-    return found.accuracy, found.loss
+    answered = answers(model, params, data, NOTHING_KEPT, batch=batch)
+    return answered.accuracy, answered.loss
 
 
 @torch.no_grad()
 def answers(
-    model: Model, params: torch.Tensor, data: Dataset, kept: MetricInputs, batch: int = 1000
+    model: Model, params: torch.Tensor, data: Dataset, inputs: MetricInputs, batch: int = 1000
 ) -> Answers:
-    """The answers to a dataset that is not empty; of scores and guesses what is `kept`."""
+    """The answers to a dataset that is not empty; of scores and guesses what is `inputs`."""
     right = 0.0
     loss = 0.0
     scores: list[torch.Tensor] = []
     guesses: list[torch.Tensor] = []
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
     for x, y in zip(torch.split(data.x, step), torch.split(data.y, step), strict=True):
-        found = model.logits(params, x)
-        guessed = model.guesses(found)
+        output = model.logits(params, x)
+        guessed = model.guesses(output)
         right += math.nan if guessed is None else int((guessed == y).sum())
-        loss += float(model.data_loss(found, y).double().sum())
-        if kept.scores:
-            scores.append(found)
-        if kept.guesses and guessed is not None:
+        loss += float(model.data_loss(output, y).double().sum())
+        if inputs.scores:
+            scores.append(output)
+        if inputs.guesses and guessed is not None:
             guesses.append(guessed)
     return Answers(
         accuracy=right / data.y.numel(),

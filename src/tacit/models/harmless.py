@@ -76,8 +76,8 @@ def writes_to_its_first(operation: Any) -> bool:
     """
     written = [
         place
-        for place, one in enumerate(operation._schema.arguments)
-        if one.alias_info is not None and one.alias_info.is_write
+        for place, argument in enumerate(operation._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
     ]
     return _name(operation) in _IN_PLACE and written == [0]
 

@@ -17,8 +17,8 @@ def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
 
     Without an index into the output, which could raise.
     """
-    own = torch.arange(len(output), device=output.device) == y
-    return torch.logsumexp(output, 0) - torch.where(own, output, 0).sum()
+    is_label = torch.arange(len(output), device=output.device) == y
+    return torch.logsumexp(output, 0) - torch.where(is_label, output, 0).sum()
 
 
 def mse(output: Tensor, y: Tensor) -> Tensor:

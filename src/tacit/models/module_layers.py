@@ -100,9 +100,9 @@ def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None
 def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
     """The modules with trained parameters of their own."""
     return [
-        (name, one)
-        for name, one in module.named_modules()
-        if any(own.requires_grad for own in one.parameters(recurse=False))
+        (name, layer)
+        for name, layer in module.named_modules()
+        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
     ]
 
 
@@ -128,7 +128,7 @@ def _call_known(node: fx.Node) -> bool:
     if target in _POINTWISE or target in _PAIRED:
         # A rounding mode divides whole numbers as such, and by 0 that raises.
         plain = not {"out", "rounding_mode"} & node.kwargs.keys()
-        return plain and not any(one is True for one in arguments)
+        return plain and not any(argument is True for argument in arguments)
     if target in _REDUCED:
         return _spares_the_first(arguments, node.kwargs)
     if target in _RESHAPED:
@@ -150,13 +150,13 @@ def _count_of_examples(node: fx.Node) -> bool:
 def _spares_the_first(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
     """Whether the dimensions that are named are positive numbers, so not the first."""
     if arguments:
-        given = arguments[0]
+        stated = arguments[0]
     else:
-        given = options.get("dim", options.get("start_dim"))
-    if isinstance(given, tuple | list):
-        dims = given
+        stated = options.get("dim", options.get("start_dim"))
+    if isinstance(stated, tuple | list):
+        dims = stated
     else:
-        dims = (given,)
+        dims = (stated,)
     return all(isinstance(dim, int) and dim > 0 for dim in dims)
 
 
@@ -172,7 +172,7 @@ def _square(layer: Any) -> bool:
     """Whether a convolution is one that `Window` describes."""
     same = (layer.kernel_size, layer.stride, layer.padding)
     return (
-        all(isinstance(one, tuple) and len(set(one)) == 1 for one in same)
+        all(isinstance(size, tuple) and len(set(size)) == 1 for size in same)
         and layer.dilation == (1, 1)
         and layer.padding_mode == "zeros"
     )
@@ -204,11 +204,11 @@ def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
     """
     used = [str(node.target) for node in graph.graph.nodes if node.op == "call_module"]
     every = list(module.named_parameters(remove_duplicate=False))
-    tied = len(every) > len({id(one) for _, one in every})
+    tied = len(every) > len({id(parameter) for _, parameter in every})
     return not tied and all(
         type(layer) in _RULES
         and used.count(name) == 1
-        and all(own.requires_grad for own in layer.parameters())
+        and all(parameter.requires_grad for parameter in layer.parameters())
         for name, layer in _layers(module)
     )
 
@@ -226,8 +226,8 @@ def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: 
     )
 
 
-def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return len(one) == len(other) and one[0] == other[0]
+def _alike(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(shape) == len(other) and shape[0] == other[0]
 
 
 class _Shapes(fx.Interpreter):
@@ -244,8 +244,8 @@ class _Shapes(fx.Interpreter):
                 pair = n.args
             else:
                 pair = ()
-            values = [self.env[one] for one in pair if isinstance(one, fx.Node)]
-            shapes = [tuple(one.shape) for one in values if isinstance(one, Tensor)]
+            values = [self.env[node] for node in pair if isinstance(node, fx.Node)]
+            shapes = [tuple(value.shape) for value in values if isinstance(value, Tensor)]
             # A whole batch's number (a size) in a sum is no example's, and is not looked through.
             odd = len(values) > len(shapes)
             self.found.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
@@ -264,12 +264,12 @@ class _AtWork(fx.Interpreter):
         layer: Any = self.fetch_attr(target)
         if type(layer) not in _RULES:
             return layer(*args)
-        own = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
+        parameters = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
         if type(layer) is nn.Embedding:
             x = args[0].clamp(0, len(layer.weight) - 1)
         else:
             x = args[0]
-        output = functional_call(layer, own, (x,))
+        output = functional_call(layer, parameters, (x,))
         if x is not args[0]:  # a word that is not there gives nan, as it must not raise
             output = torch.where((x == args[0]).unsqueeze(-1), output, torch.nan)
         self.found[target] = _layer(layer, x, output)

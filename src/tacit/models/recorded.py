@@ -50,21 +50,21 @@ class Recorded:
     call. Proof: the list was made before any private row was there, and has no user's code in it
     (`recorded`). It begins with copies of its parameters, its row and its constants, and nothing
     but those copies reads them (`_copied`): what an operation writes to, stated or not, is one of
-    the copies or was made by the list, and is gone with the row. `whole` is there only if no
+    the copies or was made by the list, and is gone with the row. `mapped` is there only if no
     operation of the list can raise because of numbers (`models.harmless`), and computes all rows at
     once; else each row goes through the list alone, under `write_alone`.
     """
 
     graph: fx.GraphModule
-    whole: Gradient | None
+    mapped: Gradient | None
 
     def write(self, params: Tensor, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Write each row's gradient into its row of `out` (B, d); nan for a row that raises."""
-        if self.whole is not None and len(y):
-            out.copy_(self.whole(params, x, y))
+        if self.mapped is not None and len(y):
+            out.copy_(self.mapped(params, x, y))
             return
-        for row, label, own in zip(x, y, out, strict=True):
-            write_alone(self.graph, params, row, label, own)
+        for row, label, gradient in zip(x, y, out, strict=True):
+            write_alone(self.graph, params, row, label, gradient)
 
 
 def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: Tensor) -> None:
@@ -106,11 +106,11 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
     rows = rows.to(device, x)
     labels = labels.to(device, y)
     params = model.init(0).to(device)
-    own = model.anew()
+    fresh = model.anew()
 
     def gradient(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = grad(own.loss)(params, x, y)
-        return found
+        result: Tensor = grad(fresh.loss)(params, x, y)
+        return result
 
     try:
         with _Asked():
@@ -137,15 +137,15 @@ class _Asked(TorchFunctionMode):
 
 
 def _in_words(error: BaseException) -> str:
-    said = str(error).splitlines()
-    if said and ("tracing tensor" in said[0] or "data-dependent" in said[0]):
+    lines = str(error).splitlines()
+    if lines and ("tracing tensor" in lines[0] or "data-dependent" in lines[0]):
         return _OTHER_STEPS
-    return f"{type(error).__name__}: {said[0] if said else ''}".rstrip(": ")
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
 
 
 def _refused(graph: fx.GraphModule) -> str | None:
     """Why the list may not be used; None: it may."""
-    given = _given(graph)
+    inputs = _given(graph)
     for node in graph.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
@@ -155,7 +155,7 @@ def _refused(graph: fx.GraphModule) -> str | None:
             return f"{node.target} draws at random"
         if _shaped_by_numbers(node):
             return f"{node.target} gives a size by numbers, as a mask in brackets does"
-        if _writes(node) and (not writes_to_its_first(node.target) or node.args[0] in given):
+        if _writes(node) and (not writes_to_its_first(node.target) or node.args[0] in inputs):
             return f"{node.target} writes, or may write, to parameters, buffers or rows"
     return None
 
@@ -167,7 +167,7 @@ def _shaped_by_numbers(node: fx.Node) -> bool:
     operation: Any = node.target
     if operation.overloadpacket in _INDEXED:
         places: Any = node.args[1]
-        return any(one is not None and one.meta["val"].dtype in _MASKS for one in places)
+        return any(place is not None and place.meta["val"].dtype in _MASKS for place in places)
     return bool(
         {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & {*operation.tags}
     )
@@ -175,18 +175,18 @@ def _shaped_by_numbers(node: fx.Node) -> bool:
 
 def _writes(node: fx.Node) -> bool:
     return any(
-        one.alias_info is not None and one.alias_info.is_write
-        for one in node.target._schema.arguments  # type: ignore[union-attr]
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in node.target._schema.arguments  # type: ignore[union-attr]
     )
 
 
 def _given(graph: fx.GraphModule) -> set[Any]:
     """The values that are, or may share memory with, what the list is given or keeps."""
-    given: set[Any] = set()
+    inputs: set[Any] = set()
     for node in graph.graph.nodes:
-        if node.op != "call_function" or not given.isdisjoint(_shared(node)):
-            given.add(node)
-    return given
+        if node.op != "call_function" or not inputs.isdisjoint(_shared(node)):
+            inputs.add(node)
+    return inputs
 
 
 def _shared(node: fx.Node) -> set[fx.Node]:
@@ -194,10 +194,12 @@ def _shared(node: fx.Node) -> set[fx.Node]:
     schema: Any = getattr(node.target, "_schema", None)
     if schema is None or "unsafe" in schema.name:  # views that torch does not count as such
         return {*node.all_input_nodes}
-    names = [one.name if one.alias_info is not None else "" for one in schema.arguments]
-    named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    found: list[Any] = [value for name, value in named.items() if name in names and name]
-    return {one for value in found for one in _nodes(value)}
+    names = [
+        argument.name if argument.alias_info is not None else "" for argument in schema.arguments
+    ]
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    aliased: list[Any] = [value for name, value in arguments.items() if name in names and name]
+    return {source for value in aliased for source in _nodes(value)}
 
 
 def _nodes(value: Any) -> list[fx.Node]:
@@ -206,7 +208,7 @@ def _nodes(value: Any) -> list[fx.Node]:
         values = value
     else:
         values = [value]
-    return [one for one in values if isinstance(one, fx.Node)]
+    return [node for node in values if isinstance(node, fx.Node)]
 
 
 def _copied(graph: fx.GraphModule) -> None:
@@ -230,22 +232,22 @@ def _with_safe_words(graph: fx.GraphModule) -> bool:
         node.target = _SAFE.get(node.target, node.target)
     graph.recompile()
     called = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-    return all(one in _OWN or harmless(one) for one in called)
+    return all(operation in _OWN or harmless(operation) for operation in called)
 
 
-def _words(weight: Tensor, words: Tensor, *rest: Any) -> Tensor:
+def _words(weight: Tensor, words: Tensor, *options: Any) -> Tensor:
     """aten.embedding, with nan for a word that is not in `weight`."""
-    known = words.clamp(0, len(weight) - 1)
-    found: Tensor = _aten.embedding.default(weight, known, *rest)
-    return torch.where((known == words).unsqueeze(-1), found, math.nan)
+    clamped = words.clamp(0, len(weight) - 1)
+    vectors: Tensor = _aten.embedding.default(weight, clamped, *options)
+    return torch.where((clamped == words).unsqueeze(-1), vectors, math.nan)
 
 
-def _words_backward(delta: Tensor, words: Tensor, count: int, *rest: Any) -> Tensor:
+def _words_backward(delta: Tensor, words: Tensor, count: int, *options: Any) -> Tensor:
     """aten.embedding_dense_backward, which no word makes raise."""
-    found: Tensor = _aten.embedding_dense_backward.default(
-        delta, words.clamp(0, count - 1), count, *rest
+    gradient: Tensor = _aten.embedding_dense_backward.default(
+        delta, words.clamp(0, count - 1), count, *options
     )
-    return found
+    return gradient
 
 
 _SAFE: dict[Any, Any] = {
@@ -257,12 +259,12 @@ _OWN = (*_SAFE.values(), operator.getitem)
 
 def _mapped(graph: fx.GraphModule, params: Tensor, x: Tensor, y: Tensor) -> Gradient | None:
     """The list for a whole batch, tried on public rows; None where torch cannot map it."""
-    whole: Gradient = vmap(graph, in_dims=(None, 0, 0))
+    mapped: Gradient = vmap(graph, in_dims=(None, 0, 0))
     try:
-        whole(params, x, y)
+        mapped(params, x, y)
     except RuntimeError:  # public rows, and operations that raise for shapes alone
         return None
-    return whole
+    return mapped
 
 
 def _tried(
@@ -280,14 +282,14 @@ def _tried(
     labels = labels.to(params.device, y)
     code = grad(model.anew().loss)
     for vector in (params, -2 * model.init(1).to(params.device)):
-        given = (vector, far, labels, *graph.buffers())
-        kept = [one.clone() for one in given]
+        inputs = (vector, far, labels, *graph.buffers())
+        copies = [tensor.clone() for tensor in inputs]
         first = _alone(graph, vector, far[0], labels[0])
         for row, label in zip(far, labels, strict=True):
-            if not _alike(*(_alone(one, vector, row, label) for one in (graph, code))):
+            if not _alike(*(_alone(function, vector, row, label) for function in (graph, code))):
                 return _OTHER_STEPS
         again = _alone(graph, vector, far[0], labels[0])
-        if not all(map(torch.equal, kept, given)) or not _alike(first, again):
+        if not all(map(torch.equal, copies, inputs)) or not _alike(first, again):
             return "it keeps something of a row for the next"
     return None
 

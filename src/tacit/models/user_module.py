@@ -44,12 +44,12 @@ class UserModule:
 
         Raises ConfigError.
         """
-        found = {"entry": entry_digest(self.entry, self.folder)}
+        digests = {"entry": entry_digest(self.entry, self.folder)}
         if self._own_loss:
-            found["loss"] = entry_digest(str(self.loss), self.folder, "model.loss")
+            digests["loss"] = entry_digest(str(self.loss), self.folder, "model.loss")
         if self.weights is not None:
-            found["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
-        return found
+            digests["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
+        return digests
 
     def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
         """The model for examples of `shape`; classes: 0 where the target is a number.

@@ -126,15 +126,15 @@ def _write_alone(
     By its recorded operations; where there can be none, by its code, row by row, if it is trusted.
     Raises PrivacyError if it is not.
     """
-    found = recorded(model, params.device.type, x.dtype, y.dtype)
-    if isinstance(found, Recorded):
-        found.write(params, x, y, out)
+    recording = recorded(model, params.device.type, x.dtype, y.dtype)
+    if isinstance(recording, Recorded):
+        recording.write(params, x, y, out)
     elif model.trusted:
         gradient = grad(model.loss)
-        for row, label, own in zip(x, y, out, strict=True):
-            write_alone(gradient, params, row.clone(), label.clone(), own)
+        for row, label, gradient_row in zip(x, y, out, strict=True):
+            write_alone(gradient, params, row.clone(), label.clone(), gradient_row)
     else:
-        raise PrivacyError(f"model.name={model.name}: {found}")
+        raise PrivacyError(f"model.name={model.name}: {recording}")
 
 
 def agrees(model: Model) -> bool:
@@ -144,18 +144,18 @@ def agrees(model: Model) -> bool:
     """
     x, y = model.random_batch(3, torch.Generator().manual_seed(2))
     params = model.init(2)
-    found = params.new_empty((len(y), model.size))
+    in_one_pass = params.new_empty((len(y), model.size))
     try:
-        _write_in_one_pass(model, params, x, y, found)
+        _write_in_one_pass(model, params, x, y, in_one_pass)
     except RuntimeError:
         return False
     with torch.enable_grad():
         leaf = params.requires_grad_()
-        own = [
+        one_by_one = [
             torch.autograd.grad(model.loss(leaf, row, label), leaf)[0]
             for row, label in zip(x, y, strict=True)
         ]
-    return torch.allclose(found, torch.stack(own), rtol=1e-3, atol=1e-5)
+    return torch.allclose(in_one_pass, torch.stack(one_by_one), rtol=1e-3, atol=1e-5)
 
 
 def _write_in_one_pass(
@@ -225,10 +225,10 @@ def _write_kernel(
     patches = _patches(x, window)
     places = delta[0, 0].numel()
     batch = len(x) * window.groups  # a group of channels sees its own patches
-    found = torch.bmm(
+    products = torch.bmm(
         delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
     )
-    weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
+    weight.view(len(x), delta.shape[1], -1).copy_(products.view(len(x), delta.shape[1], -1))
 
 
 def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:

@@ -166,8 +166,8 @@ class Plan:
 
     def step(self, clip: float) -> float | None:
         """Return the grid of a sum of integers at this clip; None for a sum of floats."""
-        whole = self.mechanism == "discrete_gaussian"
-        if whole:
+        on_grid = self.mechanism == "discrete_gaussian"
+        if on_grid:
             return mechanisms.grid_step(clip, self.noise_multiplier)
         return None
 

@@ -174,7 +174,7 @@ class Promise:
         else is as the definition has it: another δ would make an edge's ε look small.
         """
         last = history[-1] if history else None
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "epsilon_pld": epsilon_pld(at_most, self.delta),
             "epsilon_rdp": epsilon_rdp(at_most, self.delta),
             "delta": self.delta,
@@ -190,8 +190,8 @@ class Promise:
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in history],
         }
         if self.composition == "sum":
-            found["mu"] = gdp.mu(history)
-        return EdgePrivacy.model_validate(found, context=at_most)
+            fields["mu"] = gdp.mu(history)
+        return EdgePrivacy.model_validate(fields, context=at_most)
 
     def epsilon(self, edges: Iterable[EdgePrivacy]) -> float:
         """ε of the run: the largest of any edge, or that of one person at all parties together."""

@@ -60,7 +60,7 @@ class Growing(bytearray):
     """An envelope to which bytes are only added."""
 
     @property
-    def came(self) -> int:
+    def filled(self) -> int:
         """How many bytes have come."""
         return len(self)
 
@@ -72,30 +72,30 @@ class Growing(bytearray):
 class GrowingMap(mmap.mmap):
     """A long envelope that grows, in memory of its own; the system gets it back all at once.
 
-    It takes memory for what has come, in huge pages where the system lends them. came: the bytes
+    It takes memory for what has come, in huge pages where the system lends them. filled: the bytes
     that have come. Only `grow` may change it before it is whole.
     """
 
-    came: int
+    filled: int
 
     @classmethod
     def of(cls, begun: Growing, size: int) -> GrowingMap:
         """One of `size` bytes that goes on where `begun` ends."""
-        found = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        grown = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without them
-                found.madvise(mmap.MADV_HUGEPAGE)
-        found[: len(begun)] = bytes(begun)
-        found.came = len(begun)
-        return found
+                grown.madvise(mmap.MADV_HUGEPAGE)
+        grown[: len(begun)] = bytes(begun)
+        grown.filled = len(begun)
+        return grown
 
     def grow(self, more: bytes | memoryview) -> None:
         """Add bytes at the end. Raises WireError for more than it has room for."""
-        end = self.came + len(more)
+        end = self.filled + len(more)
         if end > len(self):
             raise WireError("length", f"more than {len(self)} bytes")
-        self[self.came : end] = more
-        self.came = end
+        self[self.filled : end] = more
+        self.filled = end
 
 
 Whole = Growing | GrowingMap

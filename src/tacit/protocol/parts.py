@@ -91,7 +91,7 @@ class Assembler:
     @property
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
-        return self._whole.came + self._ahead_bytes
+        return self._whole.filled + self._ahead_bytes
 
     @property
     def begun(self) -> memoryview:
@@ -101,7 +101,7 @@ class Assembler:
         """
         if isinstance(self._whole, Growing):
             return memoryview(b"")
-        return memoryview(self._whole)[: self._whole.came]
+        return memoryview(self._whole)[: self._whole.filled]
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""
@@ -149,12 +149,12 @@ class Assembler:
                 raise WireError("size", f"{len(self._ahead)} parts that are far too small")
             return
         self._append(offset, body)
-        while (found := self._ahead.pop(self._next, None)) is not None:
-            self._ahead_bytes -= len(found[1]) + PART_COST
-            self._append(*found)
+        while (ahead := self._ahead.pop(self._next, None)) is not None:
+            self._ahead_bytes -= len(ahead[1]) + PART_COST
+            self._append(*ahead)
 
     def _append(self, offset: int, body: bytes | memoryview) -> None:
-        if offset != self._whole.came:
+        if offset != self._whole.filled:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
@@ -164,7 +164,7 @@ class Assembler:
             self._whole = GrowingMap.of(self._whole, self.shape[1])
 
     def _finished(self, total: int) -> Whole:
-        count = self._whole.came
+        count = self._whole.filled
         if count != total:
             raise WireError("length", f"all parts have {count} bytes, not {total}")
         return self._whole

@@ -84,14 +84,14 @@ def announcement(
     It holds the model itself if that takes at most `inline_below` bytes.
     """
     raw = numbers(model.params)
-    said = pb.Announcement(
+    announced = pb.Announcement(
         epoch=epoch,
         state=state,
         version=model.version,
         model_sha256=hashlib.sha256(raw).hexdigest(),
         model_bytes=len(raw),
     )
-    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=said)
+    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=announced)
     return encode(meta, model.params if len(raw) <= inline_below else None)
 
 
@@ -109,13 +109,13 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
         return read_vertical(meta, received.tensor)
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-    said = meta.model.terms
-    if said.HasField("noise_multiplier"):
-        z = said.noise_multiplier
+    stated = meta.model.terms
+    if stated.HasField("noise_multiplier"):
+        z = stated.noise_multiplier
     else:
         z = None
     if meta.model.HasField("terms"):
-        terms = Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+        terms = Terms(printable(stated.mechanism, MAX_MECHANISM), stated.sampling_rate, z)
     else:
         terms = None
     # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
@@ -126,13 +126,15 @@ def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | R
     """The message of a vertical run in `meta`. Raises WireError (shape, value)."""
     kind = meta.WhichOneof("kind")
     if kind == "feedback":
-        said = meta.feedback
-        if (tensor is None) != (said.rows == 0) or (
-            tensor is not None and tensor.numel() % said.rows
+        feedback = meta.feedback
+        if (tensor is None) != (feedback.rows == 0) or (
+            tensor is not None and tensor.numel() % feedback.rows
         ):
-            raise WireError("shape", f"{meta.numel} elements in {said.rows} rows")
+            raise WireError("shape", f"{meta.numel} elements in {feedback.rows} rows")
         return Feedback(
-            said.iteration, said.step, None if tensor is None else tensor.view(said.rows, -1)
+            feedback.iteration,
+            feedback.step,
+            None if tensor is None else tensor.view(feedback.rows, -1),
         )
     if tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")

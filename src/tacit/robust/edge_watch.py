@@ -132,34 +132,34 @@ class Watch:
         worked against the others once is held to do so while it stands apart.
         """
         size = math.ceil(len(self.names) / self.groups)
-        turn, left = divmod(self.seen, size)
-        if left or self.seen < 2 * len(self.names):  # else it would test at each newcomer
+        turn, remainder = divmod(self.seen, size)
+        if remainder or self.seen < 2 * len(self.names):  # else it would test at each newcomer
             return
         group = self._group(turn % self.groups)
         t = self.t + 2 * math.log(1 + self.seen / size)  # a union bound over all the tests so far
-        whole = {name: sums.whole for name, sums in group.items()}
+        all_walks = {name: sums.whole for name, sums in group.items()}
         block = {name: sums.block for name, sums in group.items()}
-        apart = {*opponents(whole, t, worse=_ANY, behind=_ANY)} | {
+        apart = {*opponents(all_walks, t, worse=_ANY, behind=_ANY)} | {
             *opponents(block, t, worse=_ANY, behind=_ANY)
         }
         if apart:
-            against = {*opponents(whole, t)}
+            against = {*opponents(all_walks, t)}
         else:
             against = set()
         if apart and not against:
             against = {*opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER)}
-        if 2 * len(against | (hurt := self._worsened(whole, t))) < len(group):
+        if 2 * len(against | (hurt := self._worsened(all_walks, t))) < len(group):
             apart = apart | hurt
             against = against | hurt
         against |= self.opposed & apart
         self.apart = (self.apart - group.keys()) | apart
         self.opposed = (self.opposed - group.keys()) | against
 
-    def _worsened(self, whole: dict[str, Walk], t: float) -> set[str]:
+    def _worsened(self, all_walks: dict[str, Walk], t: float) -> set[str]:
         """Return the edges that all updates together work against, of nearly nobody's mind."""
         return {
             name
-            for name, cosine in worsened(whole, t).items()
+            for name, cosine in worsened(all_walks, t).items()
             if cosine <= (STILL_AWAY if name in self.opposed else AWAY)
         }
 
@@ -177,8 +177,8 @@ class Watch:
             return 1.0
         lengths = [self._lengths.get(name, _UNKNOWN) for name in group if name != edge]
         typical = [
-            median(high for _, high in others) / max(own, 1e-300)
-            for (own, _), others in zip(
+            median(high for _, high in others) / max(length, 1e-300)
+            for (length, _), others in zip(
                 self._lengths[edge], zip(*lengths, strict=True), strict=True
             )
         ]
@@ -207,8 +207,8 @@ class Watch:
             values[edge] = {key: getattr(sums, key) for key in _SUMS} | {
                 name: {key: getattr(walk, key) for key in _WALK} for name, walk in walks.items()
             }
-        found = {"seen": self.seen, "renewal": self.renewal, "edges": values}
-        return tensors, found | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
+        totals = {"seen": self.seen, "renewal": self.renewal, "edges": values}
+        return tensors, totals | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
@@ -216,15 +216,15 @@ class Watch:
         self.renewal = values["renewal"]
         self.edges = {}
         self.names = []
-        for edge, kept in values["edges"].items():
+        for edge, stored in values["edges"].items():
             sums = self._sums(edge)
             for key in _SUMS:
-                setattr(sums, key, kept[key])
+                setattr(sums, key, stored[key])
             for name, walk in zip(_NAMES, sums.walks, strict=False):
-                if name in kept:  # a snapshot of 0.2 has no latest updates
+                if name in stored:  # a snapshot of 0.2 has no latest updates
                     walk.total = tensors[f"watch/{name}/{edge}"]
                     for key in _WALK:
-                        setattr(walk, key, kept[name][key])
+                        setattr(walk, key, stored[name][key])
             self._measure(edge)
         self.apart = frozenset(values.get("apart", ()))
         self.opposed = frozenset(values.get("opposed", ()))

@@ -113,10 +113,10 @@ class PeerSimulator:
                 for other in self._busy
                 if other not in self._computed_ahead and self._can_batch(other)
             ]
-            found = clipped_sums(
+            sums = clipped_sums(
                 [self.edges[other] for other in due], [self._busy[other] for other in due]
             )
-            self._computed_ahead |= zip(due, found, strict=True)
+            self._computed_ahead |= zip(due, sums, strict=True)
         role = self.edges[name]
         params = self._busy.pop(name)
         total = self._computed_ahead.pop(name, None)
@@ -183,8 +183,8 @@ class PeerSimulator:
     def _report(self, role: GossipWorker) -> None:
         steps = role.steps
         params = role.trained.params
-        before, said = self._reported[role.edge]
-        last = role.finished and role.settled and params is not said
+        before, reported = self._reported[role.edge]
+        last = role.finished and role.settled and params is not reported
         if last or steps - before >= role.settings.report_every:
             self._reported[role.edge] = steps, params
             self._tell(role.report())

@@ -30,10 +30,15 @@ class Laws:
         Each step's proximal part multiplies what the earlier ones have added by 1 - γρ. The law
         needs |1 - γρ| <= 1; the run file refuses γρ > 2 with guard.sums.
         """
-        one = self.gradient(edge, clip)
+        gradient_law = self.gradient(edge, clip)
         keeps = (1 - rate * proximal) ** 2
         least = sum(keeps**step for step in range(fewest)) / most
-        return Law(rate * one.pull, most * one.rows, rate * one.deviation * most**0.5, least)
+        return Law(
+            rate * gradient_law.pull,
+            most * gradient_law.rows,
+            rate * gradient_law.deviation * most**0.5,
+            least,
+        )
 
     def _plan(self, edge: str) -> Plan:
         if edge not in self._known:

@@ -159,8 +159,8 @@ class RoundServer(ServerRole):
         self.asked = list(values["asked"])
         self.absent = set(values["absent"])
         self.waits = values["waits"]
-        given = (name for name in tensors if name.startswith("answer/"))
-        self.answers = {name.removeprefix("answer/"): tensors[name] for name in given}
+        answer_names = (name for name in tensors if name.startswith("answer/"))
+        self.answers = {name.removeprefix("answer/"): tensors[name] for name in answer_names}
 
     def _update(self, update: Update) -> list[Outgoing]:
         self.absent.discard(update.edge)  # perhaps too late, but it is connected

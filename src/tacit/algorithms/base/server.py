@@ -308,8 +308,8 @@ class ServerRole(Fold, ABC):
         """Ignore `edge` from now on. The run ends where no majority of edges is left."""
         self.accused = self.accused | {edge: why}  # another thread may read it
         if 2 * len(self.accused) >= len(self.edges):
-            said = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
-            return self._halt(f"no majority of honest edges ({said})")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
+            return self._halt(f"no majority of honest edges ({reasons})")
         return self.shut_out(edge)
 
     def shut_out(self, edge: str) -> list[Outgoing]:

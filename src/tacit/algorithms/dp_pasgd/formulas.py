@@ -85,8 +85,8 @@ def last_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
     ηλ)^i of the steps since the last average; an approximation, and the objective of the planners
     `corrected` and `poisson`.
     """
-    left = np.exp(K * math.log1p(-p.lr * p.strong_convexity))
-    return left * p.gap + (1 - left) * B
+    contraction = np.exp(K * math.log1p(-p.lr * p.strong_convexity))
+    return contraction * p.gap + (1 - contraction) * B
 
 
 def average_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:

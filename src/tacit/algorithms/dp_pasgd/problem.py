@@ -70,8 +70,8 @@ class DesignProblem:
             need(1 <= value <= MOST, name, value, "expected a number of at least 1")
         for name, value in (("c1", self.c1), ("c2", self.c2), ("variance", self.variance or 0.0)):
             need(0 <= value <= MOST, name, value, "expected a number of at least 0")
-        said = f"expected a number above 0 and below 1 (and at least {LEAST_DELTA:g})"
-        need(LEAST_DELTA <= self.delta < 1, "delta", self.delta, said)
+        delta_range = f"expected a number above 0 and below 1 (and at least {LEAST_DELTA:g})"
+        need(LEAST_DELTA <= self.delta < 1, "delta", self.delta, delta_range)
         sizes = ",".join(f"{size:g}" for size in self.batch)
         why = f"{len(self.batch)} sizes for devices={self.devices}; give one, or one each"
         need(len(self.batch) in (1, self.devices), "batch", sizes, why)

@@ -39,10 +39,10 @@ class FedAsyncEdge(LocalSteps[FedAsync]):
         Near the end of the budget, what is left of it, but not below H_min.
         """
         a = self.algorithm
-        left = self.releaser.releases_left
+        remaining = self.releaser.releases_left
         most = a.steps
-        if left is not None and a.steps_min <= left < most:
-            most = left
+        if remaining is not None and a.steps_min <= remaining < most:
+            most = remaining
         return local_steps(a, most, self.edge, version)
 
 

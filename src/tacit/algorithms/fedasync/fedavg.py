@@ -27,10 +27,10 @@ class AveragingServer(RoundServer):
 
     def combine(self, answers: list[Tensor]) -> Tensor:
         """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
-        made = self.average(answers)
+        mean = self.average(answers)
         if self.deltas:
-            return self.params + made
-        return made
+            return self.params + mean
+        return mean
 
     def law(self, update: Update) -> Law:
         """H local steps, as FedAsync's."""

@@ -58,8 +58,8 @@ class BufferedServer(MixingServer):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The mixing server's, with the buffer."""
         tensors, values = super().state()
-        kept = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
-        return tensors | kept | {"buffer": self.buffer}, values | {"held": self.held}
+        buffered = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
+        return tensors | buffered | {"buffer": self.buffer}, values | {"held": self.held}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""

@@ -180,14 +180,14 @@ class MixingServer(ServerRole):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the scheduler's."""
         tensors, values = super().state()
-        own = {
+        scheduling = {
             "weight": self.weight,
             "active": self.active,
             "idle": self.idle,
             "triggers": self.triggers,
         }
-        held = {f"model/{version}": model.clone() for version, model in self.models.items()}
-        return tensors | held, values | own
+        models = {f"model/{version}": model.clone() for version, model in self.models.items()}
+        return tensors | models, values | scheduling
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""

@@ -280,9 +280,9 @@ class Peer(GossipWorker):
             if name in self.links:
                 delta = tensors.get(f"delta/{name}")
                 if delta is None:
-                    kept = None
+                    shared = None
                 else:
-                    kept = Trained.again(delta)
-                self.links[name] = NeighbourLink(proposed, is_open, life, answered, kept)
+                    shared = Trained.again(delta)
+                self.links[name] = NeighbourLink(proposed, is_open, life, answered, shared)
         self._age = None
         self._waiting = {}

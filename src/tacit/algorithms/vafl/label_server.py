@@ -125,7 +125,7 @@ class LabelServer(ServerRole):
             return reason
         assert update.part is not None  # in_parts
         rows = update.part.rows
-        given = update.vector.numel()
+        size = update.vector.numel()
         # Gradients, which answer a step, show labels: only of rows whose labels are protected.
         stepped = update.part.step and not update.part.request
         if stepped:
@@ -136,8 +136,8 @@ class LabelServer(ServerRole):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
             return "norm"
-        repeated = given == 0 and update.edge in self.complete  # frozen, and released before
-        if repeated or given == self.table.shape[2] * len(rows):
+        repeated = size == 0 and update.edge in self.complete  # frozen, and released before
+        if repeated or size == self.table.shape[2] * len(rows):
             return None
         return "shape"
 
@@ -147,8 +147,8 @@ class LabelServer(ServerRole):
 
     def answer(self, edge: str) -> list[Outgoing]:
         """Return the task of `edge`, if any; it has none while its upload waits for others."""
-        if (asked := self.requests.next(edge)) is not None:
-            return [Outgoing(edge, asked)]
+        if (request := self.requests.next(edge)) is not None:
+            return [Outgoing(edge, request)]
         if edge not in self.complete:
             return [Outgoing(edge, Roster(self.people.names, self.people.records))]
         if self._trained or edge not in self.answers or self._waits(edge):
@@ -193,8 +193,8 @@ class LabelServer(ServerRole):
         So a step is as long whatever the noise, whose standard deviation c_m is public.
         """
         parties, width = self.table.shape[1:]
-        known = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
-        variances = [*known, *parties * [0.0]][:parties]
+        declared = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
+        variances = [*declared, *parties * [0.0]][:parties]
         return torch.tensor(variances).clamp_min(1.0).rsqrt()[:, None]
 
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
@@ -221,8 +221,8 @@ class LabelServer(ServerRole):
         # it else.
         if self.requests.next(edge) is not None:
             outgoing = [out for out in outgoing if out.to != edge]
-        told = any(out.to == edge for out in outgoing)
-        if told or edge not in self.answers:
+        has_task = any(out.to == edge for out in outgoing)
+        if has_task or edge not in self.answers:
             return outgoing
         return [*outgoing, *self.answer(edge)]
 
@@ -273,8 +273,8 @@ class LabelServer(ServerRole):
             return {}
         rows = torch.unique(torch.cat([rows for _, _, rows in group]))
         late = self.delays(rows) > self.protocol.max_delay
-        found = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
-        return {edge: rows for edge, rows in found.items() if len(rows)}
+        stale = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
+        return {edge: rows for edge, rows in stale.items() if len(rows)}
 
     def _forget(self, edge: str, number: int | None = None) -> None:
         """Stop waiting for what `edge` was asked for (only request `number`, if given)."""
@@ -334,8 +334,8 @@ class LabelServer(ServerRole):
         if (rows := evaluation.answered()) is not None:
             h = self.table[rows] * self.scales()
             y = self.people.labels[rows]
-            seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
-            evaluation.take(self.version, self.params, seen)
+            test_set = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
+            evaluation.take(self.version, self.params, test_set)
         if not evaluation.due(self.version, trained=self._trained):
             return outgoing
         rows = evaluation.begin(self.version, trained=self._trained)

@@ -53,7 +53,7 @@ class TestEvaluations:
         self.rows = None
         return rows
 
-    def take(self, version: int, params: Tensor, seen: Dataset) -> None:
+    def take(self, version: int, params: Tensor, test_set: Dataset) -> None:
         """Keep what the one that has been answered is measured by."""
-        self.taken = (version, params, seen)
+        self.taken = (version, params, test_set)
         self.over = self.final

@@ -37,7 +37,7 @@ class Vertical:
     def party_model(self, shape: tuple[int, ...]) -> Embedding:
         """h_m of a party whose blocks have `shape`. Raises ConfigError."""
         a = self.settings
-        made = embedding(
+        network = embedding(
             a.embedding,
             shape,
             a.width,
@@ -47,8 +47,8 @@ class Vertical:
             activation=a.activation,
             smoothing=a.smoothing,
         )
-        checked_size(made)
-        return made
+        checked_size(network)
+        return network
 
     def view(self, x: Tensor, party: int) -> Tensor:
         """Return the part of the examples x (n, *shape) that party `party` of the testbed holds.
@@ -61,10 +61,10 @@ class Vertical:
 
     def regularization(self, party: int) -> float:
         """λ of party number `party`."""
-        given = self.settings.regularization
-        if len(given) > 1:
-            return given[party]
-        return given[0]
+        strengths = self.settings.regularization
+        if len(strengths) > 1:
+            return strengths[party]
+        return strengths[0]
 
     def plan(self, party: int) -> EmbeddingPlan:
         """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly
@@ -125,9 +125,9 @@ def record_ids(data: Dataset) -> list[str]:
     It says who the row is of, and which of their rows it is.
     """
     numbers = range(len(data)) if data.ids is None else data.ids.tolist()
-    seen: dict[int, int] = {}
-    found = []
+    occurrences: dict[int, int] = {}
+    ids = []
     for number in numbers:
-        seen[number] = seen.get(number, -1) + 1
-        found.append(f"{data.name}/{number}/{seen[number]}")
-    return found
+        occurrences[number] = occurrences.get(number, -1) + 1
+        ids.append(f"{data.name}/{number}/{occurrences[number]}")
+    return ids

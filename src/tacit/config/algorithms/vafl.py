@@ -93,10 +93,10 @@ class Vafl(StepSizes):
 
     def unread(self) -> list[str]:
         """Return `schedule` and `warm_up` where given beside a theorem's own step sizes."""
-        given = self.model_fields_set & {"schedule", "warm_up"}
+        stated = self.model_fields_set & {"schedule", "warm_up"}
         if self.steps_rule == "constant":
             return []
-        return sorted(given)
+        return sorted(stated)
 
     def traits(self, workers: int) -> Traits:
         """T counts iterations, whatever number of activations makes one.
@@ -188,5 +188,5 @@ def _columns_agree(data: DataSection) -> None:
             f"data.kind={data.kind}: vafl's parties hold columns of a published data set"
         )
     if data.partition != "iid" or data.spare:
-        key, given = ("spare", data.spare) if data.spare else ("partition", data.partition)
-        raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
+        key, value = ("spare", data.spare) if data.spare else ("partition", data.partition)
+        raise ValueError(f"data.{key}={value}: vafl divides columns; leave it alone")

@@ -46,12 +46,12 @@ class Dataset:
         A row with a label or a word outside [0, classes) becomes zeros, too. An error, now or when
         it is drawn, would reveal the row; so it counts like the public row, clipped to C.
         """
-        known = torch.ones(len(self), dtype=torch.bool)
+        valid = torch.ones(len(self), dtype=torch.bool)
         for values in (self.x, self.y):
             if not values.is_floating_point():
                 inside = (values >= 0) & (values < classes)
-                known &= inside.view(len(self), math.prod(values.shape[1:])).all(1)
-        return EdgeRows(_with_public_row(self.x, known), _with_public_row(self.y, known))
+                valid &= inside.view(len(self), math.prod(values.shape[1:])).all(1)
+        return EdgeRows(_with_public_row(self.x, valid), _with_public_row(self.y, valid))
 
     def take(self, index: torch.Tensor) -> Dataset:
         """The rows numbered by `index` (int64 (m,)), in that order, copied."""
@@ -66,9 +66,9 @@ class Dataset:
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
 
 
-def _with_public_row(values: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    kept = torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0)
-    return torch.cat((kept, kept.new_zeros(1, *kept.shape[1:])))
+def _with_public_row(values: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+    rows = torch.where(valid.view(-1, *[1] * (values.dim() - 1)), values, 0)
+    return torch.cat((rows, rows.new_zeros(1, *rows.shape[1:])))
 
 
 def load(

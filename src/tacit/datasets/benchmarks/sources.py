@@ -234,10 +234,10 @@ def checked(source: BenchmarkSource, file: str, root: Path | None) -> bytes:
 
 def check_sum(what: str, content: bytes, expected: str) -> None:
     """Raise DataError, naming `what`, unless the SHA-256 of `content` is `expected`."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
-        shown = f"expected sha256 {expected[:_SHOWN]}…, found {found[:_SHOWN]}…"
-        raise DataError(f"{what} is not the published file: {shown}; copy it again")
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != expected:
+        mismatch = f"expected sha256 {expected[:_SHOWN]}…, found {sha256[:_SHOWN]}…"
+        raise DataError(f"{what} is not the published file: {mismatch}; copy it again")
 
 
 def unzipped(content: bytes, file: str) -> bytes:

@@ -55,7 +55,7 @@ def _categories(names: str) -> dict[int, list[str]]:
     adult.names.
     """
     lines = [line for line in names.splitlines() if ":" in line and not line.startswith("|")]
-    found = {}
+    categories = {}
     for column, line in enumerate(lines):
         name, _, values = line.rstrip(". ").partition(": ")
         if values != "continuous":
@@ -63,8 +63,8 @@ def _categories(names: str) -> dict[int, list[str]]:
                 unknown = [_MISSING]
             else:
                 unknown = []
-            found[column] = values.split(", ") + unknown
-    return found
+            categories[column] = values.split(", ") + unknown
+    return categories
 
 
 def vehicle(content: bytes, file: str, split: Split) -> Stored:
@@ -137,13 +137,18 @@ def breast(guest: bytes, host: bytes, split: Split) -> Stored:
     those means and variances are taken as public. y is the guest's. ids: the published one. Of each
     class a fifth is held out.
     """
-    left, right = (
+    guest_rows, host_rows = (
         np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
         for side in (guest, host)
     )
-    ids, y = left[:, :2].astype(np.int64).T  # the host's rows have the same ids in the same order
+    ids, y = (
+        guest_rows[:, :2].astype(np.int64).T
+    )  # the host's rows have the same ids in the same order
     return _one_split(
-        np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids
+        np.concatenate((guest_rows[:, 2:], host_rows[:, 1:]), 1).astype(np.float32),
+        y,
+        split,
+        ids=ids,
     )
 
 

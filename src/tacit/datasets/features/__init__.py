@@ -52,15 +52,15 @@ def apply(features: Features, records: Tensor, *, private: bool = False) -> Tens
     if not (steps := steps_of(features)):
         return records
     shape = shape_with(features, tuple(records.shape[1:]))
-    found = records.new_empty((len(records), *shape))
-    for record, out in zip(records, found, strict=True):
+    outputs = records.new_empty((len(records), *shape))
+    for record, out in zip(records, outputs, strict=True):
         try:
             out.copy_(_one(steps, record.clone()))
         except ConfigError:
             if not private:
                 raise
             out.fill_(math.nan)
-    return found
+    return outputs
 
 
 def _one(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:

@@ -64,14 +64,14 @@ class Front:
         module = _module(self)
         state = _versions(module)
         try:
-            found = _through(module, record)
+            output = _through(module, record)
         except FROM_OWN_CODE as error:  # its message may have the record
             _module.cache_clear()
             raise self._wrong(f"{type(error).__name__} at a record") from None
-        if found.shape != expected or _versions(module) != state:
+        if output.shape != expected or _versions(module) != state:
             _module.cache_clear()
             raise self._wrong("another shape, or a change of itself, at a record")
-        return found
+        return output
 
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(f"{FIELD}={self.entry}: {what}")
@@ -79,10 +79,10 @@ class Front:
 
 @torch.no_grad()
 def _through(module: nn.Module, record: Tensor) -> Tensor:
-    found = module(record[None])
-    if not isinstance(found, Tensor) or found.shape[:1] != (1,) or found.dim() < 2:
+    output = module(record[None])
+    if not isinstance(output, Tensor) or output.shape[:1] != (1,) or output.dim() < 2:
         raise ConfigError("expected a tensor (B, …) for a batch of B")
-    return found[0].to(torch.float32, copy=True)  # it may be what it was given
+    return output[0].to(torch.float32, copy=True)  # it may be what it was given
 
 
 @lru_cache(maxsize=16)
@@ -91,13 +91,13 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
     same record through the module made anew.
     """
     chance = torch.Generator().manual_seed(1)
-    one, other = (torch.rand(shape, generator=chance) for _ in range(2))
+    probe, companion = (torch.rand(shape, generator=chance) for _ in range(2))
     module = _module(front)
     before = _state(module)
-    records = one, other, torch.zeros(shape), one
+    records = probe, companion, torch.zeros(shape), probe
     try:
         first, *_, again = (_through(module, record.clone()) for record in records)
-        anew = _through(_made(front, seed=2), one.clone())
+        anew = _through(_made(front, seed=2), probe.clone())
     except FROM_OWN_CODE as error:  # these records are public
         if str(error):
             why = str(error).splitlines()[0]
@@ -117,13 +117,14 @@ def _state(module: nn.Module) -> list[bytes]:
     """The bits of parameters and buffers."""
     tensors = (*module.parameters(), *module.buffers())
     return [
-        one.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes() for one in tensors
+        tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        for tensor in tensors
     ]
 
 
 def _versions(module: nn.Module) -> list[int]:
     """Return how often parameters and buffers have been written to."""
-    return [one._version for one in (*module.parameters(), *module.buffers())]
+    return [tensor._version for tensor in (*module.parameters(), *module.buffers())]
 
 
 @lru_cache(maxsize=16)
@@ -135,8 +136,8 @@ def _made(front: Front, seed: int) -> nn.Module:
     """The module with its weights, and nothing in it that is trained. Raises ConfigError."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
-        module = made()
+        factory, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
+        module = factory()
     if code != front.code:
         raise front._wrong("is other code than the run definition says")
     if front.weights is not None:

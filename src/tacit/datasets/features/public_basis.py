@@ -62,8 +62,8 @@ class Projection:
         mean, axes = self._constants()
         flat = record.flatten()
         length = torch.linalg.vector_norm(flat)
-        found = torch.mv(axes[: self.axes], (flat / length.clamp_min(1e-12)).sub_(mean))
-        return found.mul_(LENGTH / torch.linalg.vector_norm(found).clamp_min(1e-12))
+        projected = torch.mv(axes[: self.axes], (flat / length.clamp_min(1e-12)).sub_(mean))
+        return projected.mul_(LENGTH / torch.linalg.vector_norm(projected).clamp_min(1e-12))
 
     def _constants(self) -> tuple[Tensor, Tensor]:
         return _constants(self.path, self.sha256, self.whiten)
@@ -129,8 +129,8 @@ def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
 
 def _check(path: Path, mean: Tensor, axes: Tensor, variances: Tensor) -> None:
     shapes = mean.shape, axes.shape, variances.shape
-    whole = all(bool(torch.isfinite(one).all()) for one in (mean, axes, variances))
-    if shapes != ((axes.shape[-1],), (len(variances), len(mean)), (len(axes),)) or not whole:
+    finite = all(bool(torch.isfinite(tensor).all()) for tensor in (mean, axes, variances))
+    if shapes != ((axes.shape[-1],), (len(variances), len(mean)), (len(axes),)) or not finite:
         raise DataError(f"basis {path}: is not one of tacit's: shapes or numbers do not fit")
     if bool((variances < 0).any()):
         raise DataError(f"basis {path}: has a variance below 0")

@@ -43,6 +43,6 @@ class Standardise:
 
     def of_record(self, record: Tensor) -> Tensor:
         """x of one record, of its shape."""
-        low, high = (torch.tensor(one, dtype=torch.float64) for one in (self.low, self.high))
+        low, high = (torch.tensor(bound, dtype=torch.float64) for bound in (self.low, self.high))
         part = (record.flatten().double() - low) / (high - low)
         return (2 * part - 1).clamp(-1, 1).to(record.dtype).view_as(record)

@@ -68,8 +68,8 @@ def _bezier(corners: Doubles) -> Doubles:
     """Points (n, 2) along the cubic curve with these corners (4, 2)."""
     at = np.linspace(0, 1, _POINTS)[:, None]
     weights = (1 - at) ** 3, 3 * at * (1 - at) ** 2, 3 * at**2 * (1 - at), at**3
-    found: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
-    return found
+    points: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
+    return points
 
 
 def main() -> None:
@@ -80,13 +80,13 @@ def main() -> None:
 
 
 def _make(name: str, drawn: Tensor, steps: Features, axes: int) -> None:
-    found = Axes()
+    basis = Axes()
     for block in torch.split(drawn, 200):
-        found.see(apply(steps, block))
+        basis.see(apply(steps, block))
     says = (
         f"{COUNT} pictures of random strokes (seed {SEED}), {', '.join(map(str, steps_of(steps)))}"
     )
-    write(shipped(name), *found.found(axes), says)
+    write(shipped(name), *basis.found(axes), says)
 
 
 if __name__ == "__main__":

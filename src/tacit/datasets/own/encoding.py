@@ -50,11 +50,11 @@ def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int6
 def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
     """Cut at the bounds and scaled to [0, 1]; n of a missing value: the column's own number."""
     numbers = as_numbers(column, values, first)
-    gone = np.isnan(numbers)
+    missing = np.isnan(numbers)
     if column.missing == "refuse":
-        _refuse(gone, column, "a missing value", first)
+        _refuse(missing, column, "a missing value", first)
     else:
-        numbers = np.where(gone, float(column.missing), numbers)
+        numbers = np.where(missing, float(column.missing), numbers)
     cut = np.clip(numbers, column.low, column.high)
     return ((cut - column.low) / (column.high - column.low)).astype(np.float32)
 
@@ -67,7 +67,7 @@ def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.f
     try:
         numbers = values.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        row = first + _first_bad(values, lambda one: one.cast(pa.float64()))
+        row = first + _first_bad(values, lambda part: part.cast(pa.float64()))
         raise RowError(
             f"column {column.name!r}: expected numbers, found {values.type}", row
         ) from error
@@ -76,14 +76,14 @@ def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.f
 
 def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
     """The place of each value in the column's values; len(values) for any other."""
-    found = pc.index_in(
+    index = pc.index_in(
         as_text(column, values, first), value_set=pa.array(column.values, pa.string())
     )
-    filled = pc.fill_null(found, len(column.values))
+    filled = pc.fill_null(index, len(column.values))
     places = np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
     if column.missing == "refuse":
-        gone = as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
-        _refuse(gone, column, "a missing value", first)
+        missing = as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
+        _refuse(missing, column, "a missing value", first)
     return places
 
 
@@ -126,8 +126,8 @@ def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> UnitIds:
 def _refuse(bad: npt.NDArray[np.bool_], column: Column, what: str, first: int) -> None:
     """Raise RowError for the first row that is `bad`."""
     if bad.any():
-        said = type(column).__name__.lower()
-        raise RowError(f"column {column.name!r} ({said}): {what}", first + int(bad.argmax()))
+        kind = type(column).__name__.lower()
+        raise RowError(f"column {column.name!r} ({kind}): {what}", first + int(bad.argmax()))
 
 
 def _first_bad(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:

@@ -70,9 +70,11 @@ class FeaturedReader:
 
     def digest(self) -> str:
         """SHA-256 of the schema and of the steps."""
-        steps = [one if isinstance(one, str) else one.constants for one in steps_of(self.features)]
-        named = json.dumps([self.reader.digest(), steps])
-        return hashlib.sha256(named.encode()).hexdigest()
+        steps = [
+            step if isinstance(step, str) else step.constants for step in steps_of(self.features)
+        ]
+        description = json.dumps([self.reader.digest(), steps])
+        return hashlib.sha256(description.encode()).hexdigest()
 
     def content(self, path: Path) -> str:
         """Return the content that `reader` finds. Raises DataError."""
@@ -99,5 +101,5 @@ class FeaturedReader:
         return self.reader.marks(path)
 
     def _seen(self, x: Floats, *, private: bool = False) -> Floats:
-        found: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
-        return found
+        features: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
+        return features

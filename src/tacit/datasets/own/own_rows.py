@@ -93,14 +93,14 @@ class OwnRows:
     def owned(self, number: int) -> Owned:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
-        whole = (self.folder / self.train).resolve()
+        train_file = (self.folder / self.train).resolve()
         if self.dealt:
             dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}"
         else:
             dealing = ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
             dealing += f", columns {plain(self.reader).digest()[:16]}"
-        return self._owned(self.owner or str(whole), path, dealing)
+        return self._owned(self.owner or str(train_file), path, dealing)
 
     def _owned(self, name: str, path: Path, dealing: str) -> Owned:
         content = self.reader.content(path)
@@ -166,24 +166,24 @@ def counted(path: Path, reader: Reader, edges: int) -> Counts:
 
     They are private numbers: writing them into a run file makes them public.
     """
-    seen: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     rows = 0
     for part in reader.read(path):
         rows += len(part.y)
         if reader.unit is not None:
             for unit in part.units:
-                seen[unit.tobytes()] = seen.get(unit.tobytes(), 0) + 1
+                counts[unit.tobytes()] = counts.get(unit.tobytes(), 0) + 1
     if not rows:
         raise DataError(f"{path.name}: has no rows")
-    units = len(seen) if reader.unit else rows
-    return Counts(max(1, units // edges), max(seen.values(), default=1))
+    units = len(counts) if reader.unit else rows
+    return Counts(max(1, units // edges), max(counts.values(), default=1))
 
 
-def alike(reader: Reader, one: Path, other: Path) -> bool:
+def alike(reader: Reader, path: Path, other_path: Path) -> bool:
     """Whether they hold the same; files of two sizes are not read for it. Raises DataError."""
-    if one.is_file() and other.is_file() and one.stat().st_size != other.stat().st_size:
+    if path.is_file() and other_path.is_file() and path.stat().st_size != other_path.stat().st_size:
         return False
-    return reader.content(one) == reader.content(other)
+    return reader.content(path) == reader.content(other_path)
 
 
 def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:

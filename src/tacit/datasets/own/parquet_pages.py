@@ -108,7 +108,7 @@ class _Compact:
 
     def fields(self, depth: int = 0) -> _Fields:
         """The types and values of a struct, by the number of their field; 0 for no whole number."""
-        found: _Fields = {}
+        values: _Fields = {}
         field = 0
         while head := self._byte():
             kind = head & 0x0F
@@ -117,10 +117,10 @@ class _Compact:
                 field = field + step
             else:
                 field = self._signed()
-            if field in found:
+            if field in values:
                 raise PagesError("a page's header has a field twice")
-            found[field] = kind, self._value(kind, depth)
-        return found
+            values[field] = kind, self._value(kind, depth)
+        return values
 
     def _value(self, kind: int, depth: int, *, inside: bool = False) -> int:
         if depth > _DEEPEST:
@@ -162,19 +162,19 @@ class _Compact:
         return self._content[self.at - 1]
 
     def _varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return found
+                return number
             shift += 7
             if shift > 63:
                 raise PagesError("a page's header is damaged")
 
     def _signed(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
 
     def _skip(self, count: int) -> None:
         if count > len(self._content) - self.at:

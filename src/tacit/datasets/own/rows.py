@@ -34,10 +34,10 @@ class RowError(OwnersError):
     ) -> None:
         self.where = file or f"row {row + 1}"
         if cause:
-            said = f": {words_of(cause)}"
+            reason = f": {words_of(cause)}"
         else:
-            said = ""
-        super().__init__(message, f"{message}, in {self.where} of the data{said}")
+            reason = ""
+        super().__init__(message, f"{message}, in {self.where} of the data{reason}")
 
 
 def words_of(error: BaseException) -> str:
@@ -106,7 +106,7 @@ def hashed(contents: Iterable[bytes]) -> UnitIds:
 
 def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> UnitIds:
     """Return the units, where each row is its own: by what the encoded row holds."""
-    return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))
+    return hashed(row.tobytes() + label.tobytes() for row, label in zip(x, y, strict=True))
 
 
 def marks_of(parts: Iterable[EncodedRows], unit: str | None) -> Iterator[Marks]:

@@ -113,10 +113,10 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
 
 def _is_there(folder: Path, meta: dict[str, object]) -> bool:
     try:
-        kept = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        stored = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(kept, dict) and {key: kept.get(key) for key in meta} == meta
+    return isinstance(stored, dict) and {key: stored.get(key) for key in meta} == meta
 
 
 def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
@@ -156,8 +156,8 @@ def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
             yield seen(reader, rows)
             continue
         mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
-        own = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
-        yield seen(reader, own)
+        dealt_rows = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
+        yield seen(reader, dealt_rows)
 
 
 def _durable(path: Path, content: bytes) -> None:

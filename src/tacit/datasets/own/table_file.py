@@ -51,10 +51,10 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
             head = file.read(4)
             file.seek(0)
             if head == b"PAR1":
-                found = _parquet(path, file, columns)
+                record_batches = _parquet(path, file, columns)
             else:
-                found = _csv(path, columns, head)
-            yield from found
+                record_batches = _csv(path, columns, head)
+            yield from record_batches
     except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"{path.name}: {_wrong(head, error)}") from error  # theirs quote values
     except OSError as error:
@@ -64,13 +64,13 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 def rows_of_parquet(path: Path, most: int) -> pa.Table:
     """The first `most` rows of all columns of a Parquet table. Raises as pyarrow; DataError."""
     with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
-        kept: list[pa.RecordBatch] = []
+        pieces: list[pa.RecordBatch] = []
         for batch in _batches_of(path, file, table.schema_arrow.names):
-            kept.append(batch)
-            if sum(one.num_rows for one in kept) >= most:
+            pieces.append(batch)
+            if sum(piece.num_rows for piece in pieces) >= most:
                 break
-        if kept:
-            return pa.Table.from_batches(kept)
+        if pieces:
+            return pa.Table.from_batches(pieces)
         return table.schema_arrow.empty_table()
 
 
@@ -191,8 +191,10 @@ def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.
     for first in range(0, batch.num_rows, step):
         piece = batch.slice(first, step)
         plain = [
-            one.dictionary_decode() if name in texts and pa.types.is_dictionary(one.type) else one
-            for name, one in zip(piece.schema.names, piece.columns, strict=True)
+            column.dictionary_decode()
+            if name in texts and pa.types.is_dictionary(column.type)
+            else column
+            for name, column in zip(piece.schema.names, piece.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(plain, names=piece.schema.names)
 
@@ -231,17 +233,17 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
     for column in columns:
         if names.count(column) == 1:
             continue
-        like = ", ".join(one[:_NAME] for one in get_close_matches(column, names))
+        like = ", ".join(name[:_NAME] for name in get_close_matches(column, names))
         if column in names:
             raise DataError(
                 f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "
                 "one"
             )
         if like:
-            said = f"; there is {like}"
+            hint = f"; there is {like}"
         else:
-            said = ""
+            hint = ""
         raise DataError(
-            f"{path.name}: column {column!r}: there is none among {len(names)}{said} (the first "
+            f"{path.name}: column {column!r}: there is none among {len(names)}{hint} (the first "
             "line of a CSV names its columns)"
         )

@@ -65,7 +65,7 @@ def _text(value: Any) -> str:
 
 def whole(text: str) -> str:
     """`text`, or where it is a whole number with zeros behind the point: that number."""
-    found = _WHOLE.fullmatch(text)
-    if found:
-        return found[1]
+    number = _WHOLE.fullmatch(text)
+    if number:
+        return number[1]
     return text

@@ -47,8 +47,8 @@ class Values:
 
     def x(self, raw: Array, where: str, first: int) -> Floats:
         """float32 (n, *shape) in [0, 1]. Raises RowError, which says `where`, for a nan."""
-        gone = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
-        refuse(gone, f"{where}: nan", first)
+        missing = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
+        refuse(missing, f"{where}: nan", first)
         return self.bounds.scaled(raw)
 
     def y(self, raw: Array, where: str, first: int) -> npt.NDArray[np.int64] | Floats:

@@ -53,20 +53,20 @@ class Deep(Model):
     @cached_property
     def steps(self) -> tuple[_Step, ...]:
         """Every convolution in order: the first, then two for each block."""
-        found = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
+        steps = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
         for stage in range(_STAGES):
             for block in range(self.blocks):
                 if stage and not block:
                     stride = 2
                 else:
                     stride = 1
-                found += self._block(
+                steps += self._block(
                     f"stage{stage + 1}block{block + 1}",
-                    found[-1].outputs,
+                    steps[-1].outputs,
                     self.width << stage,
                     stride,
                 )
-        return tuple(found)
+        return tuple(steps)
 
     def _block(self, name: str, inputs: int, outputs: int, stride: int) -> list[_Step]:
         if self.name == "resnet":

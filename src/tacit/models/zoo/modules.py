@@ -132,8 +132,8 @@ class DeepModule(nn.Module):
         for name, stride, more in self.blocks:
             inside = self._convolved(f"{name}b", torch.relu(self._convolved(f"{name}a", x)))
             if self.residual:
-                kept = x[..., ::stride, ::stride]
-                inside = inside + functional.pad(kept, (0, 0, 0, 0, 0, more))
+                shortcut = x[..., ::stride, ::stride]
+                inside = inside + functional.pad(shortcut, (0, 0, 0, 0, 0, more))
             x = torch.relu(inside)
         return cast(Tensor, self.dense1(x.mean((2, 3))))
 

@@ -66,14 +66,14 @@ class RenyiFilter:
         from it.
         Raises PrivacyError when no order pays for a single release after `history`.
         """
-        one = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
+        cost = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
         before = [
             sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count)
-            for i in range(len(one))
+            for i in range(len(cost))
         ]
 
         def fits(index: int) -> float:
-            return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(one[index])
+            return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(cost[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too

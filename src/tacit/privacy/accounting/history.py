@@ -50,8 +50,8 @@ def beyond(history: History, *others: History) -> History:
         places = sorted({z for each in theirs for z in each.get((mechanism, q), ())})
         added = 0
         for z in places:
-            wanted = max(_up_to(z, each.get((mechanism, q))) for each in theirs)
-            more = wanted - _up_to(z, ours.get((mechanism, q))) - added
+            needed = max(_up_to(z, each.get((mechanism, q))) for each in theirs)
+            more = needed - _up_to(z, ours.get((mechanism, q))) - added
             if more > 0:
                 lacking.append(Spend(q, z, more, mechanism))
                 added += more

@@ -36,8 +36,8 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
     total = None
     interval = _interval(rows)
     for row in rows:
-        one = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism, interval)
-        part = one.self_compose(row.count)
+        single = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism, interval)
+        part = single.self_compose(row.count)
         if total is None:
             total = part
         else:

@@ -125,12 +125,12 @@ class Chain:
         if not 0 <= count <= self.count:
             raise ValueError(f"{self.dataset}: has {self.count} charges, not {count}")
         head = first_head(self.lineage, self.dataset)
-        done = 0
+        charged = 0
         for entry in self.rows:
-            if done + entry.count > count:
-                return next_head(head, done, entry, count - done)
+            if charged + entry.count > count:
+                return next_head(head, charged, entry, count - charged)
             head = entry.head
-            done = done + entry.count
+            charged = charged + entry.count
         return head
 
     def history(self) -> History:

@@ -294,11 +294,11 @@ class Ledger:
 
     def _take_back(self) -> None:
         assert self._last is not None
-        left = replace(self._last, count=self._last.count - self.ahead, head=self._begun.head)
+        row = replace(self._last, count=self._last.count - self.ahead, head=self._begun.head)
         with self.transaction() as db:
             self._move(self._begun)
-            if left.count:
-                write_row(db, self._dataset, self._rows, left)
+            if row.count:
+                write_row(db, self._dataset, self._rows, row)
             else:
                 drop_row(db, self._dataset, self._rows)
         self._file = self._begun

@@ -198,14 +198,14 @@ def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
 
     Beyond m = REACH·std lies a probability of 2^-131.
     """
-    one = 1 << 192
+    unit = 1 << 192
     reach = math.ceil(REACH * std)
     with localcontext() as context:
         context.prec = 80
         inverse = 1 / Decimal(std) ** 2
-        ratio = int((-inverse / 2).exp() * one)
-        step = int((-inverse).exp() * one)
-    weights = [one]  # exp(-k²/2std²), k = 0, 1, …: w_{k+1} = w_k·r_k, r_{k+1} = r_k·exp(-1/std²)
+        ratio = int((-inverse / 2).exp() * unit)
+        step = int((-inverse).exp() * unit)
+    weights = [unit]  # exp(-k²/2std²), k = 0, 1, …: w_{k+1} = w_k·r_k, r_{k+1} = r_k·exp(-1/std²)
     for _ in range(reach):
         weights.append(weights[-1] * ratio >> 192)
         ratio = ratio * step >> 192

@@ -105,12 +105,12 @@ def drawn_outer_sum(deltas: Tensor, table: Tensor, batch: Batch, clip: float) ->
     if (kernels := _compiled(deltas)) is None or _compiled(table) is None:
         return outer_sum(deltas, table[batch.index], clip, batch.mask)
     used = batch.mask.numpy()
-    own = deltas.numpy()
+    delta_rows = deltas.numpy()
     index = batch.index.numpy()
     reduced = reduced_clip(clip, len(used))
     drawn = np.flatnonzero(used)
     return Clipped(
-        _outer_rows(kernels, own[drawn], table, index[drawn], used[drawn], reduced), clip
+        _outer_rows(kernels, delta_rows[drawn], table, index[drawn], used[drawn], reduced), clip
     )
 
 
@@ -134,10 +134,10 @@ def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
         scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
     )
     rows = max(1, _CACHE_ELEMENTS // max(1, inputs.shape[1]))
-    for part, x, kept in zip(
+    for part, x, used_part in zip(
         *(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True
     ):
-        weight += part.T @ _zero_unused(x.to(torch.float64), kept)
+        weight += part.T @ _zero_unused(x.to(torch.float64), used_part)
     return torch.cat((weight.flatten(), scaled.sum(0)))
 
 
@@ -160,11 +160,11 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     finite = norms <= MAX_NORM
     limit = steps_limit(clip, step)
     if (kernels := _compiled(gradients)) is not None and len(gradients) < MAX_INTEGER_ROWS:
-        whole = torch.zeros(gradients.shape[1], dtype=torch.int32)
+        steps = torch.zeros(gradients.shape[1], dtype=torch.int32)
         kernels.add_integers(
-            gradients.numpy(), factors.numpy(), finite.numpy(), limit, whole.numpy()
+            gradients.numpy(), factors.numpy(), finite.numpy(), limit, steps.numpy()
         )
-        return Clipped(whole.to(torch.int64), clip, step)
+        return Clipped(steps.to(torch.int64), clip, step)
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
     # That many rows have a sum that float32 holds exactly, in whatever order they are added.
     exact = int(2**24 * step / clip)
@@ -245,10 +245,10 @@ def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
     row.
     """
     if rows.dtype == torch.float64:
-        whole = torch.int64
+        bits = torch.int64
     else:
-        whole = torch.int32
-    rows.view(whole).bitwise_and_(-used.to(whole)[:, None])
+        bits = torch.int32
+    rows.view(bits).bitwise_and_(-used.to(bits)[:, None])
     return rows
 
 

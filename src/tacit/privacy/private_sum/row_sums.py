@@ -94,11 +94,11 @@ class RowKernel:
         filled = torch.cat((params, params.new_zeros(1)))
         return np.ascontiguousarray(filled[self._order].numpy())
 
-    def restore(self, found: NDArray[np.generic]) -> Tensor:
+    def restore(self, numbers: NDArray[np.generic]) -> Tensor:
         """Numbers (size,) of the kernel's order as the model has them, (d,)."""
         if self._same:
-            return torch.from_numpy(found)
-        return torch.from_numpy(found)[self._back]
+            return torch.from_numpy(numbers)
+        return torch.from_numpy(numbers)[self._back]
 
     def gradients(
         self,
@@ -203,13 +203,13 @@ class RowSums:
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
-        given = self._kernel.arrange(params)
+        arranged = self._kernel.arrange(params)
         flat = drawn.x.flatten(1).numpy()
         labels = drawn.y.numpy()
         index = drawn.index
         step = terms.step
-        whole = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
-        steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
+        integer = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
+        steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else integer)
         reduced = reduced_clip(terms.clip, terms.rows if step is None else 1)
         if step is None:
             limit = 0
@@ -217,7 +217,7 @@ class RowSums:
             limit = steps_limit(terms.clip, step)
         for start in range(0, len(index), self._held):
             part = index[start : start + self._held]
-            self._add(given, flat, labels, part, reduced, step, limit, steps)
+            self._add(arranged, flat, labels, part, reduced, step, limit, steps)
         total = self._kernel.restore(steps)
         return Clipped(total if step is None else total.to(torch.int64), terms.clip, step)
 
@@ -234,20 +234,20 @@ class RowSums:
     ) -> None:
         """total += the clipped gradients of at most as many rows as are held."""
         kernels = self._kernels
-        found = np.empty((len(index), self._numbers), dtype=np.float32)
+        computed = np.empty((len(index), self._numbers), dtype=np.float32)
         everyone = np.ones(len(index), dtype=np.bool_)
         if self._linear:
-            self._kernel.deltas(params, x, y, index, found)
+            self._kernel.deltas(params, x, y, index, computed)
             if step is None:
-                kernels.outer_floats(found, x, index, everyone, reduced, total)
+                kernels.outer_floats(computed, x, index, everyone, reduced, total)
             else:
-                kernels.outer_integers(found, x, index, reduced, step, limit, total)
+                kernels.outer_integers(computed, x, index, reduced, step, limit, total)
             return
-        self._kernel.gradients(params, x, y, index, found)
+        self._kernel.gradients(params, x, y, index, computed)
         if step is None:
-            kernels.clip_floats(found, everyone, reduced, total)
+            kernels.clip_floats(computed, everyone, reduced, total)
         else:
-            kernels.clip_integers(found, reduced, step, limit, total)
+            kernels.clip_integers(computed, reduced, step, limit, total)
 
     def _adds_rows_alone(self) -> bool:
         """Whether a row adds the same whole numbers among others as it does by itself."""
@@ -259,10 +259,12 @@ class RowSums:
             with flushed():
                 return self.sum(params, Drawn(x, y, index), terms).total
 
-        whole = total(everyone)
+        all_rows = total(everyone)
         return all(
-            torch.equal(whole - total(np.delete(everyone, one)), total(everyone[one : one + 1]))
-            for one in range(len(y))
+            torch.equal(
+                all_rows - total(np.delete(everyone, place)), total(everyone[place : place + 1])
+            )
+            for place in range(len(y))
         )
 
 

@@ -229,9 +229,13 @@ class Releaser:
             raise BudgetSpent(
                 f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
             )
-        one = self._cost()
+        cost = self._cost()
         self.ledger.charge(
-            one.sampling_rate, one.noise_multiplier, one.mechanism, secret=one.secret, count=count
+            cost.sampling_rate,
+            cost.noise_multiplier,
+            cost.mechanism,
+            secret=cost.secret,
+            count=count,
         )
         if self.releases_left is not None:
             self.releases_left -= count
@@ -305,11 +309,11 @@ def release_together(
         releaser.random.renew()
     with flushed():
         sums = query()
-    done = []
+    released = []
     for releaser, clip, clipped in zip(releasers, clips, sums, strict=True):
         vector, scale = releaser._noisy(clipped, clip, None)
-        done.append(releaser._sealed(vector, scale, clip))
-    return done
+        released.append(releaser._sealed(vector, scale, clip))
+    return released
 
 
 def release_steps_together(
