@@ -22,7 +22,7 @@ _INVISIBLE = frozenset(
 
 
 def seen(character: str) -> bool:
-    """Whether it prints, and a reader sees it; a blank that is the usual one does."""
+    """Check whether a character prints and a reader sees it; so does the usual blank."""
     return character.isprintable() and character not in _INVISIBLE
 
 
@@ -39,12 +39,12 @@ def printable(text: str, limit: int | None = None) -> str:
 
 
 def lines(text: str) -> str:
-    """The text for a terminal, line by line as it is."""
+    """Return the text for a terminal, line by line as it is."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def cell(text: str) -> str:
-    """The text as a cell of a CSV: printable, and taken for text where it begins as a formula.
+    """Return the text as a cell of a CSV: printable, and taken for text where a formula begins.
 
     So is what stands behind a `;` or a `|`, at which a spreadsheet may part cells. A number, with a
     sign too, stays as it is.
@@ -62,7 +62,7 @@ def _inert(plain: str) -> str:
 
 
 def cells(row: Iterable[str]) -> list[str]:
-    """A row of a CSV."""
+    """Return a row of a CSV."""
     return [cell(value) for value in row]
 
 

@@ -138,7 +138,7 @@ class MapaServer(ServerRole):
             self._clips.append((self.version, lower))
 
     def clip_at(self, version: int) -> float:
-        """The C that went out with the model of this version."""
+        """Return the C that went out with the model of this version."""
         return next(clip for since, clip in reversed(self._clips) if since <= version)
 
     def base(self, update: Update) -> Tensor:
@@ -200,7 +200,7 @@ class MapaServer(ServerRole):
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The base's, with the stage."""
+        """Return the base's state, with the stage."""
         tensors, values = super().state()
         stage: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
         if self.stage > 1:  # before, there has been one C only

@@ -50,12 +50,12 @@ class EdgeAdapter:
         )
 
     def run(self) -> Definition[Any]:
-        """The run that the audited edge is of."""
+        """Return the run that the audited edge is of."""
         section = f'name = "{self.subject.algorithm}"\n{self.settings}'
         return parse(_RUN + section.format(subject=self.subject), "audit").define()
 
     def ask(self, message: GlobalModel) -> bytes | None:
-        """The edge's message for a model, as bytes; None if it sends nothing.
+        """Return the edge's message for a model, as bytes; None if it sends nothing.
 
         Raises what the edge raises.
         """
@@ -114,8 +114,9 @@ class PeerAdapter(EdgeAdapter):
     proposals = 0
 
     def ask(self, message: GlobalModel) -> bytes | None:
-        """The proposal after one step from the model in `message`, as if an exchange had led
-        there.
+        """Return the peer's proposal after one step from the model in `message`.
+
+        The peer takes that model as if an exchange had led there.
         """
         peer = self.edge
         assert isinstance(peer, Peer)
@@ -153,7 +154,7 @@ ADAPTERS: dict[str, type[EdgeAdapter]] = {
 def make(
     subject: Subject, data: PrivateRows, source: Randomness, ledger: Path | str = ":memory:"
 ) -> EdgeAdapter:
-    """The audited edge, with a ledger in memory or at a path."""
+    """Return the audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
     return ADAPTERS[subject.algorithm](subject, data, releaser)

@@ -49,7 +49,7 @@ class AttackedParty:
     honest: bool = True
 
     def plan(self) -> EmbeddingPlan:
-        """The party's plan, without a budget that binds."""
+        """Return the party's plan, without a budget that binds."""
         return EmbeddingPlan(
             self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z
         )
@@ -62,7 +62,7 @@ class InMemory:
         self._held: dict[str, Tensor] = {}
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`."""
+        """Return what was released under `name`."""
         return self._held.get(name)
 
     def put(self, name: str, vectors: Tensor) -> None:
@@ -76,7 +76,7 @@ class InMemory:
 def party(
     subject: AttackedParty, source: Randomness, x: Tensor, store: EmbeddingStore | None = None
 ) -> Party:
-    """A party whose records have features x (n, FEATURES)."""
+    """Return a party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
     random = source.random()
     # A simulated ledger counts noise from a known seed as secret.
@@ -90,7 +90,7 @@ def party(
 
 
 def roster(records: int) -> Roster:
-    """All records, in the party's own order."""
+    """Return a roster of all records, in the party's own order."""
     return Roster(names([str(number) for number in range(records)], SALT, "server"), records)
 
 
@@ -136,7 +136,7 @@ def asked(subject: AttackedParty, source: Randomness, length: float, count: int)
 
 
 def tabled(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """The table's one release of `count` records, which all have the features of record 0."""
+    """Score the table's one release of `count` records, which all have record 0's features."""
     victim = party(subject, source, features(length, count, everybody=True), InMemory())
     answer = heard(victim.on_message(roster(count)))
     scores = answer.vector.view(-1, WIDTH).double() @ way(victim)
@@ -144,8 +144,9 @@ def tabled(subject: AttackedParty, source: Randomness, length: float, count: int
 
 
 def stepped(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Steps of θ_m for gradients of record 0 alone that nothing bounds; θ_m is seen, and put
-    back.
+    """Score steps of θ_m for gradients of record 0 alone, which nothing bounds.
+
+    The attack reads θ_m after each step, and puts it back.
     """
     victim = party(subject, source, features(length))
     victim.on_message(roster(RECORDS))

@@ -32,7 +32,9 @@ class Reconstruction:
 
 
 def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruction:
-    """The image and label behind a (noisy, clipped, averaged) gradient of softmax regression.
+    """Return the image and label behind a gradient of softmax regression.
+
+    The gradient may be noisy, clipped and averaged.
 
     gradient: (classes·prod(shape) + classes,), the weights row-major and then the biases, as
     `models.build("logistic")` lays them out. Exact for one image without noise, up to the
@@ -73,7 +75,7 @@ def cosine(reconstructed: Tensor, original: Tensor) -> float:
 
 
 def psnr(reconstructed: Tensor, original: Tensor) -> float:
-    """The peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
+    """Return the peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
 
     Below 15 dB little is seen.
     """

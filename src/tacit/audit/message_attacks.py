@@ -43,7 +43,7 @@ Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
 def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bound what one message says about one record, in either direction.
+    """Bound what one message shows of one record, in either direction (A).
 
     A bound above the claim is an alarm.
     """
@@ -53,7 +53,7 @@ def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 def against(
     subject: Subject, source: Randomness, pushes: int, test: str = "canary against all"
 ) -> list[Finding]:
-    """A: the same for a record that all others pull against, through all layers at once."""
+    """Bound the same for a record that all others pull against, through all layers at once (A)."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
     return in_or_out(test, subject, source, opposed_world(), pushes)
 
@@ -61,7 +61,7 @@ def against(
 def in_or_out(
     test: str, subject: Subject, source: Randomness, world: World, pushes: int
 ) -> list[Finding]:
-    """A: bounds on what one message says of the world's canary, in either direction."""
+    """Bound what one message shows of the world's canary, in either direction (A)."""
     scores = [
         score(
             subject, world, MessageSource(subject, source, world, canary=included).vectors(pushes)
@@ -74,7 +74,7 @@ def in_or_out(
 def compared(
     test: str, subject: Subject, inside: ScoreValues, outside: ScoreValues, *, factor: float = 1.0
 ) -> list[Finding]:
-    """The findings of two samples of scores, in both directions.
+    """Return the findings of two samples of scores, in both directions.
 
     factor: how many records differ (group privacy, for μ only).
     """
@@ -207,10 +207,10 @@ def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Fi
 
 
 def fields(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: all of a message but tensor, digest and chain head is the same with the canary and
-    without.
+    """Check that a message is the same with the canary and without, but for its sealed part (B).
 
-    So is all that an edge says when it starts.
+    That part is the tensor, its digest and the chain's head. An edge's first messages have none of
+    it, and are the same.
     """
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
@@ -237,7 +237,7 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def _public(payload: bytes) -> tuple[bool, bytes]:
-    """Whether the numbers that were released make the tensor's bytes; the fields beside it."""
+    """Check that the released numbers make the tensor's bytes; return that and the other fields."""
     received = wire.decode(payload)
     meta = received.meta
     alone = wire.encode(meta, received.tensor) == payload
@@ -264,9 +264,7 @@ def _numbers(payload: bytes) -> int:
 
 
 def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
-    """Whether the next message comes, is as long as others, and no longer than noise and one row
-    make it.
-    """
+    """Check whether the next message has the usual size, and the length of noise and one row."""
     try:
         payload = ask()
         return _numbers(payload) == size and float(ask.read(payload).norm()) <= reach
@@ -289,7 +287,10 @@ def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
 
 
 def _counted(path: Path, subject: Subject) -> int:
-    """The charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
+    """Return the number of charges in the file at the subject's rate and noise.
+
+    It is 0 for a file that is no ledger.
+    """
     try:
         spent = [spend for chain in ledger.read_chains(path) for spend in chain.history()]
     except TacitError:

@@ -30,7 +30,7 @@ class MoreOften(RowsAlone):
     """Draws each row at 1.25 q, and is charged for q."""
 
     def draw(self) -> NDArray[np.int64]:
-        """A batch that is a quarter too large."""
+        """Draw a batch that is a quarter too large."""
         rate = min(1.0, 1.25 * self.plan.sampling_rate)
         return drawn_rows(self.records, rate, self.size, self.random)
 
@@ -51,7 +51,7 @@ class OppositeCoins(RowsAlone):
     """
 
     def draw(self) -> NDArray[np.int64]:
-        """Every row at rate q, as promised, but not independently."""
+        """Draw every row at rate q, as promised, but not independently."""
         rate = self.plan.sampling_rate
         words = self.random.words(self.records) >> np.uint64(11)
         coins = words.astype(np.float64) * 2.0**-53
@@ -65,7 +65,7 @@ class KeptRows(RowsAlone):
     _batch: NDArray[np.int64] | None = None
 
     def draw(self) -> NDArray[np.int64]:
-        """The rows of the first draw."""
+        """Return the rows of the first draw."""
         if self._batch is None:
             self._batch = super().draw()
         else:
@@ -81,7 +81,7 @@ class OneBatch(FedAsyncEdge):
     """Draws once for all H local steps of a task."""
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """One task with one batch."""
+        """Compute one task with one batch."""
         assert isinstance(self.private_sum, KeptRows)
         self.private_sum.forget()
         return super().work(message)
@@ -93,7 +93,7 @@ class SameAgain(MapaEdge):
     _version: int | None = None
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """A task with the rows of its model."""
+        """Compute a task with the rows of its model."""
         assert isinstance(self.private_sum, KeptRows)
         if message.version != self._version:
             self.private_sum.forget()
@@ -105,7 +105,7 @@ class NeverFewer(RowsAlone):
     """Fills a draw of few rows up with others: a minimum that no accountant knows of."""
 
     def draw(self) -> NDArray[np.int64]:
-        """A batch of at least as many rows as are drawn on average."""
+        """Draw at least as many rows as are drawn on average."""
         drawn = super().draw()
         fewest = int(self.plan.sampling_rate * self.records)
         missing = max(0, fewest - len(drawn))
@@ -122,7 +122,7 @@ class ShuffledBatches(RowsAlone):
     _remaining = np.empty(0, dtype=np.int64)
 
     def draw(self) -> NDArray[np.int64]:
-        """The next rows of the epoch."""
+        """Return the next rows of the epoch."""
         size = round(self.plan.sampling_rate * self.records)
         if len(self._remaining) < size:
             self._remaining = np.argsort(self.random.words(self.records))
@@ -142,7 +142,7 @@ class CountsRows(RowsAlone):
     """Tells its releaser how many rows were drawn."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The sum, with its number of rows."""
+        """Return the sum, with its number of rows."""
         index = self.draw()
         clipped = self._sum(params, Drawn(self.x, self.y, index), clip)
         return _Counted(clipped.total, clipped.sensitivity, clipped.step, len(index))
@@ -185,7 +185,7 @@ class BySums(RowsAlone):
         return _OtherSums(model, kernel, kernels, self.picked)
 
     def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-        """The rows that are added up, of those drawn; `block` of them are computed at a time."""
+        """Return the rows to add up, of those drawn, `block` of which are computed at a time."""
         raise NotImplementedError
 
 
@@ -203,7 +203,7 @@ class BorderTwice(BySums):
     """Adds the first row of a part to the part before it, too."""
 
     def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-        """The drawn rows, those at a border twice."""
+        """Return the drawn rows, those at a border twice."""
         return np.concatenate((index, index[block::block]))
 
 
@@ -211,7 +211,7 @@ class LastForgotten(BySums):
     """Forgets the last row of every part."""
 
     def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-        """The drawn rows but for some."""
+        """Return the drawn rows without the last of each block."""
         return np.delete(index, np.arange(block - 1, len(index), block))
 
 
@@ -219,7 +219,7 @@ class ByPlace(BySums):
     """Computes every second place only, as a kernel that rounds by place does a little."""
 
     def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-        """Those at odd places."""
+        """Return the rows at odd places."""
         return index[1::2]
 
 
@@ -227,5 +227,5 @@ class AloneTwiceTheClip(RowsAlone):
     """Clips drawn rows at 2C, and adds the noise of C."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The sum of rows that are too long, as if they were cut to C."""
+        """Return the sum of rows that are too long, as if they were cut to C."""
         return replace(super().compute(params, 2 * clip), sensitivity=clip)

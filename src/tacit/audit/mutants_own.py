@@ -17,7 +17,7 @@ class ByTheirNumber(Slots):
     """Weighs each row by how many are in the batch, as a loss that is a mean does."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        """The clipped sum, times the slots for each row drawn."""
+        """Return the clipped sum, times the slots for each row drawn."""
         clipped = super().clipped(params, clip, index, mask)
         return replace(clipped, total=clipped.total * (len(mask) / max(1, int(mask.sum()))))
 

@@ -36,7 +36,7 @@ class Gated(nn.Module):
         return scores
 
     def hidden(self, unit: Tensor) -> Tensor:
-        """The unit (B, 1), or 0 where it is negative."""
+        """Return the unit (B, 1), or 0 where it is negative."""
         return torch.where(unit > 0, unit, 0.0)
 
 
@@ -44,23 +44,23 @@ class Solving(Gated):
     """The same, as the solution of an equation that has none at POLE: computed row by row."""
 
     def hidden(self, unit: Tensor) -> Tensor:
-        """The unit (B, 1), or 0 where it is negative; raises at POLE."""
+        """Return the unit (B, 1), or 0 where it is negative; raises at POLE."""
         factor = POLE - unit
         return super().hidden(torch.linalg.solve(factor.unsqueeze(2), factor * unit))
 
 
 def model_of(kind: type[Gated]) -> Model:
-    """The module as a model of a run."""
+    """Return the module as a model of a run."""
     return module_model("audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy)
 
 
 def own_module(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: `against`, where the rows' gradients are an own module's."""
+    """Run `against` where the rows' gradients are a user's own module's (A)."""
     return against(subject.but(model=model_of(Gated)), source, pushes, "own module")
 
 
 def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bounds on what one message says of a record that the module raises at.
+    """Bound what one message shows of a record that the module raises at (A).
 
     All other rows have gradients. A message that does not come is an alarm.
     """
@@ -80,7 +80,7 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def _raising_world() -> World:
-    """The opposed world, with a record at the pole.
+    """Return the opposed world, with a record at the pole.
 
     The direction is against the others' gradient: messages go there if the record takes that away.
     """

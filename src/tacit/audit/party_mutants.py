@@ -47,7 +47,7 @@ class Halved(EmbeddingReleaser):
         return noisy
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
-        """A step with half its noise, too."""
+        """Return a step with half its noise, too."""
         self._charge_above(self._stepped, rows, self.plan.step_multiplier)
         clipped = clip_rows(gradients(), self.plan.step_clip).sum(0)
         return gaussian(
@@ -85,7 +85,7 @@ class MadeAgain(EmbeddingReleaser):
     """Makes the table anew whenever it is asked for."""
 
     def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
-        """A new release."""
+        """Make a new release each time."""
         return self.release(rows, embed)
 
 

@@ -37,7 +37,7 @@ class People(World):
     mean: bool = True
 
     def records(self, *, canary: bool) -> EdgeRows:
-        """The edge's rows, by person."""
+        """Return the edge's rows, by person."""
         rows = super().records(canary=canary).for_edge(2)
         people = np.diff(self.of[: len(rows.y) - 1], prepend=-1, append=-2)
         starts = np.flatnonzero(people)
@@ -80,7 +80,7 @@ def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def quiet_people(subject: Subject) -> People:
-    """The quiet world, with people: all rows of the canary are long, and all others silent."""
+    """Return the quiet world, with people: the canary's rows are long, and all others silent."""
     world = quiet_world(subject.model)
     of = np.repeat(np.arange(ROWS), [*_rows(ROWS - 1), MOST_ROWS])
     silent = world.rows.take(_zeros(len(of) - MOST_ROWS))
@@ -96,7 +96,7 @@ def _said(
 
 
 def _site(population: People, at_site: npt.NDArray[np.bool_]) -> People:
-    """The part of the file that one edge is dealt."""
+    """Return the part of the file that one edge is dealt."""
     others = len(population.rows)
     rows, canary = (
         part.take(torch.from_numpy(np.flatnonzero(chosen)))

@@ -84,7 +84,7 @@ def _finding(target: str, model: Model, step: float | None) -> Finding:
 
 
 def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
-    """The private sum over the rows x."""
+    """Return the private sum over the rows x."""
     params = passing(sums.model)
     index = np.arange(len(x))
     y = torch.arange(len(x)) % sums.model.classes
@@ -109,7 +109,7 @@ def passing(model: Model) -> Tensor:
 
 
 def slowest(works: list[Work], looks: int = LOOKS) -> float:
-    """The largest ratio of the works' times in the look where it is least, of `looks` at most."""
+    """Return the largest ratio of the works' times, in the best of at most `looks` looks."""
     least = math.inf
     for _ in range(looks):
         if least > RATIO:

@@ -89,7 +89,7 @@ def as_poisson(
 
 
 def visible(subject: Subject) -> Subject:
-    """The subject with a model of one pixel a row, and noise that hides nobody."""
+    """Return the subject with a model of one pixel a row, and noise that hides nobody."""
     model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
     z = _VISIBLE.get(subject.mechanism, 0.02)
     most = SAMPLER_ROWS
@@ -97,7 +97,7 @@ def visible(subject: Subject) -> Subject:
 
 
 def _p_value(table: ScoreCounts, steps: int) -> float:
-    """The p-value of: a row's count is Binomial(steps, q) in every message, independently.
+    """Return the p-value of Binomial(steps, q) counts, independent, in every message.
 
     table: (messages, rows).
     """
@@ -116,7 +116,7 @@ def _p_value(table: ScoreCounts, steps: int) -> float:
 
 
 def pixels(rows: int) -> Dataset:
-    """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
+    """Return one row per pixel: each gradient is nearly orthogonal to every other's."""
     return Dataset(
         50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit"
     )
@@ -146,7 +146,7 @@ class Uneven(Layered):
     """
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss, times 0 or 1 by the slot."""
+        """Return the loss, times 0 or 1 by the slot."""
         return super().data_loss(scores, y) * (torch.arange(len(y)) % 2)
 
 
@@ -177,7 +177,7 @@ def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[F
 
 
 def _gradient(params: Tensor, row: Tensor) -> Tensor:
-    """The gradient (d,) of IN_PARTS for a row of class 0."""
+    """Return the gradient (d,) of IN_PARTS for a row of class 0."""
     x = row.view(1, 1, 1, -1)
     y = torch.zeros(1, dtype=torch.int64)
     return example_gradients(IN_PARTS, params, x, y)[0].double()
@@ -186,7 +186,7 @@ def _gradient(params: Tensor, row: Tensor) -> Tensor:
 def _moved(
     test: str, subject: Subject, source: Randomness, pushes: int, worlds: list[World]
 ) -> list[Finding]:
-    """What messages say of the record that the first world has and the second has not."""
+    """Bound what messages show of the record that the first world has and the second has not."""
     subject = subject.but(most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
     scores = [
         (MessageSource(subject, source, world, canary=False).vectors(pushes) @ world.direction)

@@ -165,7 +165,7 @@ def related(first: Tensor, second: Tensor) -> tuple[float, float]:
 
 
 def sampler_p_value(table: ScoreCounts, rate: float) -> float:
-    """The p-value of: every row is in every batch with probability `rate`, independently.
+    """Return the p-value of Poisson sampling: each row in each batch at `rate`, independently.
 
     table: (batches, rows).
     """
@@ -174,7 +174,7 @@ def sampler_p_value(table: ScoreCounts, rate: float) -> float:
 
 
 def _binomial(hits: ScoreCounts, count: int, p: float) -> float:
-    """The smallest two-sided p-value of many binomial counts, times their number."""
+    """Return the smallest two-sided p-value of many binomial counts, times their number."""
     tails = np.minimum(stats.binom.cdf(hits, count, p), stats.binom.sf(hits - 1, count, p))
     return float(min(1.0, 2 * hits.size * tails.min()))
 
@@ -184,7 +184,7 @@ def _chi_square(statistic: float, degrees: float) -> float:
 
 
 def _inclusion(table: ScoreCounts, rate: float) -> float:
-    """Every row is in a batch with probability q.
+    """Return the p-value of: every row is in a batch with probability q.
 
     No row is in too often, and not all are too evenly (epochs).
     """
@@ -194,7 +194,7 @@ def _inclusion(table: ScoreCounts, rate: float) -> float:
 
 
 def _size(table: ScoreCounts, rate: float) -> float:
-    """The size of a batch has variance nq(1-q)."""
+    """Return the p-value of: the size of a batch has variance nq(1-q)."""
     count, rows = table.shape
     spread = rows * rate * (1 - rate)
     degrees = 2 * count / (2 + (1 - 6 * rate * (1 - rate)) / spread)  # a binomial's kurtosis
@@ -222,7 +222,7 @@ def _pairs(table: ScoreCounts, rate: float) -> float:
 
 
 def _next_call(table: ScoreCounts, rate: float) -> float:
-    """A row is in two consecutive batches with probability q².
+    """Return the p-value of: a row is in two consecutive batches with probability q².
 
     Only every second pair of batches counts, so that pairs are independent.
     """
@@ -235,7 +235,7 @@ def _next_call(table: ScoreCounts, rate: float) -> float:
 
 
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """The probability that (ε, δ)-DP allows for `right` or more right guesses out of `guesses`.
+    """Return the probability that (ε, δ)-DP allows for `right` or more of `guesses` right.
 
     Steinke et al., "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2:
     each of `canaries` records is in or out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i
@@ -252,7 +252,7 @@ def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, del
 
 
 def one_run_epsilon(right: int, guesses: int, canaries: int, delta: float) -> float:
-    """The largest ε that the guesses refute at SHARE; 0.0 if none."""
+    """Return the largest ε that the guesses refute at SHARE; 0.0 if none."""
     if one_run_p_value(right, guesses, canaries, 0.0, delta) >= SHARE:
         return 0.0
     low = 0.0

@@ -55,7 +55,7 @@ class Randomness:
             self._seed = seed << 20
 
     def random(self, kind: type[Random] = Random) -> Random:
-        """A stream that no other call gets."""
+        """Return a stream that no other call gets."""
         if self._seed is None:
             return kind()
         self._seed += 1
@@ -146,7 +146,7 @@ class Subject:
         return 3.0
 
     def plan(self) -> Plan:
-        """The edge's plan, without a budget: the audit asks as often as it needs."""
+        """Return the edge's plan, without a budget: the audit asks as often as it needs."""
         return Plan(
             self.mechanism,
             self.rate,

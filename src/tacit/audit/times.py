@@ -48,8 +48,9 @@ class Pair:
 def times(
     subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None
 ) -> list[Finding]:
-    """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are
-    taken.
+    """Bound what the times of `pushes` pushes show of a strange row (F).
+
+    seconds: how they are measured.
     """
     subject = timed(subject)
     findings = []
@@ -88,7 +89,7 @@ def counted(measure: SecondsAndRows, pushes: int, *, delayed: bool) -> Finding:
 
 
 def timed(subject: Subject) -> Subject:
-    """The subject with a deep model and so much noise that it claims to show little."""
+    """Return the subject with a deep model and so much noise that it claims to show little."""
     return subject.but(model=DEEP, z=QUIET_Z, most=IMAGES, batch=float(IMAGES), rate=1.0, steps=1)
 
 
@@ -130,8 +131,9 @@ def images(strange: float) -> Dataset:
 
 
 def processor_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
-    """Processor time of each push, in random order, so that the machine's load falls on both
-    edges.
+    """Return the processor time of each push.
+
+    The order is random, so that the machine's load falls on both edges.
     """
     seconds: tuple[list[float], list[float]] = ([], [])
     for which in turns(pushes):

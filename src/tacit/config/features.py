@@ -45,7 +45,7 @@ class StandardiseSection(Section):
         return self
 
     def step(self, _folder: Path) -> Standardise:
-        """The step."""
+        """Return the step."""
         return Standardise(_each(self.low), _each(self.high))
 
     def code(self, _folder: Path) -> dict[str, str]:
@@ -75,7 +75,7 @@ class ProjectionSection(Section):
     )
 
     def step(self, folder: Path) -> Projection:
-        """The step. Raises ConfigError where its file is not there."""
+        """Return the step. Raises ConfigError where its file is not there."""
         if self._shipped:
             path = shipped_basis(self.basis)
         else:
@@ -87,7 +87,7 @@ class ProjectionSection(Section):
         return {f"basis {self.basis}": self.step(folder).sha256}
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Its file, if it is the user's, relative to `folder`. Raises ConfigError."""
+        """Yield its file, if it is the user's, relative to `folder`. Raises ConfigError."""
         if not self._shipped:
             yield self._located(folder).relative_to(folder.resolve())
 
@@ -109,7 +109,7 @@ class FrontSection(Section):
     )
 
     def step(self, folder: Path) -> Front:
-        """The step. Executes nothing. Raises ConfigError where its files are not there."""
+        """Return the step. Executes nothing. Raises ConfigError where its files are not there."""
         if self.weights is None:
             path = None
         else:
@@ -133,7 +133,7 @@ class FrontSection(Section):
         return {f"front {self.front}": step.code, **weights}
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Its own code and its weights, relative to `folder`. Raises ConfigError."""
+        """Yield its own code and its weights, relative to `folder`. Raises ConfigError."""
         yield from entry_files(self.front, folder, FIELD)
         if self.weights is not None:
             yield self._located(self.weights, folder).relative_to(folder.resolve())
@@ -181,7 +181,7 @@ class FeaturedData(DataSection):
         return digests
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The user's files that `features` name, relative to the run file's `folder`."""
+        """Yield the user's files that `features` name, relative to the run file's `folder`."""
         for section in self._sections():
             yield from section.files(folder)
 

@@ -69,7 +69,7 @@ def without(content: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
-    """The first key, by name, in which two contents differ, with both values; None: they agree."""
+    """Return the first key, by name, at which two contents differ, with both values; else None."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for inside in sorted({*theirs, *ours}, key=str):
             if key:

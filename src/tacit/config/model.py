@@ -94,7 +94,7 @@ class ModelSection(Section):
         return self
 
     def module(self, folder: Path) -> UserModule:
-        """The user's module in `folder`, not loaded yet; only where there is an `entry`."""
+        """Return the user's module in `folder`, not loaded yet; only where there is an `entry`."""
         assert self.entry is not None
         return UserModule(
             self.entry,
@@ -107,7 +107,7 @@ class ModelSection(Section):
         )
 
     def build(self, shape: tuple[int, ...], classes: int, folder: Path) -> Model:
-        """The model for examples of `shape`; classes: 0 where the target is a number.
+        """Return the model for examples of `shape`; classes: 0 where the target is a number.
 
         Raises ConfigError.
         """

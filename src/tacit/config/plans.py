@@ -58,7 +58,7 @@ class Plans:
         return replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
 
     def named(self, name: str) -> Plan:
-        """The plan of the worker called `name`."""
+        """Return the plan of the worker called `name`."""
         return self.plan(self.number(name))
 
     def _multiplier(self, plan: Plan, pushes: int) -> float:

@@ -103,12 +103,12 @@ class RunFile(Section):
         return self._counted
 
     def plans(self) -> Plans:
-        """The privacy plans of all edges, spare ones too."""
+        """Return the privacy plans of all edges, spare ones too."""
         rows = self.data.public_size(self.edges.count, self.algorithm.columns)
         return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
-        """The privacy plan of edge number `index`, as `plans` has it."""
+        """Return the privacy plan of edge number `index`, as `plans` has it."""
         return self.plans().plan(index, dealt)
 
     def sampling_rate(self) -> float:
@@ -148,7 +148,7 @@ class RunFile(Section):
     # -- built for its consumers -------------------------------------------------------------------
 
     def build_model(self) -> Model:
-        """The model of this run. Raises ConfigError."""
+        """Return the model of this run. Raises ConfigError."""
         return self.define().build_model()
 
     def define(self) -> Definition[Any]:

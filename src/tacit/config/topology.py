@@ -95,10 +95,11 @@ class Topology:
 def build(
     kind: TopologyKind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5
 ) -> Topology:
-    """The graph of `kind` over `peers`, in their order; `probability` of a link is for erdos-renyi.
+    """Return the graph of `kind` over `peers`, in their order.
 
-    Raises ConfigError: fewer than two peers, a torus of a prime number of them (or below 2 × 2), or
-    an Erdős–Rényi graph that stays unconnected however often it is drawn.
+    probability: of a link, for erdos-renyi. Raises ConfigError: fewer than two peers, a torus of a
+    prime number of them (or below 2 × 2), or an Erdős–Rényi graph that stays unconnected however
+    often it is drawn.
     """
     names = tuple(peers)
     size = len(names)
@@ -184,7 +185,7 @@ def _torus(size: int) -> list[Collection[int]]:
 
 
 def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[int]]:
-    """Every pair is linked with `probability`; drawn anew until the graph is connected."""
+    """Link every pair with `probability`; draw anew until the graph is connected."""
     random = Random(seed)
     for _ in range(_DRAWS):
         links: list[set[int]] = [set() for _ in range(size)]

@@ -22,10 +22,10 @@ _SHOWN = 3  # missing records named in a message
 
 
 def names(ids: Iterable[str], salt: bytes, whose: str) -> NameHashes:
-    """The name of every id: the first 8 bytes of HMAC-SHA256(salt, id), uint64 (n,).
+    """Return the salted hash of every id, uint64 (n,).
 
-    Raises DataError naming `whose` when two ids share a name: the same id twice, or, with
-    probability n²/2^65, a collision.
+    It is the first 8 bytes of HMAC-SHA256(salt, id). Raises DataError naming `whose` when two ids
+    share a name: the same id twice, or, with probability n²/2^65, a collision.
     """
     digests = (hmac.new(salt, record_id.encode(), hashlib.sha256).digest()[:8] for record_id in ids)
     hashes = np.frombuffer(b"".join(digests), dtype="<u8")

@@ -109,7 +109,7 @@ class SharedRows:
 
 
 def sketched(marks: Iterable[Marks], key: bytes) -> Sketches:
-    """The sketches of what `marks` says, in bounded memory.
+    """Return the sketches of `marks`, in bounded memory.
 
     Without `key` (32 bytes) nobody can tell whether a sketch has a unit that they guess.
     """
@@ -125,7 +125,7 @@ def sketched(marks: Iterable[Marks], key: bytes) -> Sketches:
 
 
 def merged(first: Sketches, second: Sketches) -> Sketches:
-    """The sketches of both files together."""
+    """Return the sketches of both files together."""
     units = [each.units for each in (first, second) if each.units is not None]
     return Sketches(
         _merged(first.rows, second.rows),
@@ -134,7 +134,7 @@ def merged(first: Sketches, second: Sketches) -> Sketches:
 
 
 def shared_units(first: Sketches, second: Sketches) -> SharedRows:
-    """Whether they have people in common, by their ids."""
+    """Compare two files' people, by their ids."""
     if first.units is None or second.units is None:
         return SharedRows(same=False, share=0.0, alike=0.0)
     least, both, _ = _compared(first.units, second.units)
@@ -143,7 +143,7 @@ def shared_units(first: Sketches, second: Sketches) -> SharedRows:
 
 
 def shared_rows(first: Sketches, second: Sketches) -> SharedRows:
-    """Whether they have rows in common, more than chance gives to rows that are alike."""
+    """Compare two files' rows: common are more than chance gives to rows that are alike."""
     return _rows(first.rows, second.rows)
 
 
@@ -217,7 +217,7 @@ class _Smallest:
 
 
 def _merged(first: Sketch, second: Sketch) -> Sketch:
-    """A file that has grown is one with what it was; any other one more."""
+    """Merge two sketches: a file that has grown counts once, any other pair twice."""
     every, places = np.unique(np.concatenate([first.hashes, second.hashes]), return_inverse=True)
     twins = np.zeros(len(every), np.bool_)
     np.logical_or.at(twins, places, np.concatenate([first.twins, second.twins]))

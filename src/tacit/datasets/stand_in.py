@@ -52,8 +52,9 @@ class StandIn:
 
 
 def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone: bool) -> StandIn:
-    """The rows of a public file, a fifth of its units apart. each_alone: a row is a unit, also one
-    that is like another.
+    """Return the rows of a public file, with a fifth of its units apart.
+
+    each_alone: a row is a unit, also one that is like another.
     """
     x = np.concatenate([part.x for part in parts])
     y = np.concatenate([part.y for part in parts])
@@ -71,7 +72,7 @@ def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone:
 
 
 def _by_unit(rows: Index, units: npt.NDArray[np.void]) -> list[Index]:
-    """The numbers of each unit's rows."""
+    """Return the numbers of each unit's rows."""
     order = np.argsort(units, kind="stable")
     bounds = np.flatnonzero(units[order][1:] != units[order][:-1]) + 1
     return [rows[part] for part in np.split(order, bounds)]

@@ -37,7 +37,7 @@ def _made(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> st
 
 
 def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
-    """The class in tacit.models.zoo.modules, and what it is called with."""
+    """Return the class in tacit.models.zoo.modules, and its arguments."""
     if isinstance(model, Lstm):
         sizes = {"embedding": model.embedding, "hidden": model.hidden}
         return "LanguageModel", {"classes": model.classes, **sizes}

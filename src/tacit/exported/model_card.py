@@ -83,7 +83,10 @@ the training data."""
 
 
 def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> str:
-    """The card, as Markdown. folder: what it will lie in; summary: the run's summary.json."""
+    """Return the card, as Markdown.
+
+    folder: what it will lie in; summary: the run's summary.json.
+    """
     target = run.source.target
     return _CARD.format(
         name=run.run.name,
@@ -106,7 +109,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
 
 
 def options(run: RunFile) -> str:
-    """What `tacit predict` is told: new rows, and that code may run, where the run has its own."""
+    """Return the options of `tacit predict`: new rows, and --trust-code where the run has code."""
     return _OPTIONS[run.data.kind] + (" --trust-code" if any(entries(run)) else "")
 
 
@@ -151,8 +154,9 @@ def _privacy(privacy: dict[str, Any]) -> str:
 
 
 def _apart(ledgers: int) -> str:
-    """The row about people who are said to be others. Neither names nor numbers of rows are in it,
-    as these are their owner's.
+    """Return the row about people who are stated to be others.
+
+    Neither names nor numbers of rows are in it, as these are their owner's.
     """
     if not ledgers:
         return ""

@@ -115,7 +115,7 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
 
 
 def _names(reader: Reader, path: Path) -> list[str]:
-    """The files of pictures, which say more than their number."""
+    """Return the pictures' file names, which tell more than their number."""
     read = plain(reader)
     if not hasattr(read, "files"):
         return []

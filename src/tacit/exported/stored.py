@@ -72,7 +72,7 @@ DocumentType = TypeVar("DocumentType", bound=Document)
 
 
 def document(path: Path) -> dict[str, Any]:
-    """The JSON object in the file at `path`. Raises DataError."""
+    """Return the JSON object in the file at `path`. Raises DataError."""
     try:
         content = json.loads(regular_file.content(path))
     except OSError as error:
@@ -105,7 +105,7 @@ def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) ->
 
 
 def weights(path: Path, sha256: str, model: Model, expected: Mapping[str, Tensor]) -> Tensor:
-    """The parameters (d,) of `model`, from a file that holds tensors like `expected`, by name.
+    """Return the parameters (d,) of `model`, from a file of tensors like `expected`, by name.
 
     Raises DataError for another SHA-256, other names, shapes or types, or a number that is nan or
     infinite. A file that is larger than these tensors is not read.
@@ -150,7 +150,7 @@ def _words(dtype: torch.dtype, shape: list[int]) -> str:
 
 
 def _deeper(content: Any) -> bool:
-    """Whether lists and objects lie deeper in each other than `_DEEPEST`."""
+    """Check whether lists and objects lie deeper in each other than `_DEEPEST`."""
     level = [content]
     for _ in range(_DEEPEST):
         level = [

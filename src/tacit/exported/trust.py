@@ -19,7 +19,7 @@ _SHOWN = 8  # files that are listed
 
 
 def entries(run: RunFile) -> Iterator[tuple[str, str]]:
-    """Every piece of code that a run names: the field, and "module:name"."""
+    """Yield the field and "module:name" of each piece of code that a run names."""
     if run.model.entry is not None:
         yield "model.entry", run.model.entry
     if run.model.loss is not None and ":" in run.model.loss:

@@ -152,7 +152,7 @@ def pool_planes(
 
 @inner
 def _pool_lines(upper: _Floats, lower: _Floats, side: int, best: _Floats, where: _Places) -> None:
-    """The largest of 2×2 of two lines, and how far from the first number it is."""
+    """Write the largest of 2×2 of two lines, and how far from the first number it is."""
     for x in range(len(upper) // 2):
         a, b, c, d = upper[2 * x], upper[2 * x + 1], lower[2 * x], lower[2 * x + 1]
         right, under = (b > a) | (b != b), (d > c) | (d != d)

@@ -92,7 +92,7 @@ class Beside(UserProvidedCacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Beside:
-        """The folder for every function of this room."""
+        """Return the folder for every function of this room."""
         return cls(function, file)
 
 

@@ -56,7 +56,7 @@ def _spread(builder: Any, number: Any, lanes: Lanes) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def load(_: Any, x: Any, i: Any, count: Any) -> Any:
-    """The `count` numbers of x (n,) from the i-th on."""
+    """Load the `count` numbers of x (n,) from the i-th on."""
     lanes = Lanes(count.literal_value)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -103,7 +103,7 @@ def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def first(_: Any, v: Any, n: Any) -> Any:
-    """The first n of v, and zeros behind them."""
+    """Keep the first n of v, and put zeros behind them."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         limit = builder.trunc(args[1], _INT)
@@ -118,7 +118,7 @@ def first(_: Any, v: Any, n: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def summed(_: Any, v: Any) -> Any:
-    """The sum of the lanes: halves are added until one is left."""
+    """Return the sum of the lanes: halves are added until one is left."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         total, half = args[0], v.count // 2

@@ -160,7 +160,7 @@ def _moments(z: _Floats, first: int, last: int) -> tuple[float, float]:
 
 @inner
 def normalize(z: _Floats, groups: int, inverse: _Floats) -> None:
-    """Each group of channels gets mean 0 and variance 1; inverse (groups,): 1/deviation."""
+    """Give each group of channels mean 0 and variance 1; inverse (groups,): 1/deviation."""
     width = z.shape[1] // groups
     for g in range(groups):
         mean, variance = _moments(z, g * width, (g + 1) * width)

@@ -39,7 +39,7 @@ def _input(layer: _Layer, memory: _Floats, start: int) -> _Floats:
 
 @viewing
 def _planes(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
-    """The outputs' planes (outputs, line) of a first layer."""
+    """Return the outputs' planes (outputs, line) of a first layer."""
     w, b = _weights(layer, params)
     flat = _matrix(memory, layer.planes, layer.width, layer.line)
     convolution.convolve_planes(memory[layer.a :], taps, w, b, flat)
@@ -66,7 +66,7 @@ def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) ->
 
 @viewing
 def _chosen(layer: _Layer, places: _Places) -> _Places:
-    """The places that a layer's pool chose, (chosen, outputs)."""
+    """Return the places that a layer's pool chose, (chosen, outputs)."""
     count = (layer.out // 2) ** 2
     return places[layer.places : layer.places + count * layer.width].reshape(count, layer.width)
 
@@ -75,7 +75,7 @@ def _chosen(layer: _Layer, places: _Places) -> _Places:
 def _output(
     layer: _Layer, params: _Floats, memory: _Floats, places: _Places, taps: _Places
 ) -> _Floats:
-    """What a convolution passes on before the activation, (places, outputs), pooled if it is."""
+    """Return a convolution's output before the activation, (places, outputs), pooled if it is."""
     side = layer.out // 2 if layer.pooled else layer.out
     compact = _matrix(memory, layer.flat, side**2, layer.width)
     if layer.kind == PLANES and layer.chosen:
@@ -119,7 +119,7 @@ def _forward(plan: Any, params: _Floats, memory: _Floats, places: _Places, taps:
 
 @viewing
 def _come_back(layer: _Layer, following: _Layer, memory: _Floats) -> _Floats:
-    """The loss's derivative by what was pooled or normalized, (places, channels)."""
+    """Return the loss's derivative by what was pooled or normalized, (places, channels)."""
     side = layer.out // 2 if layer.pooled else layer.out
     line, wide = side * layer.width, (side + 2 * layer.pad) * layer.width
     size = side * line

@@ -130,10 +130,10 @@ def normals(
 def add_on_grid(
     total: NDArray[np.float64], std: float, grid: float, noise: NDArray[np.float64]
 ) -> int:
-    """noise = total + std·noise, rounded to multiples of `grid`; return how many totals are not
-    finite.
+    """Write noise = total + std·noise, rounded to multiples of `grid`.
 
-    Every operation is rounded by itself, as torch's are: the same bits.
+    Returns how many totals are not finite. Every operation is rounded by itself, as torch's are:
+    the same bits.
     """
     lost = 0
     for i in range(len(noise)):

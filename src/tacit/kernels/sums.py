@@ -45,7 +45,7 @@ def _factor(norm: float, reduced: float) -> float:
 
 @inner
 def _kept(factor: float) -> np.int32:
-    """All bits, or none where factor is 0; by its bits, as a compiler makes a branch of `if`."""
+    """Return all bits, or none where factor is 0: without `if`, which compiles to a branch."""
     bits = np.float64(factor).view(np.int64)
     return np.int32((bits | -bits) >> 63)
 
@@ -71,7 +71,7 @@ def _add_steps(
 
 @inner
 def _too_long(squares: np.float32, limit: int) -> bool:
-    """Whether a row's integers may be longer than `limit` allows.
+    """Check whether a row's integers may be longer than `limit` allows.
 
     They never are, as the factor leaves 2^-16 of room: so such a row is added, and taken back.
     """

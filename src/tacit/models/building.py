@@ -37,7 +37,7 @@ def build(
     width: int = 16,
     blocks: int = 1,
 ) -> Model:
-    """A model for inputs of `shape` and `classes` classes.
+    """Return a model for inputs of `shape` and `classes` classes.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
     sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
@@ -133,10 +133,10 @@ def _deep(
 def _padding(
     shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int
 ) -> int:
-    """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel //
-    2.
+    """Return the padding: 0, as in the MAPA paper, or kernel // 2.
 
-    With pool_every above 1 always kernel // 2 ("same"), as in FedAsync's network.
+    It is 0 where that leaves at least 2×2 for the dense layers. With pool_every above 1 always
+    kernel // 2 ("same"), as in FedAsync's network.
     """
     if len(shape) != 3 or shape[1] != shape[2]:
         raise ConfigError(
@@ -188,7 +188,7 @@ class Constant:
     error: float
 
     def beaten(self, accuracy: float | None, loss: float | None) -> bool:
-        """Whether a model of this accuracy and loss is better, by more than two standard errors."""
+        """Check whether a model of this accuracy and loss is better by over two standard errors."""
         if self.accuracy is not None:
             return accuracy is not None and accuracy > self.accuracy + self.error
         return loss is not None and self.loss is not None and loss < self.loss - self.error
@@ -228,7 +228,7 @@ def evaluate(
 def answers(
     model: Model, params: torch.Tensor, data: Dataset, inputs: MetricInputs, batch: int = 1000
 ) -> Answers:
-    """The answers to a dataset that is not empty; of scores and guesses what is `inputs`."""
+    """Return the answers to a dataset that is not empty, with what `inputs` names."""
     right = 0.0
     loss = 0.0
     scores: list[torch.Tensor] = []

@@ -57,7 +57,7 @@ _POWER = "pow.Tensor_Scalar"  # of a fixed exponent, which raises for all number
 
 
 def harmless(operation: Any) -> bool:
-    """Whether `operation` is one of torch's own that gives a result whatever the numbers are.
+    """Check whether torch's `operation` gives a result whatever the numbers are.
 
     One in place counts as the same that is not.
     """
@@ -69,7 +69,7 @@ def harmless(operation: Any) -> bool:
 
 
 def writes_to_its_first(operation: Any) -> bool:
-    """Whether an operation that writes in place writes to its first argument alone.
+    """Check whether an operation that writes in place writes to its first argument alone.
 
     That is one tensor, and it keeps the memory that it has. Not so: `set_`, which gives it
     another's; `resize_`; what writes to a list of tensors, or to `out`.

@@ -28,7 +28,7 @@ Metric = Callable[[Answers, Target], dict[str, float]]
 
 
 def accuracy(answered: Answers, target: Target) -> dict[str, float]:
-    """The share of examples, or words, that are guessed."""
+    """Return the share of examples, or words, that are guessed."""
     return {"accuracy": answered.accuracy}
 
 
@@ -67,7 +67,7 @@ def mae(answered: Answers, target: Target) -> dict[str, float]:
 
 
 def perplexity(answered: Answers, target: Target) -> dict[str, float]:
-    """The exponential of a word's mean loss."""
+    """Return the exponential of a word's mean loss."""
     return {"perplexity": math.exp(min(answered.loss, 700.0))}
 
 
@@ -79,7 +79,10 @@ class OwnMetric:
     function: Callable[[Tensor, Tensor], float]
 
     def __call__(self, answered: Answers, target: Target) -> dict[str, float]:
-        """What the function says. Raises ConfigError where it raises, or says no number."""
+        """Return what the function returns.
+
+        Raises ConfigError where it raises or gives no number.
+        """
         assert answered.scores is not None
         scores = answered.scores
         y = answered.y
@@ -112,7 +115,7 @@ class Metrics:
     def measure(
         self, model: Model, params: Tensor, data: Dataset
     ) -> tuple[Answers, dict[str, float]]:
-        """The answers to a test set that is not empty, and what every metric says of them.
+        """Return the answers to a test set that is not empty, and the value of every metric.
 
         Raises ConfigError where a user's own metric or module does.
         """
@@ -133,9 +136,9 @@ class Metrics:
 
 
 def chosen(names: Iterable[str], target: Target, folder: Path) -> Metrics:
-    """The metrics called so; () are those that fit the `target`. folder: of the run file.
+    """Return the metrics of these `names`; of (), those that fit the `target`.
 
-    Raises ConfigError for one that does not fit, or is not there.
+    folder: of the run file. Raises ConfigError for one that does not fit, or is not there.
     """
     fitting = {"classes": _CLASSES, "number": _NUMBER, "text": _TEXT}[target.kind]
     selected = list(names) or _usual(fitting, target)

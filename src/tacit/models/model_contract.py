@@ -79,7 +79,10 @@ class Model(ABC):
     def at_work(
         self, params: torch.Tensor, x: torch.Tensor
     ) -> tuple[list[LayerValues], torch.Tensor]:
-        """Every layer at work, as `trace`, and the scores (B, classes), of a batch (B, *shape)."""
+        """Return every layer at work, as `trace`, and the scores (B, classes).
+
+        x: a batch (B, *shape).
+        """
         layers = self.trace(params, x)
         return layers, layers[-1].output
 
@@ -109,7 +112,7 @@ class Model(ABC):
         return False
 
     def anew(self) -> Model:
-        """The same model with a state of its own, where running it leaves any."""
+        """Return the same model with a state of its own, where running it leaves any."""
         return self
 
     @property
@@ -189,7 +192,10 @@ class Model(ABC):
         return False
 
     def guesses(self, scores: torch.Tensor) -> torch.Tensor | None:
-        """The class (...) that scores (..., classes) speak for; None where there are no classes."""
+        """Return the class (...) of the highest of scores (..., classes), or None.
+
+        None: there are no classes.
+        """
         return scores.argmax(-1)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
@@ -207,7 +213,7 @@ class Model(ABC):
         return x, torch.randint(self.classes, (count,), generator=generator)
 
     def schema(self) -> str:
-        """A stable line, equal for two models exactly when their vectors are interchangeable."""
+        """Return a stable line, equal for two models only if their vectors are interchangeable."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         return f"{self.name} input{list(self.shape)} {self.variant} {layers}".replace(", ", ",")
 

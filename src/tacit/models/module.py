@@ -110,7 +110,7 @@ class ModuleModel(Model):
         return known_loss and self.seen is not None and agrees(self)
 
     def anew(self) -> ModuleModel:
-        """The same model with a module that has not been run."""
+        """Return the same model with a module that has not been run."""
         model = replace(self)
         model.layout, model.frozen  # noqa: B018  (made here, and not where the module is recorded)
         return model
@@ -120,12 +120,12 @@ class ModuleModel(Model):
         return [LayerValues(x, self.logits(params, x))]
 
     def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
-        """Every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
+        """Return every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
         assert self.seen is not None
         return self.seen.run({**self.unflatten(params), **self.frozen}, x)
 
     def init(self, seed: int) -> Tensor:
-        """The module's own initial parameters (d,), of the seed alone, or its public start."""
+        """Return the module's own initial parameters (d,), of the seed alone, or its start."""
         return torch.cat(
             [parameter.detach().reshape(-1) for _, parameter in self._trained(self._made(seed))]
         )
@@ -139,7 +139,7 @@ class ModuleModel(Model):
         return {name: value.clone() for name, value in module.state_dict().items()}
 
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
-        """The module's output of a batch x (B, *shape), or of one example (*shape)."""
+        """Return the module's output of a batch x (B, *shape), or of one example (*shape)."""
         state = {**self.unflatten(params), **self._frozen_on(params.device)}
         module = self.module
         if self.trusted:  # nothing that its code writes to is there for the next row
@@ -161,7 +161,7 @@ class ModuleModel(Model):
         return scores.softmax(-1)
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of one example's output, (), or of each of a batch, (B,)."""
+        """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         if y.dim() == 0:
             return self.example_loss(scores, y)
         return of_each(self.example_loss)(scores, y)
@@ -225,7 +225,7 @@ def module_model(
     regularization: float = 0.0,
     trusted: bool = False,
 ) -> ModuleModel:
-    """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
+    """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
     outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
     as outputs if not given; 0: it is a number.
@@ -308,7 +308,7 @@ def _check_output(entry: str, model: ModuleModel) -> None:
 
 @torch.no_grad()
 def _check_examples_alone(entry: str, model: ModuleModel) -> None:
-    """An example's output must not depend on its companions, nor on when it is computed."""
+    """Check that an example's output depends on neither its companions nor the time."""
     x, _ = _public(model, 4)
     params = model.init(0)
     together = model.logits(params, x)
@@ -322,7 +322,7 @@ def _check_examples_alone(entry: str, model: ModuleModel) -> None:
 
 
 def _check_steps(entry: str, model: ModuleModel) -> None:
-    """The module must take the same steps for every row, unless the owner of the rows trusts it."""
+    """Check that the module takes the same steps for every row, unless their owner trusts it."""
     if model.trusted or model.traced:
         return
     x, y = _public(model, 1)
@@ -330,13 +330,13 @@ def _check_steps(entry: str, model: ModuleModel) -> None:
     if isinstance(recording, str):
         raise ConfigError(
             f"model.entry={entry}: cannot be shown to take the same steps for every row: "
-            f"{recording}; its times and errors could tell a row: write it without (torch.where), or say "
-            'model.control_flow="trusted"'
+            f"{recording}; its times and errors could tell a row: write it without (torch.where), "
+            'or say model.control_flow="trusted"'
         )
 
 
 def _check_gradients(entry: str, model: ModuleModel) -> None:
-    """Every trained parameter must get a gradient from some of a few public examples."""
+    """Check that every trained parameter gets a gradient from some of a few public examples."""
     x, y = _public(model, 8)
     gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
     for (name, _), part in zip(

@@ -78,14 +78,14 @@ class SeenModule:
     layers: tuple[str, ...]
 
     def run(self, state: Mapping[str, Tensor], x: Tensor) -> tuple[list[LayerValues], Tensor]:
-        """Every layer at work with the parameters `state`, and the scores, of a batch x."""
+        """Return every layer at work with the parameters `state`, and the scores, of a batch x."""
         at_work = _AtWork(self.graph, state)
         scores: Tensor = at_work.run(x)
         return [at_work.found[name] for name in self.layers], scores
 
 
 def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None:
-    """The module's layers for examples of `shape`; None where its code does not show them all."""
+    """Return the module's layers for examples of `shape`; None where its code hides some."""
     try:
         graph = fx.symbolic_trace(module)
     except RAISED:
@@ -98,7 +98,7 @@ def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None
 
 
 def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules with trained parameters of their own."""
+    """Return the modules with trained parameters of their own."""
     return [
         (name, layer)
         for name, layer in module.named_modules()
@@ -107,7 +107,7 @@ def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def _one_by_one(graph: fx.GraphModule) -> bool:
-    """Whether every step is known to look at one example at a time."""
+    """Check whether every step is known to look at one example at a time."""
     modules = dict(graph.named_modules())
     return sum(node.op == "placeholder" for node in graph.graph.nodes) == 1 and all(
         _step_known(node, modules) for node in graph.graph.nodes
@@ -137,7 +137,7 @@ def _call_known(node: fx.Node) -> bool:
 
 
 def _count_of_examples(node: fx.Node) -> bool:
-    """Whether a step is one of x.size(0), x.shape, and [0] of that."""
+    """Check whether a step is one of x.size(0), x.shape, and [0] of that."""
     if node.target is operator.getitem:
         of = node.args[0]
         first = isinstance(node.args[1], int) and node.args[1] == 0
@@ -148,7 +148,7 @@ def _count_of_examples(node: fx.Node) -> bool:
 
 
 def _spares_the_first(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Whether the dimensions that are named are positive numbers, so not the first."""
+    """Check whether the dimensions that are named are positive numbers, so not the first."""
     if arguments:
         stated = arguments[0]
     else:
@@ -169,7 +169,7 @@ def _layer_known(layer: nn.Module) -> bool:
 
 
 def _square(layer: Any) -> bool:
-    """Whether a convolution is one that `Window` describes."""
+    """Check whether a convolution is one that `Window` describes."""
     same = (layer.kernel_size, layer.stride, layer.padding)
     return (
         all(isinstance(size, tuple) and len(set(size)) == 1 for size in same)
@@ -179,7 +179,7 @@ def _square(layer: Any) -> bool:
 
 
 def _plain_words(layer: Any) -> bool:
-    """Whether an embedding is one row a word, and no more."""
+    """Check whether an embedding is one row a word, and no more."""
     return (
         layer.padding_idx is None
         and layer.max_norm is None
@@ -198,7 +198,7 @@ _RULES: dict[type[nn.Module], Callable[[Any], bool]] = {
 
 
 def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
-    """Whether every trained parameter is weight or bias of a layer that is used once.
+    """Check whether every trained parameter is weight or bias of a layer that is used once.
 
     Where a layer has both, both are trained.
     """
@@ -214,7 +214,7 @@ def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
 
 
 def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: int) -> bool:
-    """Whether the first dimension is the examples' at every step, and pairs have like shapes."""
+    """Check whether the first dimension is always the examples', and pairs have like shapes."""
     shapes = _Shapes(graph)
     try:
         shapes.run(torch.zeros(batch, *shape))
@@ -277,7 +277,7 @@ class _AtWork(fx.Interpreter):
 
 
 def _layer(layer: Any, x: Tensor, output: Tensor) -> LayerValues:
-    """A layer at work, as `models.vectors` takes it."""
+    """Return a layer at work, as `models.vectors` takes it."""
     if isinstance(layer, nn.Conv2d):
         window = Window(layer.kernel_size[0], int(layer.padding[0]), layer.stride[0], layer.groups)
         return LayerValues(x, output, window, layer.bias is not None)
@@ -302,7 +302,7 @@ def check_layers(entry: str, module: nn.Module) -> None:
 
 
 def _harmless(layer: object) -> bool:
-    """A dropout that never drops, an instance norm that keeps nothing."""
+    """Check whether a layer is a dropout that never drops, or an instance norm without state."""
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         return not layer.track_running_stats
     return isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p == 0

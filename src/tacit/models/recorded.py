@@ -89,13 +89,13 @@ def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: T
 
 
 def _raised_by_signals() -> bool:
-    """Whether Ctrl-C raises KeyboardInterrupt in this process, as in a command at a terminal."""
+    """Check whether Ctrl-C raises KeyboardInterrupt in this process, as at a terminal."""
     return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @lru_cache(maxsize=16)
 def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recorded | str:
-    """The list for rows of these types on `device`; where there can be none, why.
+    """Return the recorded list for rows of these types on `device`, or why there can be none.
 
     There is none for code that asks for a number of a row (a branch, an index of Python's, numpy),
     makes a size of numbers (a mask in brackets), draws at random, writes to its parameters or
@@ -161,8 +161,9 @@ def _refused(graph: fx.GraphModule) -> str | None:
 
 
 def _shaped_by_numbers(node: fx.Node) -> bool:
-    """Whether how much an operation gives, or writes, follows numbers: the recorded size is one
-    row's. An index does only if it is a mask.
+    """Check whether the size of an operation's result follows numbers.
+
+    The recorded size is one row's. An index follows numbers only if it is a mask.
     """
     operation: Any = node.target
     if operation.overloadpacket in _INDEXED:
@@ -181,7 +182,7 @@ def _writes(node: fx.Node) -> bool:
 
 
 def _given(graph: fx.GraphModule) -> set[Any]:
-    """The values that are, or may share memory with, what the list is given or keeps."""
+    """Return the values that are, or may share memory with, the list's inputs or its state."""
     inputs: set[Any] = set()
     for node in graph.graph.nodes:
         if node.op != "call_function" or not inputs.isdisjoint(_shared(node)):
@@ -190,7 +191,7 @@ def _given(graph: fx.GraphModule) -> set[Any]:
 
 
 def _shared(node: fx.Node) -> set[fx.Node]:
-    """The arguments that what an operation gives may share memory with."""
+    """Return the arguments that an operation's result may share memory with."""
     schema: Any = getattr(node.target, "_schema", None)
     if schema is None or "unsafe" in schema.name:  # views that torch does not count as such
         return {*node.all_input_nodes}
@@ -203,7 +204,7 @@ def _shared(node: fx.Node) -> set[fx.Node]:
 
 
 def _nodes(value: Any) -> list[fx.Node]:
-    """The nodes of an argument, which may be a list of them."""
+    """Return the nodes of an argument, which may be a list of them."""
     if isinstance(value, list | tuple):
         values = value
     else:
@@ -258,7 +259,7 @@ _OWN = (*_SAFE.values(), operator.getitem)
 
 
 def _mapped(graph: fx.GraphModule, params: Tensor, x: Tensor, y: Tensor) -> Gradient | None:
-    """The list for a whole batch, tried on public rows; None where torch cannot map it."""
+    """Return the list for a whole batch, tried on public rows; None where torch cannot map it."""
     mapped: Gradient = vmap(graph, in_dims=(None, 0, 0))
     try:
         mapped(params, x, y)
@@ -301,7 +302,7 @@ def _alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:
-    """Whether two gradients (d,) differ by rounding alone, or neither is finite."""
+    """Check whether two gradients (d,) differ by rounding alone, or neither is finite."""
     finite = bool(first.isfinite().all()), bool(second.isfinite().all())
     if not all(finite):
         return not any(finite)

@@ -52,7 +52,7 @@ class UserModule:
         return digests
 
     def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
-        """The model for examples of `shape`; classes: 0 where the target is a number.
+        """Return the model for examples of `shape`; classes: 0 where the target is a number.
 
         The code of the entry is executed. Raises ConfigError.
         """
@@ -77,7 +77,7 @@ class UserModule:
         return self.loss is not None and ":" in self.loss
 
     def _loss(self, classes: int) -> tuple[Loss, int]:
-        """The loss of one example, and how many numbers the module gives for one; 0: any."""
+        """Return the loss of one example, and the module's outputs for one (0: any number)."""
         name = self.loss or ("cross_entropy" if classes else "mse")
         if self._own_loss:
             return load_entry(name, self.folder, "model.loss").target, 0

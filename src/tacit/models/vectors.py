@@ -29,7 +29,7 @@ _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def learnable(vector: torch.Tensor) -> bool:
-    """Whether every number is finite and at most LARGEST in size: what may be learnt."""
+    """Check whether every number is finite and at most LARGEST in size."""
     if not vector.numel():
         return True
     least, largest = torch.aminmax(vector)  # of nan, both are nan, which no comparison passes
@@ -44,7 +44,7 @@ def example_gradients(
     *,
     chunk_size: int | None = None,
 ) -> torch.Tensor:
-    """The gradient (B, d) of each example's own loss, penalty included; B may be 0.
+    """Return the gradient (B, d) of each example's own loss, penalty included; B may be 0.
 
     Of a user's module, a row whose computation raises is nan throughout (`models.recorded`).
 
@@ -86,7 +86,7 @@ def vmap_gradients(
 def mean_gradient(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """The gradient (d,) of the mean loss, penalty included; zeros if B is 0.
+    """Return the gradient (d,) of the mean loss, penalty included; zeros if B is 0.
 
     For runs without privacy.
     """
@@ -103,7 +103,7 @@ def mean_gradient(
 
 @lru_cache(maxsize=16)
 def _transformed(model: Model) -> _Gradients:
-    """The transformed function, cached: building it costs as much as a small batch."""
+    """Return the transformed function, cached: building it costs as much as a small batch."""
     per_example: _Gradients = vmap(grad(model.loss), in_dims=(None, 0, 0), randomness="different")
     return per_example
 
@@ -138,7 +138,7 @@ def _write_alone(
 
 
 def agrees(model: Model) -> bool:
-    """Whether one backward pass finds the gradients of each example's own loss.
+    """Check whether one backward pass gives the gradients of each example's own loss.
 
     Tried on three public examples, for a model whose layers are a user's.
     """
@@ -198,8 +198,9 @@ def _last(layer: LayerValues, delta: torch.Tensor) -> torch.Tensor:
 
 
 def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor) -> None:
-    """Write weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a
-    sequence.
+    """Write weight (B, out·in) = δ xᵀ.
+
+    It is summed over the positions of a convolution or of a sequence.
     """
     x = layer.input.detach()
     if layer.scale:

@@ -25,7 +25,7 @@ _APART = 8  # bytes of a number that does not fit, beside its int16
 
 
 def packed(integers: Tensor) -> tuple[memoryview, int] | None:
-    """The bytes of int32 numbers, and how many do not fit; None where that is not shorter."""
+    """Return the bytes of int32 numbers, and how many do not fit; None if not shorter."""
     numbers = integers.reshape(-1).numpy()
     body = np.empty(4 * len(numbers), "u1")  # of which memory is taken for what is written
     small = body[: 2 * len(numbers)].view("<i2")
@@ -40,17 +40,17 @@ def packed(integers: Tensor) -> tuple[memoryview, int] | None:
 
 
 def size(numel: int, apart: int) -> int:
-    """How many bytes `numel` numbers take, of which `apart` do not fit."""
+    """Return the number of bytes of `numel` numbers, of which `apart` do not fit."""
     return 2 * numel + _APART * apart
 
 
 def shorter(numel: int, apart: int) -> bool:
-    """Whether that is fewer bytes than int32 takes: else it is not written so."""
+    """Check whether that is fewer bytes than int32 takes: else it is not written so."""
     return size(numel, apart) < 4 * numel
 
 
 def unpacked(body: memoryview, numel: int, apart: int) -> Tensor:
-    """The numbers, int32 (numel,), in memory of their own; body: `size` bytes.
+    """Return the numbers, int32 (numel,), in memory of their own; body: `size` bytes.
 
     Raises WireError ("apart") where those that do not fit are not as `packed` writes them: so the
     same numbers have the same bytes.

@@ -30,7 +30,7 @@ def count_parts(size: int, chunk: int) -> int:
 
 
 def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> bytes:
-    """The MQTT payload that holds part `number` of an envelope.
+    """Return the MQTT payload that holds part `number` of an envelope.
 
     chunk: its bytes at most, but for `front`, which comes before them.
     """
@@ -45,12 +45,12 @@ def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> byt
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
-    """The MQTT payloads of an envelope, each of at most `chunk` bytes, header included."""
+    """Yield the MQTT payloads of an envelope, each of at most `chunk` bytes, header included."""
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
 def question(envelope: Envelope, chunk: int) -> bytes:
-    """The payload that asks a receiver which parts of an envelope it lacks.
+    """Return the payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.
     """
@@ -104,7 +104,7 @@ class Assembler:
         return memoryview(self._whole)[: self._whole.filled]
 
     def missing(self, limit: int) -> list[int]:
-        """The numbers of the first parts that have not come, at most `limit` of them."""
+        """Return the numbers of the first parts that have not come, at most `limit` of them."""
         if self.shape is None:
             parts = 0
         else:

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def is_name(value: str) -> bool:
-    """Whether `value` can be the name of an edge or a run."""
+    """Check whether `value` can be the name of an edge or a run."""
     return _NAME.fullmatch(value) is not None
 
 
@@ -34,27 +34,27 @@ def model(run: str) -> str:
 
 
 def up(run: str, edge: str, seq: int, part: int) -> str:
-    """The topic of one part of an edge's message number `seq`."""
+    """Return the topic of one part of an edge's message number `seq`."""
     return f"tacit/v1/{run}/up/{edge}/{seq}/{part}"
 
 
 def up_numbered(run: str, edge: str) -> str:
-    """The one topic of an edge whose payloads say their number themselves."""
+    """Return the one topic of an edge whose payloads carry their own number."""
     return up(run, edge, 0, 0)
 
 
 def up_all(run: str) -> str:
-    """The aggregator's subscription: all parts of all edges."""
+    """Return the aggregator's subscription: all parts of all edges."""
     return f"tacit/v1/{run}/up/+/+/+"
 
 
 def up_of(run: str, edge: str) -> str:
-    """The aggregator's subscription to one edge, where it does not want all."""
+    """Return the aggregator's subscription to one edge, where it does not want all."""
     return f"tacit/v1/{run}/up/{edge}/+/+"
 
 
 def down(run: str, edge: str, kind: str, part: int = 0) -> str:
-    """The topic from server to edge; kind is `model`, `receipt` or `control`."""
+    """Return the topic from server to edge; kind is `model`, `receipt` or `control`."""
     return f"tacit/v1/{run}/down/{edge}/{kind}/{part}"
 
 
@@ -64,7 +64,7 @@ def down_all(run: str, edge: str) -> str:
 
 
 def presence(run: str, edge: str) -> str:
-    """The retained topic of an edge's presence.
+    """Return the retained topic of an edge's presence.
 
     online, retired or left, said by the edge; offline, said by the broker (the edge's will).
     """
@@ -72,7 +72,7 @@ def presence(run: str, edge: str) -> str:
 
 
 def presence_all(run: str) -> str:
-    """The presence of every edge."""
+    """Return the subscription to the presence of every edge."""
     return f"tacit/v1/{run}/presence/+"
 
 
@@ -82,12 +82,12 @@ def steps(run: str, edge: str) -> str:
 
 
 def steps_all(run: str) -> str:
-    """The steps of every peer."""
+    """Return the subscription to the steps of every peer."""
     return f"tacit/v1/{run}/steps/+"
 
 
 def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
-    """The topic of one part of a peer's message to another.
+    """Return the topic of one part of a peer's message to another.
 
     number: the sender's own, new for every copy.
     """
@@ -95,12 +95,12 @@ def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
 
 
 def peer_numbered(run: str, to: str, sender: str) -> str:
-    """The one topic from one peer to another, of payloads that say their number themselves."""
+    """Return the one topic from one peer to another, of payloads that carry their own number."""
     return peer(run, to, sender, 0, 0)
 
 
 def peer_all(run: str, to: str) -> str:
-    """A peer's subscription."""
+    """Return a peer's subscription."""
     return f"tacit/v1/{run}/peer/{to}/from/#"
 
 
@@ -118,7 +118,7 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
 
 
 def health() -> str:
-    """The topic that a broker's own health check asks for; nothing is said there."""
+    """Return the topic that a broker's health check asks for; nothing is published there."""
     return "tacit/v1/health"
 
 
@@ -138,7 +138,7 @@ def parse_up(topic: str) -> tuple[str, int, int]:
 
 
 def number_front(number: int) -> bytes:
-    """What stands in front of a payload of message `number`.
+    """Return the bytes in front of a payload of message `number`.
 
     So all of a sender's messages have one topic, and a broker can be made to hold its retained
     messages to one.
@@ -152,7 +152,7 @@ def numbered(number: int, payload: bytes) -> bytes:
 
 
 def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
-    """The number of a message, and its payload: `number`, its topic's, where it has none itself.
+    """Return the number of a message, and its payload; without a number, its topic's `number`.
 
     No byte of the payload is copied.
     """

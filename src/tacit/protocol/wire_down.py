@@ -27,7 +27,7 @@ def down(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> bytes:
-    """A server's message as an envelope; the other arguments are those of `down_in_place`."""
+    """Return a server's message as an envelope; arguments are those of `down_in_place`."""
     return down_in_place(run, edge, message, schema, answer, answered).whole()
 
 
@@ -39,7 +39,7 @@ def down_in_place(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> InPlace:
-    """A server's message as an envelope that has no copy of its tensor.
+    """Return a server's message as an envelope that has no copy of its tensor.
 
     answer: the receipt of message `answered`, if it goes with it.
     """
@@ -79,7 +79,7 @@ def fill_vertical(meta: pb.Meta, message: Roster | Feedback | Request) -> Tensor
 def announcement(
     run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
 ) -> bytes:
-    """The retained announcement of a run.
+    """Return the retained announcement of a run.
 
     It holds the model itself if that takes at most `inline_below` bytes.
     """
@@ -96,7 +96,10 @@ def announcement(
 
 
 def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
-    """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
+    """Return the role message in a server's envelope.
+
+    Raises WireError (kind, schema, shape, value).
+    """
     meta = received.meta
     kind = received.meta.WhichOneof("kind")
     if kind == "halt":
@@ -123,7 +126,7 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
 
 
 def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | Request:
-    """The message of a vertical run in `meta`. Raises WireError (shape, value)."""
+    """Return the message of a vertical run in `meta`. Raises WireError (shape, value)."""
     kind = meta.WhichOneof("kind")
     if kind == "feedback":
         feedback = meta.feedback
@@ -149,7 +152,7 @@ def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | R
 
 
 def _pack_terms(terms: Terms | None) -> pb.Terms | None:
-    """A server's terms as protobuf."""
+    """Return a server's terms as protobuf."""
     if terms is None:
         return None
     return pb.Terms(

@@ -15,7 +15,7 @@ from tacit.protocol.wire import Received, encode
 
 
 def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
-    """A peer's message as an envelope.
+    """Return a peer's message as an envelope.
 
     Raises TypeError for a tensor that no `Trained` has sealed.
     """
@@ -45,7 +45,7 @@ def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
 
 
 def read_peer_message(received: Received, schema: bytes, size: int) -> PeerMessage:
-    """The message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
+    """Return the message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
     meta = received.meta
     kind = received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:

@@ -38,7 +38,7 @@ def up(
     definition: str = "",
     receipt: pb.Held | None = None,
 ) -> bytes:
-    """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
+    """Return an edge's message as an envelope; arguments and errors are those of `up_in_place`."""
     return up_in_place(run, seq, message, schema, definition, receipt).whole()
 
 
@@ -114,7 +114,7 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
 def read_up(
     received: Received, schema: bytes, size: int, *, real: bool = True
 ) -> Hello | Update | Retired:
-    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
+    """Return the role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
 
     real: False leaves an update's integers as they came.
     """
@@ -191,7 +191,7 @@ def _read_hello(edge: str, hello: pb.Hello) -> Hello:
 
 
 def _pack_history(rows: History) -> list[pb.Spend]:
-    """A ledger's history as protobuf."""
+    """Return a ledger's history as protobuf."""
     return [
         pb.Spend(
             sampling_rate=row.sampling_rate,
@@ -204,7 +204,7 @@ def _pack_history(rows: History) -> list[pb.Spend]:
 
 
 def _read_history(spends: Iterable[pb.Spend]) -> History:
-    """A ledger's history from protobuf.
+    """Return a ledger's history from protobuf.
 
     Raises WireError ("value") for one that no ledger can have.
     """
@@ -240,12 +240,12 @@ def _read_charged(charged: pb.Charged) -> Charged:
 
 
 def _pack_part(message: UploadPart) -> pb.Part:
-    """A Part as protobuf, for an Update."""
+    """Return a Part as protobuf, for an Update."""
     return pb.Part(step=message.step, request=message.request, rows=pack_rows(message.rows))
 
 
 def _read_part(update: pb.Update) -> UploadPart | None:
-    """The Part of an Update, or None if it has none. Raises WireError (value)."""
+    """Return the Part of an Update; None if it has none. Raises WireError (value)."""
     if not update.HasField("part"):
         return None
     return UploadPart(update.part.step, update.part.request, read_rows(update.part.rows))

@@ -101,7 +101,7 @@ class Walk:
         return longest_pull(self.pull, self.pull2, self.most, t) + noise
 
     def mean_square(self) -> float:
-        """An unbiased estimate of the squared length of the sum of the means."""
+        """Return an unbiased estimate of the squared length of the sum of the means."""
         return self.squared - self.weights[1] * len(self.total)
 
     def between(self, t: float) -> tuple[float, float]:

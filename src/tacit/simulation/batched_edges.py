@@ -24,8 +24,9 @@ from tacit.protocol.messages import GlobalModel, Push
 
 
 def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
-    """Whether `answer_together` may take this task: the edge refuses nothing and its budget
-    pays.
+    """Check whether `answer_together` may take this task.
+
+    The edge refuses nothing and its budget pays.
     """
     if not isinstance(edge, MapaEdge | LocalSteps) or edge.halted or edge.refuses(message):
         return False
@@ -33,7 +34,7 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
 
 
 def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
-    """Whether `count` sums of this edge can be computed with others'.
+    """Check whether `count` sums of this edge can be computed with others'.
 
     They can with rigorous noise and a linear model, on the CPU, if the edge and the budget allow
     it.

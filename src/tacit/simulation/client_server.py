@@ -248,7 +248,7 @@ class Simulator:
     def _batchable(
         self, name: str, task: Task | Timer | None
     ) -> tuple[EdgeRole, GlobalModel] | None:
-        """The edge and its task, if that is not computed yet and can be computed with others'."""
+        """Return the edge and its task, if the task is not computed yet and can be batched."""
         role = self.edges[name]
         if (
             name in self._computed_ahead

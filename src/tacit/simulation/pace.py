@@ -49,7 +49,7 @@ class Durations:
 
 
 def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
-    """The stream of this seed and these numbers, independent of all others."""
+    """Return the stream of this seed and these numbers, independent of all others."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([seed, *names])))
 
 
@@ -132,7 +132,7 @@ class EdgeTimes:
         return self.next_online(when)
 
     def next_online(self, when: float) -> float:
-        """The first moment from `when` on at which the edge is present (inf: never again)."""
+        """Return the first moment from `when` on at which the edge is present, or inf."""
         if self.dropped_out:
             return math.inf
         return self._presence.next(when)

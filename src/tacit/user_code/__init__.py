@@ -132,7 +132,7 @@ def _checked(entry: str, field: str) -> str:
 
 
 def _scanned(module: str, folder: Path, field: str) -> Scan | None:
-    """The code of `module` and of all that it imports from `folder`; None of an installed one."""
+    """Return the code of `module` and its imports from `folder`; None of an installed one."""
     top = module.partition(".")[0]
     package = folder / top / "__init__.py"
     if not any(path.exists() for path in (folder / f"{top}.py", package)):
@@ -198,7 +198,7 @@ def _installed(module: str, field: str) -> Path:
 
 
 def _version(top: str) -> str:
-    """The version of the package that has the module `top`; "" of one that has none."""
+    """Return the version of the package that has the module `top`; "" of one that has none."""
     names = metadata.packages_distributions().get(top)
     if names:
         return metadata.version(names[0])

@@ -167,7 +167,10 @@ class ServerRole(Fold, ABC):
         return [Outgoing(edge, self.global_model())]
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether the update counts; else it is stale: charged by its edge, too old to apply."""
+        """Check whether the update counts.
+
+        A stale one is charged by its edge, and too old to apply.
+        """
         return tau <= self.max_staleness
 
     def joined(self, edge: str) -> list[Outgoing]:
@@ -183,7 +186,7 @@ class ServerRole(Fold, ABC):
         return ""
 
     def over(self) -> bool:
-        """Whether the run has reached its end."""
+        """Check whether the run has reached its end."""
         return self.version >= self.horizon
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:

@@ -113,7 +113,7 @@ class Poisson:
             self.exact(int(K))
 
     def exact(self, K: int) -> float:
-        """The least z for K steps, on tacit's grid of 0.001: about a second each new K."""
+        """Return the least z for K steps, on a grid of 0.001; each new K takes about a second."""
         p = self._p
         if K not in self.known:
             try:
@@ -142,7 +142,7 @@ class Poisson:
 def plan(
     p: DesignProblem, planner: Planner = "corrected", sampling_rate: float | None = None
 ) -> DesignedRun:
-    """The best feasible pair (R, τ) under `planner`'s privacy model and bound.
+    """Return the best feasible pair (R, τ) under `planner`'s privacy model and bound.
 
     corrected: (9) with its own root, and `last_iterate`. paper: (12), (13), (23) and (25) as
     printed, so that σ is too small; over the feasible pairs, not `relaxed` and rounded. poisson:
@@ -174,7 +174,7 @@ def plan(
 
 
 def pairs(p: DesignProblem) -> tuple[Numbers, Numbers]:
-    """Every (R, τ) within (21d) and (21e), in order of τ, then R: two arrays of one length.
+    """Return every (R, τ) within (21d) and (21e), in order of τ, then R: two arrays of one length.
 
     Raises ConfigError when there is none, or when there are more than PAIRS.
     """

@@ -99,6 +99,6 @@ def average_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
 
 
 def longest_period(p: DesignProblem) -> float:
-    """The largest τ within (21e), ηL + η²L²τ(τ - 1) <= 1; a real number."""
+    """Return the largest τ within (21e), ηL + η²L²τ(τ - 1) <= 1; a real number."""
     rate = p.lr * p.smoothness
     return (1 + math.sqrt(1 + 4 * (1 - rate) / rate**2)) / 2

@@ -56,7 +56,7 @@ class BufferedServer(MixingServer):
             self.version += 1
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The mixing server's, with the buffer."""
+        """Return the mixing server's state, with the buffer."""
         tensors, values = super().state()
         buffered = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
         return tensors | buffered | {"buffer": self.buffer}, values | {"held": self.held}

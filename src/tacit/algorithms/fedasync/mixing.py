@@ -78,7 +78,7 @@ class MixingServer(ServerRole):
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether it is not too stale and, with guard.sums, of a base that is still held."""
+        """Check whether the update is fresh and, with guard.sums, of a base that is still held."""
         unknown = (
             self.watch is not None
             and self.needs_base
@@ -87,8 +87,9 @@ class MixingServer(ServerRole):
         return super().admits(update, tau) and not unknown
 
     def _hold(self) -> None:
-        """Keep this version's model, and of earlier ones what `MODELS_HELD` bytes allow, at least
-        two of every edge.
+        """Hold this version's model, and earlier ones within `MODELS_HELD` bytes.
+
+        At least two of every edge are held.
         """
         if self.watch is None or not self.needs_base:
             return
@@ -120,7 +121,7 @@ class MixingServer(ServerRole):
     # -- Scheduler ---------------------------------------------------------------------------------
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """The model for who is at work; the others are idle until they are triggered."""
+        """Return the model for an edge at work; the others are idle until they are triggered."""
         if edge in self.active:
             return [Outgoing(edge, self.global_model())]
         return []
@@ -138,7 +139,7 @@ class MixingServer(ServerRole):
         return self._trigger()
 
     def timer(self) -> Timer | None:
-        """The period after which tasks are given away, while others wait.
+        """Return the period after which tasks are given away, while others wait.
 
         Whoever has worked for longer may be gone.
         """
@@ -178,7 +179,7 @@ class MixingServer(ServerRole):
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The base's, with the scheduler's."""
+        """Return the base's state, with the scheduler's."""
         tensors, values = super().state()
         scheduling = {
             "weight": self.weight,

@@ -157,7 +157,7 @@ class Peer(GossipWorker):
         return again + [out for _ in links for out in self.propose()]
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """The open exchanges with `neighbours` once more, with the model as it is now.
+        """Propose the open exchanges with `neighbours` once more, with the model as it is now.
 
         The first to arrive decides.
         """

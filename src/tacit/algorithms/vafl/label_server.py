@@ -163,7 +163,7 @@ class LabelServer(ServerRole):
         return self._evaluate(self._advance())
 
     def over(self) -> bool:
-        """Whether training has ended and its result is evaluated."""
+        """Check whether training has ended and its result is evaluated."""
         return self._trained and self.evaluation.over
 
     def timer(self) -> Timer | None:
@@ -184,7 +184,7 @@ class LabelServer(ServerRole):
         return self.version - self.uploaded[rows]
 
     def scores(self, rows: Tensor) -> Tensor:
-        """The model's scores (b, classes) of `rows`, from the embeddings that the table holds."""
+        """Return the model's scores (b, classes) of `rows`, from the embeddings in the table."""
         return self.head.logits(self.params, self.table[rows] * self.scales())
 
     def scales(self) -> Tensor:
@@ -227,11 +227,11 @@ class LabelServer(ServerRole):
         return [*outgoing, *self.answer(edge)]
 
     def _turn(self, edge: str) -> bool:
-        """Whether a step of `edge` is due: no party may fill an iteration of t of them alone."""
+        """Check whether a step of `edge` is due: no party may fill an iteration of t alone."""
         return len(self.complete) == self.protocol.parties and not self._waits(edge)
 
     def _waits(self, edge: str) -> bool:
-        """Whether an upload of `edge` waits for others."""
+        """Check whether an upload of `edge` waits for others."""
         return any(edge == party for party, _, _ in self.gathered)
 
     def _enter(self, update: Update) -> None:
@@ -303,7 +303,7 @@ class LabelServer(ServerRole):
         return [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
 
     def _common(self, group: _Group) -> bool:
-        """Whether all of `group` have the same records: one gradient then serves them all."""
+        """Check whether all of `group` have the same records: one gradient then serves them all."""
         return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -321,7 +321,7 @@ class LabelServer(ServerRole):
     # -- evaluation, on the rows that are not trained on -------------------------------------------
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
-        """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
+        """Return the latest evaluation that is ready: k, θ_0, and the embeddings with labels."""
         return self.evaluation.taken
 
     def _evaluate(self, outgoing: list[Outgoing]) -> list[Outgoing]:

@@ -121,7 +121,7 @@ class Party:
         return []
 
     def task_steps(self, version: int) -> int:
-        """An answer is one activation."""
+        """Return 1: an answer is one activation."""
         return 1
 
     def held_steps(self, message: Roster | Feedback | Request | Halt) -> int:
@@ -168,7 +168,7 @@ class Party:
         return None
 
     def retire(self, reason: str) -> list[Outgoing]:
-        """The last word of a party whose budget is spent."""
+        """Return the last message of a party whose budget is spent."""
         ledger = self.releaser.ledger
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
@@ -195,7 +195,7 @@ class Party:
         self.records = values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
-        """Whether the server's word can be followed, asked before anything is paid for.
+        """Check whether the server's message can be followed, before anything is charged.
 
         Rows must exist, and a gradient must have the shape of what it answers.
         """
@@ -305,7 +305,7 @@ class Party:
         return total[None]
 
     def _each(self, rows: Tensor, gradient: Tensor) -> Tensor:
-        """Every record's own ∇_θ h_n·∇_{h_n} ℓ_n (b, d_m)."""
+        """Return every record's own ∇_θ h_n·∇_{h_n} ℓ_n (b, d_m)."""
 
         def alone(theta: Tensor, x: Tensor, g: Tensor) -> Tensor:
             return (self._clipped(self.embedding.embed(theta, x[None]))[0] * g).sum()

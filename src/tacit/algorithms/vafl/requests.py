@@ -30,7 +30,7 @@ class Requests:
         return Outgoing(edge, self.open[edge][0])
 
     def next(self, edge: str) -> Request | None:
-        """The request that `edge` is to answer now, if there is one."""
+        """Return the request that `edge` is to answer now; None where there is none."""
         queue = self.open.get(edge)
         if queue:
             return queue[0]
@@ -51,7 +51,7 @@ class Requests:
         return {edge for edge, queue in self.open.items() if queue}
 
     def awaits(self, update: Update) -> bool:
-        """Whether `update` answers an open request of its party, for the very same rows."""
+        """Check whether `update` answers an open request of its party, for the very same rows."""
         part = update.part
         queue = self.open.get(update.edge, [])
         return part is not None and any(

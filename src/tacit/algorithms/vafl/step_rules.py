@@ -69,11 +69,10 @@ def theorem_4(
     rarest: float,
     t: int = 1,
 ) -> float:
-    """Stochastic unbounded delay, strongly convex: η^k = 2/(ν(k + K_0)), K_0 = 4(1+max
-    sqrt(c_m))L/(tν).
+    """Return η^k = 2/(ν(k + K_0)), for stochastic unbounded delay and strong convexity.
 
-    ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max sqrt(c_m))L), at the end of the
-    proof.
+    K_0 = 4(1+max sqrt(c_m))L/(tν). ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max
+    sqrt(c_m))L), at the end of the proof.
     """
     c = delay_constant(tail, ratio)
     longest = _longest(smoothness, tail, ratio)

@@ -31,11 +31,11 @@ class TestEvaluations:
         self.taken: tuple[int, Tensor, Dataset] | None = None
 
     def due(self, version: int, *, trained: bool) -> bool:
-        """Whether one is to begin at k = `version`: the last one, if the run is `trained`."""
+        """Check whether an evaluation is to begin at k = `version`: the last when `trained`."""
         return not self.waiting and not self.over and (trained or version >= self.next)
 
     def begin(self, version: int, *, trained: bool) -> Tensor:
-        """The rows of the one that begins at k = `version`."""
+        """Begin the evaluation at k = `version`, and return its rows."""
         self.next = version - version % self._every + self._every
         self.final = trained
         rows = self._all
@@ -46,7 +46,7 @@ class TestEvaluations:
         return rows
 
     def answered(self) -> Tensor | None:
-        """The rows of the one under way, if all have answered; it is under way no more."""
+        """End the evaluation under way where all have answered, and return its rows; else None."""
         if self.waiting:
             return None
         rows = self.rows

@@ -67,12 +67,12 @@ class Vertical:
         return strengths[0]
 
     def plan(self, party: int) -> EmbeddingPlan:
-        """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly
-        (gdp.py).
+        """Return the privacy plan of party number `party`.
 
-        `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for
-        steps. `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every
-        record: pushes·batch/z² = μ².
+        It has the party's own ε_m, and one z that is calibrated for it, exactly (gdp.py). `cached`,
+        `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps.
+        `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every record:
+        pushes·batch/z² = μ².
         """
         a = self.settings
         p = self.definition.privacy
@@ -85,7 +85,7 @@ class Vertical:
         return EmbeddingPlan(mode, p.constant_clip, z, epsilon, p.delta, a.step_clip, z)
 
     def named(self, party: str) -> EmbeddingPlan:
-        """The privacy plan of the party called `party`."""
+        """Return the privacy plan of the party called `party`."""
         return self.plan(self.definition.plans.number(party))
 
 
@@ -120,7 +120,7 @@ def vertical(definition: Definition[Any]) -> Vertical:
 
 
 def record_ids(data: Dataset) -> list[str]:
-    """A name for every row, the same at every party of the testbed.
+    """Return an id for every row, the same at every party of the testbed.
 
     It says who the row is of, and which of their rows it is.
     """

@@ -37,13 +37,14 @@ _DIGITS_SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dd
 
 
 def mnist(images: bytes, labels: bytes, files: tuple[str, ...]) -> Stored:
-    """A pair of idx files, named `files` in errors."""
+    """Read a pair of idx files, named `files` in errors."""
     return Stored(idx(images, IMAGES, files[0]), idx(labels, LABELS, files[1]), high=_BYTE)
 
 
 def idx(content: bytes, magic: int, file: str) -> _Bytes:
-    """A gzipped idx file of unsigned bytes: u32 magic, u32 per dimension, then the values (big
-    endian).
+    """Read a gzipped idx file of unsigned bytes.
+
+    It has u32 magic, u32 per dimension, then the values (big endian).
     """
     body = unzipped(content, file)
     dims = magic & 0xFF
@@ -63,8 +64,9 @@ def usps(content: bytes, split: Split) -> Stored:
 
 
 def cifar10(content: bytes, split: Split) -> Stored:
-    """The balanced subset of 20,000 and 4,000 images (3, 32, 32), stored as differences along every
-    axis.
+    """Read the balanced subset of 20,000 and 4,000 images (3, 32, 32).
+
+    It is stored as differences along every axis.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         x = arrays[f"x_{split}_delta"]
@@ -75,7 +77,7 @@ def cifar10(content: bytes, split: Split) -> Stored:
 
 
 def cifar10_labels(content: bytes, split: Split) -> RawArray:
-    """The labels only; the pixels stay compressed."""
+    """Return the labels only; the pixels stay compressed."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         labels: RawArray = arrays[f"y_{split}"]
     return labels

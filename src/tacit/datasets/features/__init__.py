@@ -23,7 +23,7 @@ Features = Literal["none", "scattering"] | tuple[FeatureStep, ...]
 
 
 def steps_of(features: Features) -> tuple[FeatureStep, ...]:
-    """The steps, in their order."""
+    """Return the steps, in their order."""
     if isinstance(features, tuple):
         return features
     if features == "none":
@@ -32,7 +32,10 @@ def steps_of(features: Features) -> tuple[FeatureStep, ...]:
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of one record after `features`. Raises ConfigError if they do not fit `shape`."""
+    """Return the shape of one record after `features`.
+
+    Raises ConfigError if they do not fit `shape`.
+    """
     for step in steps_of(features):
         if isinstance(step, str):
             shape = (upright if step == "upright" else scattering).shape_of(shape)
@@ -42,12 +45,12 @@ def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def apply(features: Features, records: Tensor, *, private: bool = False) -> Tensor:
-    """`records` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
-    shape)). Raises as `shape_with`.
+    """Return `records` (n, *shape) float32, or their features.
 
-    A record that the front's own code raises at raises ConfigError. Of `private` ones its features
-    are nan instead, so that its gradient is not finite and counts as zero: what one record does
-    must not end an edge.
+    Features have shape (n, *shape_with(features, shape)). Raises as `shape_with`. A record that the
+    front's own code raises at raises ConfigError. Of `private` ones its features are nan instead,
+    so that its gradient is not finite and counts as zero: what one record does must not end an
+    edge.
     """
     if not (steps := steps_of(features)):
         return records

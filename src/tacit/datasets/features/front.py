@@ -47,7 +47,7 @@ class Front:
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what it gives for a record of `shape`.
+        """Return the shape of the features of a record of `shape`.
 
         Raises ConfigError where it is no function of one record, as far as trials on public numbers
         tell.
@@ -87,8 +87,9 @@ def _through(module: nn.Module, record: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what it gives, after trials: twice the same record with others between, and the
-    same record through the module made anew.
+    """Return the shape of the features, after trials.
+
+    The same record goes through twice with others between, and through the module made anew.
     """
     chance = torch.Generator().manual_seed(1)
     probe, companion = (torch.rand(shape, generator=chance) for _ in range(2))
@@ -114,7 +115,7 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _state(module: nn.Module) -> list[bytes]:
-    """The bits of parameters and buffers."""
+    """Return the bits of parameters and buffers."""
     tensors = (*module.parameters(), *module.buffers())
     return [
         tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
@@ -133,7 +134,7 @@ def _module(front: Front) -> nn.Module:
 
 
 def _made(front: Front, seed: int) -> nn.Module:
-    """The module with its weights, and nothing in it that is trained. Raises ConfigError."""
+    """Return the module with its weights, and nothing in it that is trained. Raises ConfigError."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         factory, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)

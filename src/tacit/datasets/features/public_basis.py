@@ -70,7 +70,7 @@ class Projection:
 
 
 def shipped(name: str) -> Path:
-    """The file of a basis that comes with tacit."""
+    """Return the file of a basis that comes with tacit."""
     return Path(str(files("tacit.datasets.features") / "bases" / SHIPPED[name]))
 
 
@@ -84,7 +84,7 @@ def digest(path: Path) -> str:
 
 
 def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) -> None:
-    """A basis: mean (d,), axes (k, d), their variances (k,), and what it stands for.
+    """Write a basis: mean (d,), axes (k, d), their variances (k,), and what it stands for.
 
     The same values make the same bytes, so the same hash.
     """

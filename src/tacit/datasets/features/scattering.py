@@ -38,7 +38,7 @@ _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
 
 
 def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the features of an image of `shape`.
+    """Return the shape of the features of an image of `shape`.
 
     Raises ConfigError if they are not defined for it.
     """
@@ -132,8 +132,9 @@ def morlet(side: int, j: int, angle: float) -> Tensor:
 
 
 def _low_pass(padded: int, step: int) -> Tensor:
-    """φ of σ = 0.8·2^(J-1) along one axis, read at the output pixels, for maps of every step-th
-    pixel.
+    """Return φ of σ = 0.8·2^(J-1) along one axis.
+
+    It is read at the output pixels, for maps of every step-th pixel.
     """
     sigma = 0.8 * _STEP / 2
     reach = torch.arange(-2 * padded, 3 * padded, dtype=torch.float64)

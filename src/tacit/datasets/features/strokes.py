@@ -53,7 +53,7 @@ def small(count: int, seed: int) -> Tensor:
 
 
 def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
-    """A pen's line: dark where it went, and grey for a pixel beside it."""
+    """Draw a pen's line: dark where it went, and grey for a pixel beside it."""
     corners = chance.uniform(_MARGIN, side - 1 - _MARGIN, (4, 2))
     width = chance.uniform(*_WIDTHS)
     line = _bezier(corners)

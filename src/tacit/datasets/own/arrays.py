@@ -67,7 +67,7 @@ class ArraysReader:
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The file's rows, in bounded memory. Raises DataError."""
+        """Yield the file's rows, in bounded memory. Raises DataError."""
         for first, (raw, target, *unit) in self._blocks(path, with_targets=True):
             x = self.values.x(raw, f"{path.name}: array {self.x!r}", first)
             y = self.values.y(target, f"{path.name}: array {self.y!r}", first)
@@ -88,7 +88,7 @@ class ArraysReader:
         return marks_of(self.read(path), self.unit)
 
     def _blocks(self, path: Path, *, with_targets: bool) -> Iterator[tuple[int, list[Array]]]:
-        """The number of the first row, and some rows of each array."""
+        """Yield the number of the first row, and some rows of each array."""
         if with_targets:
             others = [self.y, *([self.unit] if self.unit else [])]
         else:
@@ -135,7 +135,7 @@ class _Stored:
 
 @contextmanager
 def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
-    """The arrays `names` of the file, which stays open meanwhile. Raises DataError."""
+    """Open the arrays `names` of the file, which stays open meanwhile. Raises DataError."""
     try:
         with ExitStack() as stack:
             stream = stack.enter_context(opened(path))
@@ -169,7 +169,7 @@ def _all_there(path: Path, names: list[str], present: list[str]) -> None:
 
 
 def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
-    """An array of an npz, read as it comes."""
+    """Return an array of an npz, read as it comes."""
     try:
         version = npy.read_magic(file)
         if version == (1, 0):
@@ -204,7 +204,7 @@ def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
 def _tensors(
     path: Path, names: list[str], head: bytes, stream: IO[bytes], stack: ExitStack
 ) -> list[_Stored]:
-    """The arrays of a safetensors file."""
+    """Return the arrays of a safetensors file."""
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
@@ -214,7 +214,7 @@ def _tensors(
 
 
 def _again(stream: IO[bytes]) -> str:
-    """A path that opens the same file anew, whatever has its name by now."""
+    """Return a path that opens the same file anew, whatever has its name by now."""
     return f"/dev/fd/{stream.fileno()}"
 
 
@@ -234,6 +234,6 @@ def _slices(name: str, stored: Any, stream: IO[bytes]) -> _Stored:
 
 
 def row_shape(path: Path, name: str) -> tuple[int, ...]:
-    """The shape of one row of the array called so. Raises DataError."""
+    """Return the shape of one row of array `name`. Raises DataError."""
     with _opened(path, [name]) as (stored,):
         return stored.shape[1:]

@@ -18,7 +18,7 @@ from tacit.datasets.own.unit_ids import unit_ids
 
 
 def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
-    """The rows of `batch`, whose first one is row `first` of its file. Raises DataError."""
+    """Return the rows of `batch`, whose first one is row `first` of its file. Raises DataError."""
     x = inputs_of(schema, batch, first)
     y = _target(schema.target, batch.column(schema.target.name), first)
     return EncodedRows(x, y, _units(schema, batch, x, y, first))
@@ -75,7 +75,7 @@ def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.f
 
 
 def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
-    """The place of each value in the column's values; len(values) for any other."""
+    """Return the place of each value in the column's values; len(values) for any other."""
     index = pc.index_in(
         as_text(column, values, first), value_set=pa.array(column.values, pa.string())
     )
@@ -131,7 +131,7 @@ def _refuse(bad: npt.NDArray[np.bool_], column: Column, what: str, first: int) -
 
 
 def _first_bad(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The first row of `values` that `convert` does not take."""
+    """Return the first row of `values` that `convert` does not take."""
     for row in range(len(values)):
         try:
             convert(values.slice(row, 1))

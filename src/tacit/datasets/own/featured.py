@@ -81,7 +81,7 @@ class FeaturedReader:
         return self.reader.content(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The rows, some thousand at a time. Raises ConfigError, DataError."""
+        """Yield the rows, some thousand at a time. Raises ConfigError, DataError."""
         for rows in self.reader.read(path):
             yield replace(rows, x=self._seen(rows.x))
 
@@ -97,7 +97,7 @@ class FeaturedReader:
         return map(self._seen, self.reader.inputs(path))
 
     def marks(self, path: Path) -> Iterator[Marks]:
-        """What its rows hold before features, as `reader` says. Raises DataError."""
+        """Yield the marks of its rows before features, as `reader` does. Raises DataError."""
         return self.reader.marks(path)
 
     def _seen(self, x: Floats, *, private: bool = False) -> Floats:

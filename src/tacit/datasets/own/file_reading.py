@@ -24,9 +24,10 @@ OTHERS = {
 
 
 def located(name: str, folder: Path, field: str = "data.train", *, folders: bool = False) -> Path:
-    """The file `name`, or where `folders` are read: the folder, in the run file's `folder`.
+    """Return the path of `name` in the run file's `folder`.
 
-    Raises ConfigError where it is not in it or not there.
+    It is a file, or a folder where `folders` are read. Raises ConfigError where it is not in it or
+    not there.
     """
     path = (folder / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):

@@ -86,7 +86,7 @@ class ImagesReader:
         return digest_of(files if path.is_dir() else [path, *files], _folder(path))
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The pictures, in bounded memory. Raises DataError."""
+        """Yield the pictures, in bounded memory. Raises DataError."""
         count = 0
         for block in self._blocks(self.pictures(path)):
             x = self._x(block, path)
@@ -105,7 +105,7 @@ class ImagesReader:
         return marks_of(self.read(path), self.unit)
 
     def files(self, path: Path) -> list[Path]:
-        """The pictures' files, in the order of `inputs`. Raises DataError."""
+        """Return the pictures' files, in the order of `inputs`. Raises DataError."""
         if path.is_dir():
             return _files(path)
         if path.suffix.lower() in Image.registered_extensions():
@@ -222,7 +222,7 @@ class TooLargeError(ValueError):
 
 @contextmanager
 def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
-    """The picture in `file`, of which only the header is read, and Pillow's warnings are not shown.
+    """Open the picture in `file`; only its header is read, and Pillow's warnings are hidden.
 
     Raises TooLargeError where it has over `most` pixels, and what Pillow raises.
     """
@@ -239,7 +239,7 @@ def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
 
 
 def _plain(picture: Image.Image, mode: str) -> Image.Image:
-    """The first picture of the file, the right way up, in `mode`; 16 bits become 8."""
+    """Return the first picture of the file, upright, in `mode`; 16 bits become 8."""
     upright = ImageOps.exif_transpose(picture)
     if upright.mode.startswith("I"):
         upright = Image.fromarray((np.asarray(upright).clip(0, 65_535) >> 8).astype(np.uint8))
@@ -247,7 +247,10 @@ def _plain(picture: Image.Image, mode: str) -> Image.Image:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All files in `folder` and below, by name; none that lies elsewhere. Raises DataError."""
+    """Return all files in `folder` and below, by name; none that lies elsewhere.
+
+    Raises DataError.
+    """
     root = folder.resolve()
     files = []
     for path in sorted(folder.rglob("*")):
@@ -269,8 +272,9 @@ def _folder(path: Path) -> Path:
 
 
 def _composed(name: str) -> str:
-    """`name` in Unicode's composed form (NFC): names of a Mac's files have é as two characters, and
-    look like what the run file says.
+    """Return `name` in Unicode's composed form (NFC).
+
+    A Mac's file names have é as two characters, and look like what the run file has.
     """
     return unicodedata.normalize("NFC", name)
 

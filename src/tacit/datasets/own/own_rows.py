@@ -66,7 +66,7 @@ class OwnRows:
         return 1.0
 
     def path(self, number: int) -> Path:
-        """The file that the rows of edge `number` are in. Raises ConfigError."""
+        """Return the file that the rows of edge `number` are in. Raises ConfigError."""
         return located(
             self.train.replace(EDGE, str(number)), self.folder, folders=self.reader.folders
         )
@@ -77,7 +77,7 @@ class OwnRows:
         return EDGE not in self.train
 
     def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
-        """The rows of edge `number`, kept in fixed-width files in `keep`/rows and mapped.
+        """Return the rows of edge `number`, mapped from fixed-width files in `keep`/rows.
 
         Raises ConfigError, DataError.
         """
@@ -110,7 +110,7 @@ class OwnRows:
         return Owned(name, content, self.unit, dealing, view, marks, self.apart_from, path.name)
 
     def test(self, root: Path | None) -> Dataset | None:
-        """The public test set, read whole. Raises ConfigError, DataError."""
+        """Return the public test set, read whole. Raises ConfigError, DataError."""
         if self.examples is None:
             return None
         x, y = together(self._test_path(self.examples), self.reader)
@@ -180,14 +180,14 @@ def counted(path: Path, reader: Reader, edges: int) -> Counts:
 
 
 def alike(reader: Reader, path: Path, other_path: Path) -> bool:
-    """Whether they hold the same; files of two sizes are not read for it. Raises DataError."""
+    """Check whether two files hold the same. Files of two sizes are not read. Raises DataError."""
     if path.is_file() and other_path.is_file() and path.stat().st_size != other_path.stat().st_size:
         return False
     return reader.content(path) == reader.content(other_path)
 
 
 def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
-    """All x (n, *shape) and y (n,) of a file. Raises DataError."""
+    """Return all x (n, *shape) and y (n,) of a file. Raises DataError."""
     parts = list(reader.read(path))
     if not parts:
         return torch.zeros(0, *reader.shape), torch.zeros(0, dtype=torch.int64)

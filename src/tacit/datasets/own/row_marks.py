@@ -26,7 +26,7 @@ HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 
 
 def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Marks:
-    """The marks of the rows of `batch`, the first one row `first`. Raises DataError."""
+    """Return the marks of the rows of `batch`, the first one row `first`. Raises DataError."""
     lanes = np.zeros((batch.num_rows, 2), np.uint64)
     for column in {field.name: field for field in (*schema.features, schema.target)}.values():
         lanes = lanes + _cells(column, batch.column(column.name), first)
@@ -68,7 +68,7 @@ def _hashed(text: str) -> bytes:
 
 
 def _mixed(words: HashLanes) -> HashLanes:
-    """Each 64-bit word to another, one to one (the finaliser of splitmix64)."""
+    """Map each 64-bit word to another, one to one (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

@@ -86,7 +86,7 @@ class Reader(Protocol):
         ...
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """Its rows, some thousand at a time, in bounded memory. Raises DataError."""
+        """Yield its rows, some thousand at a time, in bounded memory. Raises DataError."""
         ...
 
     def inputs(self, path: Path) -> Iterator[Floats]:

@@ -64,7 +64,7 @@ def rows_of(
     most: int | None = None,
     of_unit: UnitRows = UnitRows(),
 ) -> EdgeRows:
-    """The rows of the file at `path` that are this edge's, kept in `folder`.
+    """Return the rows of the file at `path` that are this edge's, mapped from `folder`.
 
     most: the public number of rows or, with a unit column, of units, that an edge may have.
     Raises DataError where there are none or more than `most`, or where a row does not fit.
@@ -120,7 +120,7 @@ def _is_there(folder: Path, meta: dict[str, object]) -> bool:
 
 
 def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
-    """The folder, from the file. Raises DataError; then nothing is left of it."""
+    """Write the folder from the file. Raises DataError; then nothing is left of it."""
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
@@ -179,7 +179,7 @@ def _target(reader: Reader) -> npt.DTypeLike:
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The file as an array that is paged in when it is read, and not written to."""
+    """Return the file as an array that is paged in when it is read, and not written to."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype=dtype)
     return np.memmap(path, dtype=dtype, mode="r")

@@ -95,7 +95,7 @@ class TableSchema:
 
 
 def text_of(value: Value) -> str:
-    """A category's value as a table has it in words: true and false for a boolean."""
+    """Return a category's value as a table writes it: true and false for a boolean."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)

@@ -56,7 +56,7 @@ class TableReader:
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The table's rows, a few thousand at a time. Raises DataError."""
+        """Yield the table's rows, a few thousand at a time. Raises DataError."""
         first = 0
         for batch in self._pieces(path, self.schema.names):
             yield encode(self.schema, batch, first)
@@ -70,7 +70,7 @@ class TableReader:
             first += batch.num_rows
 
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The table's rows, so many at a time that their x is no larger than a block."""
+        """Yield the table's rows in pieces whose x is no larger than a block."""
         step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))
         for batch in batches(path, columns):
             for first in range(0, batch.num_rows, step):

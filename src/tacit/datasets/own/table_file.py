@@ -44,7 +44,7 @@ _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1
 
 
 def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The `columns` of the table, some thousand rows at a time. Raises DataError."""
+    """Yield the `columns` of the table, some thousand rows at a time. Raises DataError."""
     head = b""
     try:
         with opened(path) as file:
@@ -62,7 +62,10 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of_parquet(path: Path, most: int) -> pa.Table:
-    """The first `most` rows of all columns of a Parquet table. Raises as pyarrow; DataError."""
+    """Return the first `most` rows of all columns of a Parquet table.
+
+    Raises as pyarrow; DataError.
+    """
     with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
         pieces: list[pa.RecordBatch] = []
         for batch in _batches_of(path, file, table.schema_arrow.names):
@@ -114,7 +117,10 @@ def _parquet(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[p
 
 
 def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The columns' rows; texts stay numbers in a list of texts until few are taken at a time."""
+    """Yield the columns' rows.
+
+    Texts stay numbers in a list of texts until few are read at a time.
+    """
     with parquet.ParquetFile(file, **_FOOTER) as table:
         schema = table.schema_arrow
         _check_count(path, len(schema.names))
@@ -137,7 +143,7 @@ def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether its values are as long as their author likes."""
+    """Check whether values of this kind may have any length."""
     if pa.types.is_dictionary(kind):
         of = kind.value_type
     else:
@@ -177,7 +183,7 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
 
 
 def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of a few bytes of text each, with texts as such."""
+    """Yield the batch in pieces of a few bytes of text each, with texts as such."""
     longest = 1
     for name in texts:
         values = batch.column(name)

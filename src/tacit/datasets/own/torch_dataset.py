@@ -68,7 +68,7 @@ class DatasetReader:
         return digest_of(sorted(file for file in path.rglob("*") if file.is_file()), path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The rows, a thousand at a time. Raises ConfigError, DataError."""
+        """Yield the rows, a thousand at a time. Raises ConfigError, DataError."""
         width = 3 if self.unit else 2
         for first, (raw, target, *unit) in self._blocks(path, width):
             x = self.values.x(raw, f"{self.entry}: x", first)
@@ -90,7 +90,7 @@ class DatasetReader:
         return marks_of(self.read(path), self.unit)
 
     def _blocks(self, path: Path, width: int) -> Iterator[tuple[int, list[Any]]]:
-        """The number of the first row; then x as an array, and what else rows have as lists."""
+        """Yield the number of the first row; then x as an array, and the rest as lists."""
         rows = self._opened(path)
         for first in range(0, len(rows), _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, len(rows))
@@ -147,8 +147,9 @@ class DatasetReader:
         return (*numbers, *cells[2:width])
 
     def _same(self, once: tuple[Any, ...], again: tuple[Any, ...], row: int) -> None:
-        """Raise RowError where a row is drawn anew each time: every edge would deal it elsewhere,
-        and its person would be paid for at one edge and used at two.
+        """Raise RowError where a row is drawn anew each time.
+
+        Every edge would deal it elsewhere: its person would be charged at one edge and used at two.
         """
         numbers = zip(once[:2], again[:2], strict=True)
         if any(array.tobytes() != other.tobytes() for array, other in numbers):

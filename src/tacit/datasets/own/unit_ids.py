@@ -21,12 +21,12 @@ _BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that the
 
 
 def unit_ids(values: Iterable[Any], where: str, first: int) -> UnitIds:
-    """The units of some rows, the first one row `first`. Raises RowError, which says `where`."""
+    """Return the units of some rows, the first one row `first`. Raises RowError, naming `where`."""
     return hashed(unit_text(value, where, first + row).encode() for row, value in enumerate(values))
 
 
 def unit_text(value: Any, where: str, row: int) -> str:
-    """The one text of a unit's value. Raises RowError, which says `where`, for one without."""
+    """Return the one text of a unit's value. Raises RowError, naming `where`, for no value."""
     try:
         text = _text(_plain(value))
         text.encode()

@@ -22,7 +22,7 @@ class Bounds:
     high: float
 
     def scaled(self, values: Array) -> Floats:
-        """The values, cut and scaled."""
+        """Return the values, cut and scaled."""
         cut = np.clip(values.astype(np.float64), self.low, self.high)
         return ((cut - self.low) / (self.high - self.low)).astype(np.float32)
 

@@ -84,8 +84,9 @@ class Recurrent(Model):
         return "gates[ifgo] last"
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """The last layer only: an embedding's other layers are never asked for gradients of
-        scores.
+        """Return the last layer only.
+
+        An embedding's other layers are never asked for gradients of scores.
         """
         states = self._last(params, x, lambda u: u)
         top = list(self.unflatten(params).values())[-2:]
@@ -133,7 +134,7 @@ class Sum(Model):
         return torch.zeros(self.size)
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """The one layer."""
+        """Return the one layer."""
         return [LayerValues(x, x.sum(-2) + params)]
 
 
@@ -163,10 +164,11 @@ def embedding(
     activation: Activation = "relu",
     smoothing: float = 0.0,
 ) -> Embedding:
-    """An embedding of blocks of `shape` into `width` numbers; `linear` ignores the layer sizes.
+    """Return an embedding of blocks of `shape` into `width` numbers.
 
-    `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack
-    of LSTM layers of `hidden` cells. Raises ConfigError naming the field and the value.
+    `linear` ignores the layer sizes. `mlp` has dense layers `hidden`, `cnn` convolutions before
+    them (square blocks), `lstm` a stack of LSTM layers of `hidden` cells. Raises ConfigError naming
+    the field and the value.
     """
     if width < 1 or not 0 <= smoothing < math.inf:
         raise ConfigError(

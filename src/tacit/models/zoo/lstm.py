@@ -56,8 +56,9 @@ class Lstm(Model):
         return params
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """Every layer at work at every place: its input, and what its weight and bias make of
-        it.
+        """Return every layer at work at every place.
+
+        A layer has its input, and what its weight and bias make of it.
         """
         weights = iter(self.unflatten(params).values())
         layers = [LayerValues(x, functional.embedding(x, next(weights)), bias=False)]
@@ -76,7 +77,7 @@ class Lstm(Model):
         return layers
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T).
+        """Return the mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T).
 
         Its exponential is the perplexity.
         """
@@ -91,8 +92,9 @@ class Lstm(Model):
 
 
 def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
-    """The layout of LSTM layers of `hidden` cells over `inputs` numbers, and of a dense layer on
-    them.
+    """Return the layout of LSTM layers of `hidden` cells and of a dense layer on them.
+
+    The first takes `inputs` numbers.
     """
     layers: list[tuple[str, tuple[int, ...]]] = []
     for number, (before, cells) in enumerate(pairwise((inputs, *hidden)), 1):
@@ -105,8 +107,9 @@ def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
 
 
 def unrolled(gates: torch.Tensor, recurrent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outputs h_1..h_T (..., T, H) of one layer, and h_0..h_(T-1), which its recurrent weight
-    saw.
+    """Return the outputs h_1..h_T (..., T, H) of one layer, and h_0..h_(T-1).
+
+    Its recurrent weight is applied to the latter.
 
     gates: the part that comes from the layer's input (..., T, 4H).
     """

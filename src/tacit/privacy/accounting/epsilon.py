@@ -134,7 +134,7 @@ class RunningRdp:
 
 
 def rdp_vector(spend: Spend) -> NDArray[np.float64]:
-    """The Rényi divergence of *one* release of `spend` at ORDERS; inf without a mechanism."""
+    """Return the Rényi divergence of *one* release at ORDERS; inf without a mechanism."""
     if spend.noise_multiplier < _MIN_MULTIPLIER:
         return np.full(len(ORDERS), math.inf)
     return one_rdp(spend.sampling_rate, spend.noise_multiplier, spend.mechanism)
@@ -162,7 +162,7 @@ def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
 
 
 def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
-    """The part of δ that pays, at `epsilon`, for what the accountant leaves out.
+    """Return the part of δ that pays, at `epsilon`, for what the accountant leaves out.
 
     Left out are draws that the padded batch cuts, and the distance of discrete noise from a
     Gaussian.
@@ -175,7 +175,7 @@ def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
 def calibrate(
     epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian"
 ) -> float:
-    """The smallest noise multiplier z whose `pushes` releases cost at most (ε, δ) by PLD.
+    """Return the smallest noise multiplier z whose `pushes` releases cost at most (ε, δ) by PLD.
 
     z is on a grid of 0.001. Raises PrivacyError when no z up to 2^14 suffices.
 
@@ -212,9 +212,10 @@ def calibrate(
 
 
 def _aim(tried: list[tuple[int, float]], epsilon: float, low: int, high: int) -> int:
-    """The next step to try: on the line through the last two, in logarithms; every fourth halves.
+    """Return the next step to try, on the line through the last two, in logarithms.
 
-    ε falls nearly as a power of z, so that a few tries are enough where halving takes fourteen.
+    Every fourth halves. ε falls nearly as a power of z, so that a few tries are enough where
+    halving takes fourteen.
     """
     points = [(math.log(step), math.log(cost)) for step, cost in tried[-2:] if 0 < cost < math.inf]
     if len(tried) % 4 == 0 or not points:
@@ -275,16 +276,15 @@ def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: flo
 
 
 def _cut_probability(rows: History) -> float:
-    """The probability that a padded batch ever cuts a draw: at most TAIL a push."""
+    """Return the probability that a padded batch ever cuts a draw: at most TAIL a push."""
     return TAIL * sum(row.count for row in rows)
 
 
 def _off_lattice(rows: History) -> float:
-    """The total variation between the released integers and the rounded Gaussians that PLD
-    accounts.
+    """Return the total variation of released integers from the Gaussians that PLD accounts.
 
-    By Pinsker's inequality and the chain rule, adaptive releases included: sqrt(KL/2), with KL
-    summed over coordinates and pushes.
+    The Gaussians are rounded. By Pinsker's inequality and the chain rule, adaptive releases
+    included: sqrt(KL/2), with KL summed over coordinates and pushes.
     """
     discrete = (row for row in rows if row.mechanism == "discrete_gaussian")
     divergence = sum(

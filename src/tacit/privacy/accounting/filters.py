@@ -60,7 +60,7 @@ class RenyiFilter:
         mechanism: str = "gaussian",
         history: History = (),
     ) -> RenyiFilter:
-        """The filter at the order that lets the most releases at the *planned* (q, z) through.
+        """Return the filter at the order that allows the most releases at the *planned* (q, z).
 
         Only the order, chosen from public numbers, depends on the plan: later releases may differ
         from it.
@@ -83,7 +83,7 @@ class RenyiFilter:
         return cls(epsilon, delta, ORDERS[best], history)
 
     def accepts(self, spend: Spend) -> bool:
-        """Whether `spend` still fits. Once False, it stays False for all that costs as much."""
+        """Check whether `spend` still fits. Once False, it stays False at this cost and above."""
         return self.spent + self._cost(spend) <= self.budget and spend.count <= self._left
 
     def charge(self, spend: Spend) -> None:

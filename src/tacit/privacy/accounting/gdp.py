@@ -53,7 +53,7 @@ def delta(mu: float, epsilon: float) -> float:
 
 
 def epsilon(mu: float, at_delta: float) -> float:
-    """The least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for μ above 10^4."""
+    """Return the least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for μ above 10^4."""
     if mu > _LARGE:
         return math.inf
     if delta(mu, 0.0) <= at_delta:
@@ -65,7 +65,7 @@ def epsilon(mu: float, at_delta: float) -> float:
 
 
 def mu_within(epsilon: float, at_delta: float) -> float:
-    """The largest μ that implies (ε, δ)-DP: what a budget pays for."""
+    """Return the largest μ that implies (ε, δ)-DP: what a budget pays for."""
     high = 1.0
     while delta(high, epsilon) <= at_delta:
         high *= 2
@@ -73,7 +73,7 @@ def mu_within(epsilon: float, at_delta: float) -> float:
 
 
 def within(history: Iterable[Spend], epsilon: float, at_delta: float) -> bool:
-    """Whether `history` costs at most (ε, δ): in μ where all of it is Gaussian, else by PLD."""
+    """Check whether `history` costs at most (ε, δ): in μ where all is Gaussian, else by PLD."""
     rows = tuple(history)
     if any(row.noise_multiplier <= 0 for row in rows if row.count):
         return False

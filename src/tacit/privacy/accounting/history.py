@@ -59,7 +59,7 @@ def beyond(history: History, *others: History) -> History:
 
 
 def _counts(history: History) -> dict[tuple[str, float], Counter[float]]:
-    """How many releases at each z, by mechanism and sampling rate."""
+    """Return the number of releases at each z, by mechanism and sampling rate."""
     counts: dict[tuple[str, float], Counter[float]] = {}
     for row in history:
         kind = counts.setdefault((row.mechanism, row.sampling_rate), Counter())
@@ -68,5 +68,5 @@ def _counts(history: History) -> dict[tuple[str, float], Counter[float]]:
 
 
 def _up_to(z: float, counts: Counter[float] | None) -> int:
-    """How many of these have no more noise than z."""
+    """Return the number of these that have no more noise than z."""
     return sum(count for noise, count in (counts or {}).items() if noise <= z)

@@ -46,7 +46,7 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
 
 
 def _interval(rows: History) -> float:
-    """The grid on which PLD rounds privacy losses.
+    """Return the grid on which PLD rounds privacy losses.
 
     A pure mechanism loses exactly ±ε: if it is alone, on a grid of ε, nothing is rounded at all.
     """
@@ -98,7 +98,7 @@ def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
 
 @lru_cache(maxsize=1024)
 def one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
-    """The Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
+    """Return the Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
     z = min(noise_multiplier, _MAX_MULTIPLIER)
     sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke, arXiv:1605.02065, prop. 3.3).

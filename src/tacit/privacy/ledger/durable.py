@@ -74,8 +74,9 @@ class Ledger:
     """
 
     def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:
-        """Open or create the ledger at `path` (":memory:" for tests) for `dataset`, and verify its
-        chain.
+        """Open or create the ledger at `path` for `dataset`, and verify its chain.
+
+        path: ":memory:" for tests.
 
         lineage: of the ledger that is meant; with it, nothing is created.
         Raises PrivacyError when the file cannot be opened, is damaged or of another format (then it
@@ -176,7 +177,7 @@ class Ledger:
         return self._history
 
     def charged(self) -> Charged:
-        """How far this ledger has come, without what is `ahead`."""
+        """Return the count and the head of this ledger, without what is `ahead`."""
         if self._begun.count:
             return self._begun
         return UNCHARGED

@@ -146,7 +146,7 @@ def drop_row(db: sqlite3.Connection, dataset: str, row: int) -> None:
 
 
 def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
-    """The chain of `dataset`, as it stands. Raises ValueError for rows that no charge can make."""
+    """Return the chain of `dataset`. Raises ValueError for rows that no charge can make."""
     stored = db.execute(
         "SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)
     ).fetchone()

@@ -23,7 +23,9 @@ def keep_probability(epsilon: float, classes: int) -> float:
 
 
 def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Random) -> Tensor:
-    """Every label kept with probability p, else replaced by one of the C - 1 others, uniformly.
+    """Return the labels, each kept with probability p, else replaced by a uniform other one.
+
+    The others are the C - 1 other classes.
 
     labels: int64 (n,) in [0, classes).
     Guarantee: ε-local DP for each label (replace-one). The probabilities of one answer under two

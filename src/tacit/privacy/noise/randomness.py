@@ -51,14 +51,14 @@ class Random:
             self._rekey()
 
     def bytes(self, count: int) -> bytes:
-        """The next `count` bytes of the keystream."""
+        """Return the next `count` bytes of the keystream."""
         if self.secret and os.getpid() != self._pid:
             self._rekey()
         zeros = _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
         return self._stream.update(zeros)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` uniform 64-bit words."""
+        """Return the next `count` uniform 64-bit words."""
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
     def permutation(self, count: int) -> NDArray[np.int64]:

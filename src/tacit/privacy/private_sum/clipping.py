@@ -39,7 +39,7 @@ class Clipped:
 
 
 def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
-    """The sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
+    """Return the sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
 
     gradients: (B, d) float32; mask: (B,) bool. rows: the size of the whole batch, where this is a
     part of it (B if None). C' is `clip`, made smaller by what rounding may add.

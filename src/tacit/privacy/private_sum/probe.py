@@ -93,7 +93,7 @@ def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor
 
 
 def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: str = "cpu") -> bool:
-    """Whether `kernel` gives an example the same bits at any place of a batch of any of `sizes`.
+    """Check whether `kernel` gives an example the same bits anywhere in a batch of any of `sizes`.
 
     If so, the drawn rows alone may be computed, in any order. As in `require_separate_examples` it
     is tried with ordinary parameters and with large ones that cancel, at every place, and between

@@ -28,7 +28,7 @@ class Rehearsed(NamedTuple):
 
 
 def rehearsed(model: Model, rows: int) -> Iterator[Rehearsed]:
-    """All that a step of `model` is rehearsed on, `rows` rows at a time."""
+    """Yield all that a step of `model` is rehearsed on, `rows` rows at a time."""
     params = model.init(1)
     x, y = model.random_batch(rows, torch.Generator().manual_seed(1))
     bounded = model.traced or not x.is_floating_point()

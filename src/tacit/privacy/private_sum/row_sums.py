@@ -88,7 +88,7 @@ class RowKernel:
         self._back = torch.argsort(self._order)[: model.size]
 
     def arrange(self, params: Tensor) -> NDArray[np.float32]:
-        """The parameters (d,) in the kernel's order, with zeros behind them."""
+        """Return the parameters (d,) in the kernel's order, with zeros behind them."""
         if self._same:
             return np.ascontiguousarray(params.numpy())
         filled = torch.cat((params, params.new_zeros(1)))
@@ -128,7 +128,7 @@ class RowKernel:
         self._deltas(params, x, y, index, self.model.name == "svm", out)
 
     def rows(self, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """The gradients of all rows of x, in the kernel's order: for probes and tests."""
+        """Return the gradients of all rows of x, in the kernel's order: for probes and tests."""
         out = np.empty((len(y), self.size), dtype=np.float32)
         index = np.arange(len(y))
         self.gradients(self.arrange(params), x.flatten(1).numpy(), y.numpy(), index, out)
@@ -136,7 +136,7 @@ class RowKernel:
 
 
 def row_kernel(model: Model) -> RowKernel | None:
-    """The kernel for `model`; None where numba or a kernel for one of its layers is missing."""
+    """Return the kernel for `model`; None without numba or a kernel for one of its layers."""
     if type(model) is not Layered or library() is None:
         return None
     return RowKernel(model)
@@ -199,7 +199,7 @@ class RowSums:
         return sums
 
     def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
-        """The sum over drawn rows, at the parameters (d,).
+        """Return the sum over drawn rows, at the parameters (d,).
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
@@ -250,7 +250,7 @@ class RowSums:
             kernels.clip_integers(computed, reduced, step, limit, total)
 
     def _adds_rows_alone(self) -> bool:
-        """Whether a row adds the same whole numbers among others as it does by itself."""
+        """Check whether a row adds the same integers among others as it does by itself."""
         params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
         everyone = np.arange(len(y))
         terms = SumTerms(clip=1.0, step=2.0**-12, rows=len(y))

@@ -109,7 +109,7 @@ class EmbeddingPlan:
 
 
 def declared(mode: Mode) -> str:
-    """The mechanism of a `mode`, as Hello and reports name it."""
+    """Return the name of a `mode`'s mechanism in Hello and reports."""
     return f"embedding:{mode}"
 
 
@@ -222,7 +222,7 @@ class EmbeddingReleaser:
         return ReleasedEmbedding(rows, stored, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
-        """The sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
+        """Return the sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
 
         `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum
         gets N(0, σ²), charged durably before it is computed: (2C/σ)-GDP for each count of a record.

@@ -155,8 +155,9 @@ class Releaser:
         return self._end_steps(params, steps)
 
     def _computed(self, query: Callable[[], Clipped]) -> Clipped:
-        """The query's answer, from fresh randomness, computed so that no number slows the processor
-        down.
+        """Return the query's answer, from fresh randomness.
+
+        It is computed so that no number slows the processor down.
         """
         self.random.renew()
         with flushed():
@@ -193,7 +194,7 @@ class Releaser:
         self._noisy(self._computed(query), clip, None)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
-        """Whether neither the budget nor the clip would refuse `count` releases with this clip."""
+        """Check whether budget and clip allow `count` releases with this clip."""
         return (self.releases_left is None or self.releases_left >= count) and (
             self._allows(clip) or not self.plan.clip_is_bounded
         )

@@ -94,7 +94,7 @@ class Trained:
 
     @staticmethod
     def again(vector: Tensor) -> Shared:
-        """A vector that was shared before a restart, out of the peer's own durable state."""
+        """Return a vector that was shared before a restart, from the peer's own durable state."""
         return Shared(vector, _SEAL)
 
     def _become(self, params: Tensor) -> None:
