@@ -1,7 +1,28 @@
-"""The run file: TOML → frozen pydantic models. Unknown keys, impossible values and contradictions
-are refused.
+"""The run file: TOML in, frozen pydantic models out.
 
-Everything here is public: a run file never holds a number computed from private data.
+Idea. One file defines a run. Its sections, under the names that a user writes, are what the rest of
+tacit reads: `define` puts them into a `Definition`, and adds only what follows from them.
+
+What a reader finds. `RunFile` lists the sections, checks that they agree (`section_rules`), fills
+in what its author left out (`derived_defaults`), and makes the run's plans, model, fingerprint and
+definition. `parse` and `load`, at the end, read text and files.
+
+Guarantee. Unknown keys, impossible values and contradictions are refused, in one line that names
+the field and its value. Everything here is public: a run file never holds a number computed from
+private data.
+
+>>> text = '''
+... run.updates = 1000
+... data.dataset = "digits"
+... model.name = "logistic"
+... algorithm.name = "mapa"
+... '''
+>>> run = parse(text, "run.toml")
+>>> run.privacy.epsilon, run.edges.count, run.define().evaluation.every
+(2.0, 5, 250)
+>>> parse(text + "edges.cuont = 3", "run.toml")
+Traceback (most recent call last):
+tacit.errors.ConfigError: run.toml: edges.cuont=3: unknown key; did you mean count?
 """
 
 from __future__ import annotations

@@ -1,4 +1,35 @@
-"""The server role that parameter-server algorithms share: a fold of messages into a model."""
+"""The server role that parameter-server algorithms share: a fold of messages into a model.
+
+Idea. The state of a run is what its journal folds to. A role has no I/O, no clock and no
+randomness: the aggregator, the replay and the simulator give it the same messages in the same
+order, and get the same bits.
+
+What a reader finds. `Fold` is the state that every algorithm has, saved by `state` and continued by
+`restore`. `ServerRole` adds the messages: `screen` refuses an update before it enters the journal,
+`on_message` folds what entered, `apply` is the algorithm's step, and `answer` is an edge's task. At
+the end stand the guard's sums, which weigh an update or accuse its edge.
+
+Guarantee. Every update that enters is counted in its edge's record, also one that is stale, kept
+out or too late: it was released, so the reported ε must have it.
+
+>>> from tacit import config
+>>> from tacit.algorithms.mapa import MapaServer
+>>> text = '''
+... run.updates = 5
+... data.dataset = "digits"
+... model.name = "logistic"
+... algorithm.name = "mapa"
+... '''
+>>> run = config.parse(text, "example").define()
+>>> server = MapaServer(run, run.build_model())
+>>> (task,) = server.on_message(Hello("edge-0", 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ()))
+>>> update = Update("edge-0", task.message.version, server.params, 1.0, ())
+>>> server.screen(update) is None
+True
+>>> (task,) = server.on_message(update)
+>>> task.to, task.message.version, server.version
+('edge-0', 1, 1)
+"""
 
 from __future__ import annotations
 
