@@ -43,7 +43,8 @@ def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
         return "LanguageModel", {"classes": model.classes, **sizes}
     of_both = {"shape": model.shape, "classes": model.classes}
     if isinstance(model, Deep):
-        return "Deep", {"name": model.name, **of_both, "width": model.width, "blocks": model.blocks}
+        of_deep = {"width": model.width, "blocks": model.blocks}
+        return "DeepModule", {"name": model.name, **of_both, **of_deep}
     assert isinstance(model, Layered)
     keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
     return "Cnn", of_both | {key: getattr(model, key) for key in keys}
