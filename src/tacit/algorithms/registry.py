@@ -94,14 +94,14 @@ class Roles:
 
 
 def server(
-    definition: Definition[Any], model: Model, people: LabelledRecords | None = None
+    definition: Definition[Any], model: Model, labelled: LabelledRecords | None = None
 ) -> ServerRole:
     """Return the server role of a run, at its beginning.
 
-    people: the labelled records that the server of a vertical run needs. Raises ConfigError where a
+    labelled: the records that the server of a vertical run needs. Raises ConfigError where a
     vertical run has none.
     """
-    return ROLES[definition.algorithm.name].server(definition, model, people)
+    return ROLES[definition.algorithm.name].server(definition, model, labelled)
 
 
 def edge(
@@ -131,13 +131,13 @@ def edge(
 # -- vertical runs ---------------------------------------------------------------------------------
 
 
-def people(
+def labelled_records(
     splits: Sequence[Dataset],
     salt: bytes,
     answers: Tensor | None = None,
     label_epsilon: float = math.inf,
 ) -> LabelledRecords:
-    """Return all people of a vertical run; `splits` are its training rows, then its test rows.
+    """Return all records of a vertical run; `splits` are its training rows, then its test rows.
 
     answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
     labels; None: the labels themselves.
@@ -168,7 +168,7 @@ def party(
 ) -> Party:
     """Party `number` of a vertical run with its columns of everybody's rows.
 
-    splits: as for `people`. device: as `Party` has it.
+    splits: as for `labelled_records`. device: as `Party` has it.
     """
     x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names(
@@ -183,16 +183,16 @@ def party(
 
 
 def _labelled_server(
-    definition: Definition[Any], model: Model, people: LabelledRecords | None
+    definition: Definition[Any], model: Model, labelled: LabelledRecords | None
 ) -> ServerRole:
     """Return the server of a vertical run. Raises ConfigError without its labelled records."""
-    if people is None:
+    if labelled is None:
         raise ConfigError(
             f"algorithm.name={definition.algorithm.name!r}: "
             "its server needs the labels of its people"
         )
     settings = vertical_settings.vertical(definition)
-    return vafl.LabelServer(definition, model, settings.protocol, people, cache(settings.named))
+    return vafl.LabelServer(definition, model, settings.protocol, labelled, cache(settings.named))
 
 
 def _no_edge(definition: Definition[Any], owner: Owner) -> EdgeRole:

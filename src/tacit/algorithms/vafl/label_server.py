@@ -62,7 +62,7 @@ class LabelServer(ServerRole):
         definition: Definition[Vafl],
         head: Model,
         protocol: Protocol,
-        people: LabelledRecords,
+        labelled: LabelledRecords,
         plan: PlanOfParty,
     ) -> None:
         """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
@@ -73,16 +73,16 @@ class LabelServer(ServerRole):
         self.names = definition.worker_names
         self.head = head
         self.protocol = protocol
-        self.people = people
+        self.labelled = labelled
         self.plan = plan
-        self.table = torch.zeros(len(people.names), *head.shape)
+        self.table = torch.zeros(len(labelled.names), *head.shape)
         # k of each entry's upload
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)
         self.complete: set[str] = set()  # parties whose step 0 is in the table
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.requests = Requests()
-        public = torch.arange(people.records, len(people.names))
+        public = torch.arange(labelled.records, len(labelled.names))
         section = definition.evaluation
         self.evaluation = TestEvaluations(public, section.every, section.samples, protocol.seed)
 
@@ -129,7 +129,7 @@ class LabelServer(ServerRole):
         # Gradients, which answer a step, show labels: only of rows whose labels are protected.
         stepped = update.part.step and not update.part.request
         if stepped:
-            most = self.people.records
+            most = self.labelled.records
         else:
             most = len(self.table)
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
@@ -150,7 +150,7 @@ class LabelServer(ServerRole):
         if (request := self.requests.next(edge)) is not None:
             return [Outgoing(edge, request)]
         if edge not in self.complete:
-            return [Outgoing(edge, Roster(self.people.names, self.people.records))]
+            return [Outgoing(edge, Roster(self.labelled.names, self.labelled.records))]
         if self._trained or edge not in self.answers or self._waits(edge):
             return []
         return [Outgoing(edge, self.answers[edge])]
@@ -170,7 +170,7 @@ class LabelServer(ServerRole):
         """Return the timer of the last evaluation, while that is under way."""
         last = self._trained and self.evaluation.waiting
         if last:
-            return Timer(self.requests.made, LAST_SECONDS)
+            return Timer(self.requests.issued, LAST_SECONDS)
         return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
@@ -312,8 +312,8 @@ class LabelServer(ServerRole):
             params = self.params.clone().requires_grad_()
             h = self.table[rows].requires_grad_()
             scores = self.head.logits(params, h * self.scales())
-            labels = self.people.labels[rows]
-            epsilon = self.people.label_epsilon
+            labels = self.labelled.labels[rows]
+            epsilon = self.labelled.label_epsilon
             loss = corrected_loss(scores, labels, epsilon).mean()
             g_0, g_h = torch.autograd.grad(loss, [params, h])
         return g_0, g_h
@@ -322,7 +322,7 @@ class LabelServer(ServerRole):
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """Return the latest evaluation that is ready: k, θ_0, and the embeddings with labels."""
-        return self.evaluation.taken
+        return self.evaluation.latest
 
     def _evaluate(self, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Take the evaluation that has been answered, and begin the one that is due.
@@ -333,7 +333,7 @@ class LabelServer(ServerRole):
         requests = self.requests
         if (rows := evaluation.answered()) is not None:
             h = self.table[rows] * self.scales()
-            y = self.people.labels[rows]
+            y = self.labelled.labels[rows]
             test_set = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
             evaluation.take(self.version, self.params, test_set)
         if not evaluation.due(self.version, trained=self._trained):

@@ -15,18 +15,18 @@ from tacit.protocol.vertical import Request
 class Requests:
     """The requests that are not answered yet, by party, in the order of their numbers.
 
-    A party is told of its first one only, as it answers no number below its last. made: how many
+    A party is told of its first one only, as it answers no number below its last. issued: how many
     there have been, and so the number of the newest.
     """
 
     def __init__(self) -> None:
-        self.made = 0
+        self.issued = 0
         self.open: dict[str, list[Request]] = {}
 
     def ask(self, edge: str, rows: Tensor) -> Outgoing:
         """Add a request for embeddings of `rows`; return the one that `edge` is to answer."""
-        self.made += 1
-        self.open.setdefault(edge, []).append(Request(self.made, rows))
+        self.issued += 1
+        self.open.setdefault(edge, []).append(Request(self.issued, rows))
         return Outgoing(edge, self.open[edge][0])
 
     def next(self, edge: str) -> Request | None:

@@ -41,7 +41,7 @@ def dump(
     }
     return tensors, {
         **values,
-        "requests": server.requests.made,
+        "requests": server.requests.issued,
         "due": evaluation.next,
         "final": evaluation.final,
         "examined": evaluation.over,
@@ -79,7 +79,7 @@ def read(server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, An
         edge: Feedback(iteration, step, tensors.get(f"answer.{edge}"))
         for edge, (iteration, step) in values["answers"].items()
     }
-    server.requests.made = values["requests"]
+    server.requests.issued = values["requests"]
     server.requests.open = {
         edge: [Request(number, torch.tensor(rows)) for number, rows in queue]
         for edge, queue in values["asked"].items()

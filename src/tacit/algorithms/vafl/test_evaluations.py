@@ -28,7 +28,7 @@ class TestEvaluations:
         self.rows: Tensor | None = None
         self.waiting: set[int] = set()
         self.final = self.over = False
-        self.taken: tuple[int, Tensor, Dataset] | None = None
+        self.latest: tuple[int, Tensor, Dataset] | None = None
 
     def due(self, version: int, *, trained: bool) -> bool:
         """Check whether an evaluation is to begin at k = `version`: the last when `trained`."""
@@ -54,6 +54,6 @@ class TestEvaluations:
         return rows
 
     def take(self, version: int, params: Tensor, test_set: Dataset) -> None:
-        """Keep what the one that has been answered is measured by."""
-        self.taken = (version, params, test_set)
+        """Keep the inputs of the evaluation that has been answered."""
+        self.latest = (version, params, test_set)
         self.over = self.final
