@@ -39,8 +39,10 @@ class DataError(TacitError):
 
 
 class OwnersError(DataError):
-    """Own rows do not fit. for_owner: the same in more words, which may say something of a row:
-    they are for the screen of whoever has it, and for no log.
+    """Own rows do not fit.
+
+    for_owner: the same in more words, which may quote a row: they are for the owner's screen, and
+    for no log.
     """
 
     def __init__(self, message: str, for_owner: str) -> None:

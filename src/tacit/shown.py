@@ -27,7 +27,7 @@ def seen(character: str) -> bool:
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    """`limit` characters of a text, or all, for logs and terminals, in one line.
+    """Return `limit` characters of a text, or all, for logs and terminals, in one line.
 
     What is not seen is `?`: control and formatting characters, ends of lines, blanks but the usual
     one, half characters, and letters and marks without a shape.

@@ -166,7 +166,7 @@ def party(
     store: EmbeddingStore | None = None,
     device: str = "cpu",
 ) -> Party:
-    """Party `number` of a vertical run with its columns of everybody's rows.
+    """Return party `number` of a vertical run with its columns of everybody's rows.
 
     splits: as for `labelled_records`. device: as `Party` has it.
     """

@@ -65,13 +65,14 @@ class EdgeAdapter:
         return None
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """(d,) float64: the noisy sum over L in a message that was computed from `start` (d,)."""
+        """Return (d,) float64: the noisy sum over L in a message, computed from `start` (d,)."""
         return vector(payload)
 
 
 class LocalStepsAdapter(EdgeAdapter):
-    """FedAsync's and FedAvg's worker of H steps: a message is the model after them, start - η·Σ
-    g̃.
+    """FedAsync's and FedAvg's worker of H steps.
+
+    A message is the model after them, start - η·Σ g̃.
     """
 
     settings: ClassVar[str] = """
@@ -81,7 +82,7 @@ class LocalStepsAdapter(EdgeAdapter):
     """
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """Σ g̃."""
+        """Return Σ g̃."""
         return (start.double() - vector(payload)) / self.subject.learning_rate
 
 
@@ -89,7 +90,7 @@ class DistanceAdapter(LocalStepsAdapter):
     """FedBuff's worker: a message is how far H local steps led."""
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """Σ g̃."""
+        """Return Σ g̃."""
         return -vector(payload) / self.subject.learning_rate
 
 
@@ -103,8 +104,9 @@ class PeriodicAdapter(LocalStepsAdapter):
 
 
 class PeerAdapter(EdgeAdapter):
-    """A(DP)²SGD's peer with one neighbour: a message is the peer's model after a step, in a
-    proposal.
+    """A(DP)²SGD's peer with one neighbour.
+
+    A message is the peer's model after a step, in a proposal.
     """
 
     settings: ClassVar[str] = """
@@ -133,7 +135,7 @@ class PeerAdapter(EdgeAdapter):
         return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """g̃."""
+        """Return g̃."""
         sent = wire_gossip.read_peer_message(
             wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size
         )
@@ -161,7 +163,7 @@ def make(
 
 
 def vector(payload: bytes) -> Tensor:
-    """(d,) float64: a message's tensor, in real units."""
+    """Return (d,) float64: a message's tensor, in real units."""
     received = wire.decode(payload)
     assert received.tensor is not None
     if received.tensor.dtype == torch.int32:

@@ -95,7 +95,10 @@ def roster(records: int) -> Roster:
 
 
 def features(length: float, records: int = RECORDS, *, everybody: bool = False) -> Tensor:
-    """(records, FEATURES): the first feature is `length` of record 0, or of everybody, else 0.5."""
+    """Return (records, FEATURES), 0.5 but for the first feature of record 0, or of everybody.
+
+    It is `length`.
+    """
     x = torch.zeros(records, FEATURES)
     x[:, 0] = length if everybody else 0.5
     x[0, 0] = length
@@ -114,7 +117,7 @@ def heard(outgoing: list[Outgoing]) -> Update:
 
 
 def way(victim: Party) -> Tensor:
-    """(WIDTH,) float64: the direction of record 0's embedding in the first world."""
+    """Return (WIDTH,) float64: the direction of record 0's embedding in the first world."""
     h = victim.embedding.embed(victim.theta, FAR * torch.eye(FEATURES)[:1])[0].detach().double()
     return h.div(h.norm())
 
@@ -125,7 +128,7 @@ AttackScores = tuple[
 
 
 def asked(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Record 0's embedding, asked for `count` times."""
+    """Score record 0's embedding, asked for `count` times."""
     victim = party(subject, source, features(length))
     rows = torch.tensor([0])
     victim.on_message(roster(RECORDS))
@@ -168,7 +171,7 @@ def stepped(subject: AttackedParty, source: Randomness, length: float, count: in
 
 
 def learned(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Answers for all records after θ_m has learned, without protection, from record 0.
+    """Score answers for all records after θ_m has learned, unprotected, from record 0.
 
     Each answer depends on record 0.
     """
@@ -195,7 +198,7 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
 
 
 def _towards(victim: Party) -> Tensor:
-    """(WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
+    """Return (WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
     across = torch.cross(way(victim), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
     return across.div(across.norm()).float()
 
@@ -211,7 +214,7 @@ def _gradient(victim: Party) -> Tensor:
 
 
 def _one(answer: Update, before: float, count: int) -> float:
-    """μ of one answer of `count` equal ones, by the ledger that the last one carries."""
+    """Return μ of one answer of `count` equal ones, by the ledger that the last one carries."""
     return math.sqrt(max(0.0, gdp.mu(answer.spent) ** 2 - before**2) / count)
 
 
@@ -223,7 +226,10 @@ Attack = Callable[[AttackedParty, Randomness, float, int], AttackScores]
 def attacked(
     name: str, attack: Attack, subject: AttackedParty, source: Randomness, count: int
 ) -> list[Finding]:
-    """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
+    """Compare the μ that the server proves of record 0's features with the ledger's (G).
+
+    A proof above the ledger's is an alarm.
+    """
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
     measured = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
@@ -235,7 +241,7 @@ def attacked(
 
 
 def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
-    """G: the noise of one record's embedding in a release is not that of another's."""
+    """Check that the noise of one record's embedding in a release is not another's (G)."""
     victim = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
     vectors = heard(victim.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
     apart = (vectors[0::2] - vectors[1::2]) / math.sqrt(2)  # all have the same features
@@ -246,7 +252,7 @@ def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
 
 
 def again(subject: AttackedParty, source: Randomness) -> list[Finding]:
-    """G: a table asked for again, of a restarted party, is the same, byte for byte."""
+    """Check that a table asked for again, of a restarted party, is the same, byte for byte (G)."""
     store = InMemory()
     x = features(1.0)
     first, second = (

@@ -86,7 +86,7 @@ def psnr(reconstructed: Tensor, original: Tensor) -> float:
 
 
 def _shown(image: Tensor, scale: float) -> Tensor:
-    """`image` brought to [0, 1].
+    """Return `image` brought to [0, 1].
 
     At the gradient's own scale where that is plausible; else so that its brightest pixel is 1.
     """

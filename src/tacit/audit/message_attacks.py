@@ -115,7 +115,7 @@ def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
 
 
 def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> list[Finding]:
-    """B: every coordinate has the claimed noise, to its tails.
+    """Check that every coordinate has the claimed noise, to its tails (B).
 
     No two messages share it.
     """
@@ -148,14 +148,14 @@ def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> l
 
 
 def anew(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: two pushes for the same model do not share noise."""
+    """Check that two pushes for the same model do not share noise (B)."""
     subject = subject.but(model=WIDE, rate=0.5)
     drawn = quiet_source(subject, source, canary=False).vectors(START_PUSHES)
     return [_unrelated("noise, each push anew", subject, drawn[:-1], drawn[1:])]
 
 
 def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a batch without any record makes a message of the same size, with the same noise."""
+    """Check that an empty batch makes a message of the same size, with the same noise (B)."""
     drawn = subject.but(model=WIDE, rate=1e-9)
     ask = quiet_source(drawn, source, canary=True)
     payloads = [ask() for _ in range(2)]
@@ -176,7 +176,7 @@ def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def starts(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: the same edge started twice does not draw the same noise."""
+    """Check that the same edge started twice does not draw the same noise (B)."""
     subject = subject.but(model=WIDE)
     first, second = (
         quiet_source(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2)
@@ -185,7 +185,7 @@ def starts(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Finding]:
-    """B: a forked child does not draw its parent's noise.
+    """Check that a forked child does not draw its parent's noise (B).
 
     All children are made before this process computes its first gradient.
     """
@@ -248,7 +248,7 @@ def _public(payload: bytes) -> tuple[bool, bytes]:
 
 
 def strange(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a record with nan, huge or tiny features changes no message's coming or size."""
+    """Check that nan, huge or tiny features change no message's coming or size (B)."""
     wrong = 0
     subject = subject.but(rate=1.0, steps=1)
     plain = _numbers(quiet_source(subject, source, canary=True)())
@@ -273,7 +273,10 @@ def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
 
 
 def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
-    """B: the ledger's file, copied while the edge runs, holds all sent releases at their price."""
+    """Check that a copy of the ledger's file holds all sent releases at their price (B).
+
+    The file is copied while the edge runs.
+    """
     ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):
@@ -303,7 +306,7 @@ def _counted(path: Path, subject: Subject) -> int:
 
 
 def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]:
-    """B: what is sent again after a restart is what was sent, byte for byte."""
+    """Check that a message sent again after a restart is the same, byte for byte (B)."""
     first, second = (subject.resend or resend)(quiet_source(subject, source, canary=True))
     differing = abs(len(first) - len(second)) + sum(
         a != b for a, b in zip(first, second, strict=False)
@@ -316,7 +319,7 @@ def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]
 
 
 def orders(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: whatever terms or clip a server sends, no push leaves with less noise than claimed.
+    """Check that no terms or clip of a server make a push with less noise than claimed (B).
 
     Nor does one leave with another clip.
     """

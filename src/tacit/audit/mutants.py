@@ -85,16 +85,18 @@ class LessNoise(Releaser):
 
 
 class RootHalfNoise(LessNoise):
-    """Loses a factor of √2: noise for one record where a replaced one counts twice, or a mean of
-    draws.
+    """Loses a factor of √2.
+
+    It adds noise for one record where a replaced one counts twice, or a mean of draws.
     """
 
     factor = 0.5**0.5
 
 
 class MeanNoise(LessNoise):
-    """Adds the noise for the sensitivity of a mean to the sum, as A(DP)²SGD is printed
-    (arXiv:2008.09246).
+    """Adds the noise for the sensitivity of a mean to the sum.
+
+    A(DP)²SGD is printed so (arXiv:2008.09246).
     """
 
     factor = 1 / ROWS

@@ -39,15 +39,16 @@ class TwoCoins(RowsAlone):
     """Gives a row two coins of q/2 each, so that it counts twice if both say yes."""
 
     def draw(self) -> NDArray[np.int64]:
-        """Two batches at half the rate, as one."""
+        """Draw two batches at half the rate, as one."""
         rate = self.plan.sampling_rate / 2
         random = self.random
         return np.concatenate([drawn_rows(self.records, rate, self.size, random) for _ in range(2)])
 
 
 class OppositeCoins(RowsAlone):
-    """Lets two neighbours share a coin: they are never drawn together, so one tells of the
-    other.
+    """Lets two neighbours share a coin.
+
+    They are never drawn together, so one tells of the other.
     """
 
     def draw(self) -> NDArray[np.int64]:
@@ -115,8 +116,9 @@ class NeverFewer(RowsAlone):
 
 
 class ShuffledBatches(RowsAlone):
-    """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
-    Poisson.
+    """Draws epochs of a shuffled order in batches of one size, accounted as Poisson.
+
+    Data loaders do so.
     """
 
     _remaining = np.empty(0, dtype=np.int64)
@@ -163,7 +165,7 @@ class TellsRows(MapaEdge):
     """Says how many rows it has, in the last bits of what it says first."""
 
     def start(self) -> list[Outgoing]:
-        """Hello, with a variance of the noise that tells."""
+        """Return Hello, with a variance of the noise that tells."""
         (hello,) = super().start()
         assert isinstance(hello.message, Hello)
         variance = hello.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
@@ -177,7 +179,7 @@ class BySums(RowsAlone):
     """A way whose sums go wrong somewhere; nobody tries them before they are used."""
 
     def sums_of(self, model: Model) -> RowSums:
-        """Sums of other rows than were drawn."""
+        """Return sums of other rows than were drawn."""
         kernel = row_kernel(model)
         kernels = library()
         if kernel is None or kernels is None:

@@ -26,7 +26,7 @@ class WithNeighbours(Slots):
     """Takes the batch's mean from every row, as a layer that normalises by the batch does."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d) of rows that depend on each other."""
+        """Return gradients (B, d) of rows that depend on each other."""
         x = self.x[index]
         return example_gradients(self.model, params, x - x.mean(0), self.y[index])
 
@@ -35,7 +35,7 @@ class DropsTheBatch(Slots):
     """Catches what one row raises for the whole batch, which then adds nothing."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d): all nan, where one is."""
+        """Return gradients (B, d): all nan, where one is."""
         gradients = super().gradients(params, index)
         if bool(gradients.isfinite().all()):
             return gradients
@@ -46,7 +46,7 @@ class EndsWithARow(Slots):
     """Lets through what a row raises."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d), unless a row's is not finite."""
+        """Return gradients (B, d), unless a row's is not finite."""
         gradients = super().gradients(params, index)
         if not bool(gradients.isfinite().all()):
             raise RuntimeError("a row's matrix is singular")  # as torch says it

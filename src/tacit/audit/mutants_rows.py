@@ -22,8 +22,9 @@ from tacit.privacy.release import Released, Releaser, Steps
 
 
 class Packed(Slots):
-    """Puts the drawn rows one behind the other from the first slot on, so a record moves all behind
-    it.
+    """Puts the drawn rows one behind the other from the first slot on.
+
+    A record so moves all behind it.
     """
 
     def draw(self) -> Batch:
@@ -38,12 +39,13 @@ class Packed(Slots):
 
 
 class Turned(Packed):
-    """As `Packed`, from a random slot on: where each row stands *relative to the others* still
-    tells.
+    """Packs rows as `Packed`, from a random slot on.
+
+    The place of a row *relative to the others* still tells.
     """
 
     def first(self) -> int:
-        """Any slot."""
+        """Return any slot."""
         return int(self.random.words(1)[0] % np.uint64(self.size))
 
 
@@ -80,8 +82,9 @@ class PairsTogether(Slots):
 
 
 class RoundedToNearest(Slots):
-    """Rounds to the nearest grid step and does not look at the norm again: many halves become
-    ones.
+    """Rounds to the nearest grid step and does not check the norm again.
+
+    Many halves become ones.
     """
 
     def clipped_part(

@@ -31,7 +31,7 @@ class Gated(nn.Module):
         nn.init.constant_(self.enter.weight, 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         scores: Tensor = self.head(self.hidden(self.enter(x.flatten(1))))
         return scores
 

@@ -120,7 +120,7 @@ STRUCTURE = (
 
 
 def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
-    """G, all of it: every mode, and the mutants if they are wanted."""
+    """Run all tests of G: every mode, and the mutants if they are wanted."""
     findings = []
     for name, subject, count in HONEST + (MUTANTS if mutants else ()):
         findings += attacked(name, ATTACKS[name], subject, source, count)

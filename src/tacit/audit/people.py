@@ -45,13 +45,16 @@ class People(World):
 
 
 def person(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """H: bounds on what one message says of a person with 50 rows, in either direction."""
+    """Bound what one message shows of a person with 50 rows, in either direction (H)."""
     subject = subject.but(z=Z)
     return _of_kind(subject, in_or_out("person", subject, source, quiet_people(subject), pushes))
 
 
 def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> list[Finding]:
-    """H: how often each person is in a message is as Poisson says, whatever rows it has."""
+    """Check that a person is in messages as often as Poisson sampling implies (H).
+
+    The number of their rows must not matter.
+    """
     subject = visible(subject)
     of = np.repeat(np.arange(SAMPLER_ROWS), _rows(SAMPLER_ROWS))
     each = pixels(SAMPLER_ROWS).take(torch.from_numpy(of))
@@ -61,7 +64,7 @@ def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> l
 
 
 def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """H: what all edges say together of a person of the one file that was dealt to them.
+    """Bound what all edges together show of a person whose rows were dealt to them (H).
 
     The claim is one edge's, as the run's ε is the largest of any. The attacker knows the dealing,
     and adds what the edges say that were dealt rows of the person.
@@ -118,12 +121,12 @@ def _zeros(count: int) -> Tensor:
 
 
 def _ids(of: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-    """16 bytes for each row's person."""
+    """Return 16 bytes for each row's person."""
     names = b"".join(hashlib.sha256(b"person %d" % number).digest()[:16] for number in of)
     return np.frombuffer(names, dtype=np.dtype((np.void, 16)))
 
 
 def _of_kind(subject: Subject, findings: list[Finding]) -> list[Finding]:
-    """Those about μ, or about ε if that is the claim: half as many limits with chance."""
+    """Return the findings about μ, or ε if that is the claim: half as many limits with chance."""
     kind = "ε" if subject.mu is None else "μ"
     return [finding for finding in findings if finding.quantity == kind]

@@ -59,7 +59,7 @@ Work = Callable[[], object]
 
 
 def row_times(models: Mapping[str, Model] = MODELS) -> list[Finding]:
-    """F: the time of the slowest kind of rows over that of the quickest, for each kernel's sum.
+    """Compare the times of the slowest and the quickest kind of rows, for each kernel's sum (F).
 
     Skipped where there are no kernels.
     """
@@ -94,13 +94,13 @@ def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
 
 
 def strange_rows(model: Model) -> list[Tensor]:
-    """Batches (_ROWS, *shape), each of one kind; the first is of random numbers."""
+    """Return batches (_ROWS, *shape), each of one kind; the first is of random numbers."""
     x, _ = model.random_batch(_ROWS, torch.Generator().manual_seed(1))
     return [x, *(torch.full_like(x, number) for number in STRANGE.values())]
 
 
 def passing(model: Model) -> Tensor:
-    """Parameters (d,) of which the first layer passes a row's number on, to every unit."""
+    """Return parameters (d,) of which the first layer passes a row's number on, to every unit."""
     params = model.init(1)
     weights = [part for name, part in model.unflatten(params).items() if name.endswith("weight")]
     if len(weights) > 1:

@@ -38,7 +38,7 @@ Read = Callable[[Tensor, int], ScoreValues]
 
 
 def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
-    """C: how often each row is in each message, read off the wire, is as Poisson says."""
+    """Check that each row is in messages, read off the wire, as Poisson sampling implies (C)."""
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
@@ -48,7 +48,10 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
 def sampler_in_parts(
     subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES
 ) -> list[Finding]:
-    """C: the same where drawn rows are computed in several parts, and not as outer products."""
+    """Check the same where drawn rows are computed in several parts (C).
+
+    They are not outer products there.
+    """
     z = _VISIBLE_IN_PARTS.get(subject.mechanism, 0.02)
     subject = visible(subject).but(model=IN_PARTS, z=z)
     world = World(_passed_on(), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
@@ -57,7 +60,7 @@ def sampler_in_parts(
 
 
 def _passed_on() -> Tensor:
-    """Parameters (d,) of IN_PARTS whose hidden unit i is pixel i; the last layer is zero."""
+    """Return parameters (d,) of IN_PARTS whose hidden unit i is pixel i; the last layer is zero."""
     params = torch.zeros(IN_PARTS.size)
     first = IN_PARTS.unflatten(params)["dense1.weight"]
     first[torch.arange(SAMPLER_ROWS), torch.arange(SAMPLER_ROWS)] = 1.0
@@ -65,7 +68,7 @@ def _passed_on() -> Tensor:
 
 
 def _alone_behind(push: Tensor, rows: int) -> ScoreValues:
-    """`alone` of IN_PARTS' last layer."""
+    """Return `alone` of IN_PARTS' last layer."""
     last = IN_PARTS.unflatten(push)["dense2.weight"]
     return alone(last[:, :rows].flatten(), rows)
 
@@ -73,7 +76,7 @@ def _alone_behind(push: Tensor, rows: int) -> ScoreValues:
 def as_poisson(
     test: str, subject: Subject, ask: MessageSource, pushes: int, read: Read
 ) -> list[Finding]:
-    """C: whether everybody with a pixel of their own is in the messages as Poisson says."""
+    """Check that everybody with an own pixel is in messages as Poisson sampling implies (C)."""
     shares = (
         np.stack([read(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
         * subject.batch
@@ -123,7 +126,7 @@ def pixels(rows: int) -> Dataset:
 
 
 def alone(push: Tensor, rows: int) -> ScoreValues:
-    """(rows,): a push of the logistic model along each row's own direction.
+    """Return (rows,): a push of the logistic model along each row's own direction.
 
     That is C times the row's multiplicity over L.
     """
@@ -154,7 +157,7 @@ UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
 def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: a record without a gradient, between others, does not move them to other places.
+    """Check that a record without a gradient does not move others to other places (C).
 
     The model has no kernels, so its rows are in slots.
     """
@@ -167,7 +170,7 @@ def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: the same for drawn rows alone, computed in several parts."""
+    """Check the same for drawn rows alone, computed in several parts (C)."""
     params, loud, quiet = _passed_on(), *torch.eye(SAMPLER_ROWS)[:2]
     last = IN_PARTS.unflatten(params)["dense2.weight"]
     last[0, 0], last[1, 0], last[0, 1], last[1, 1] = -40.0, 40.0, 40.0, -40.0
@@ -198,7 +201,7 @@ def _moved(
 def _alternating(
     params: Tensor, loud: Tensor, quiet: Tensor, shift: Tensor, *, record: bool
 ) -> World:
-    """Rows loud, quiet, …, (record,) loud, quiet, …, and a model that is wrong about the loud ones.
+    """Return rows loud, quiet, …, (record,) loud, quiet, …, and a model wrong about loud ones.
 
     It is sure of the quiet ones. The record is quiet, and would move all behind it by one place.
     shift: the gradient (d,) of a loud row.
@@ -214,7 +217,7 @@ def _alternating(
 
 
 def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: many equal records that come together move the mean push by no more than as many times C.
+    """Check that n equal records move the mean push by no more than n times C (C).
 
     With much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of
     it. Nothing is then seen of one record, but of m records it is, and each may move the sum by C.
@@ -238,7 +241,7 @@ def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def _many(model: Model) -> World:
-    """CROWD rows whose gradients have all numbers of one size, or no row at all."""
+    """Return CROWD rows whose gradients have all numbers of one size, or no row at all."""
     y = torch.zeros(CROWD, dtype=torch.int64)
     everybody = Dataset(torch.ones(CROWD, 1, 1, CROWD_INPUTS), y, 2, "audit")
     half = torch.ones(CROWD_INPUTS, dtype=torch.float64)

@@ -63,13 +63,19 @@ class Finding:
 
 
 def at_least(hits: ScoreCounts, count: int) -> ScoreValues:
-    """Clopper-Pearson: a proportion is below this with probability at most SHARE."""
+    """Return the proportions below which a true one lies with probability at most SHARE.
+
+    They are Clopper-Pearson bounds.
+    """
     proportions: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
     return proportions
 
 
 def at_most(hits: ScoreCounts, count: int) -> ScoreValues:
-    """Clopper-Pearson: a proportion is above this with probability at most SHARE."""
+    """Return the proportions above which a true one lies with probability at most SHARE.
+
+    They are Clopper-Pearson bounds.
+    """
     proportions: ScoreValues = np.nan_to_num(
         stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0
     )
@@ -79,9 +85,9 @@ def at_most(hits: ScoreCounts, count: int) -> ScoreValues:
 def bounds(
     inside: ScoreValues, outside: ScoreValues, thresholds: ScoreValues, delta: float
 ) -> tuple[ScoreValues, ScoreValues]:
-    """(μ, ε) that each test `value > threshold` proves, from Clopper-Pearson bounds on its rates.
+    """Return (μ, ε) that each test `value > threshold` proves.
 
-    Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
+    They are from Clopper-Pearson bounds on its rates. Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
     """
     hits = at_least((inside[:, None] > thresholds).sum(0), len(inside))
     alarms = at_most((outside[:, None] > thresholds).sum(0), len(outside))
@@ -91,7 +97,7 @@ def bounds(
 
 
 def proven(inside: ScoreValues, outside: ScoreValues, delta: float) -> tuple[float, float]:
-    """(μ, ε) by which `inside` lies above `outside`.
+    """Return (μ, ε) by which `inside` lies above `outside`.
 
     Thresholds are chosen on the first quarters of the samples, bounds are taken from the rest.
     """
@@ -114,7 +120,7 @@ def proven(inside: ScoreValues, outside: ScoreValues, delta: float) -> tuple[flo
 
 
 def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, list[int]]:
-    """(the coordinate's std / `std` farthest from 1, the coordinates that are not of that std).
+    """Return the std / `std` that is farthest from 1, and the coordinates of another std.
 
     noise: (n, d) without signal. Chi-square at SHARE / d; for a kurtosis other than 3, with as many
     degrees of freedom as give a sum of squares its variance.
@@ -134,7 +140,7 @@ def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, lis
 
 
 def tails(noise: Tensor) -> tuple[float, float]:
-    """(p-value, its limit SHARE) of: every number of `noise` is standard normal, by its tails.
+    """Return (p-value, its limit SHARE) of: `noise` is standard normal, by its tails.
 
     It counts how many lie beyond 1, 2, 3 and 3.5 standard deviations: noise that is cut off has
     none there.
@@ -149,9 +155,10 @@ def tails(noise: Tensor) -> tuple[float, float]:
 
 
 def related(first: Tensor, second: Tensor) -> tuple[float, float]:
-    """(largest |correlation| of a coordinate of `first` with one of `second`, its limit at SHARE).
+    """Return the largest |correlation| of two coordinates, and its limit at SHARE.
 
-    first, second: (n, d) without signal, row by row what should be independent.
+    One is of `first`, the other of `second`. first, second: (n, d) without signal, row by row what
+    should be independent.
     """
     count, dims = first.shape
     scaled, other_scaled = (
@@ -204,7 +211,7 @@ def _size(table: ScoreCounts, rate: float) -> float:
 
 
 def _pairs(table: ScoreCounts, rate: float) -> float:
-    """Two rows are together with probability q².
+    """Return the p-value of: two rows are together with probability q².
 
     No pair is too often, and not all too rarely (fixed sizes).
     """

@@ -64,8 +64,9 @@ class Randomness:
 
 @dataclass(frozen=True)
 class Subject:
-    """An edge and what it claims: honest as it stands, a mutant with one class replaced
-    (mutants*.py).
+    """An edge and what it claims.
+
+    It is honest as it stands, and a mutant with one class replaced (mutants*.py).
 
     algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
     mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message

@@ -74,10 +74,11 @@ def times(
 
 
 def counted(measure: SecondsAndRows, pushes: int, *, delayed: bool) -> Finding:
-    """F: whether times over the wire are independent of the numbers of rows drawn, by ranks.
+    """Check that times over the wire do not depend on the numbers of rows drawn, by ranks (F).
 
-    Not held back they must not be: then the edge is a mutant, and it is looked at up to `LOOKS`
-    times, as a busy machine's own noise may hide what one look would show.
+    Pushes that are not delayed must depend on them: that edge is a mutant. Not held back they must
+    not be: then the edge is a mutant, and it is looked at up to `LOOKS` times, as a busy machine's
+    own noise may hide what one look would show.
     """
     p_values: list[float] = []
     p = 1.0
@@ -94,7 +95,10 @@ def timed(subject: Subject) -> Subject:
 
 
 def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -> Pair:
-    """Two edges for `timed` subjects, whose first image has `feature` for its first pixel, or 0."""
+    """Return two edges for `timed` subjects.
+
+    Their first image has `feature` for its first pixel, or 0.
+    """
     boxes = (
         MessageSource(
             subject,
@@ -108,7 +112,10 @@ def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -
 
 
 def overflowing() -> Tensor:
-    """Parameters (d,), none beyond 1e6, with which only a row whose first pixel is 1 overflows."""
+    """Return parameters (d,), none beyond 1e6, with which only one kind of row overflows.
+
+    Its first pixel is 1.
+    """
     params = torch.zeros(DEEP.size)
     for name, weight in DEEP.unflatten(params).items():
         if name.endswith("weight"):
@@ -117,7 +124,7 @@ def overflowing() -> Tensor:
 
 
 def images(strange: float) -> Dataset:
-    """Random images whose first pixel is black, except in the first image.
+    """Return random images whose first pixel is black, except in the first image.
 
     There it is `strange`; if `strange` is tiny, all pixels of that image are.
     """

@@ -90,8 +90,9 @@ def received(message: GlobalModel, model: Model) -> GlobalModel:
 
 
 class MessageSource:
-    """An edge that is asked for the world's model again and again: calling it gives the next
-    message.
+    """An edge that is asked for the world's model again and again.
+
+    A call returns the next message.
     """
 
     def __init__(
@@ -113,11 +114,11 @@ class MessageSource:
         return sent
 
     def read(self, payload: bytes) -> Tensor:
-        """(d,) float64: what anybody who reads the wire can compute of a message."""
+        """Return (d,) float64: what anybody who reads the wire can compute of a message."""
         return self.adapter.read(payload, self.message.params)
 
     def vectors(self, count: int) -> Tensor:
-        """(count, d): so many messages, read."""
+        """Return (count, d): so many messages, read."""
         return torch.stack([self.read(self()) for _ in range(count)])
 
 

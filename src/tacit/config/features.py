@@ -49,11 +49,11 @@ class StandardiseSection(Section):
         return Standardise(_each(self.low), _each(self.high))
 
     def code(self, _folder: Path) -> dict[str, str]:
-        """Nothing: it names no file."""
+        """Return no digest: the section names no file."""
         return {}
 
     def files(self, _folder: Path) -> Iterator[Path]:
-        """None."""
+        """Yield no file."""
         return iter(())
 
 
@@ -83,7 +83,7 @@ class ProjectionSection(Section):
         return Projection(path, digest(path), self.axes, self.whiten)
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of its file. Raises ConfigError."""
+        """Return SHA-256 of its file. Raises ConfigError."""
         return {f"basis {self.basis}": self.step(folder).sha256}
 
     def files(self, folder: Path) -> Iterator[Path]:
@@ -124,7 +124,7 @@ class FrontSection(Section):
         )
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of its code and its weights. Raises ConfigError."""
+        """Return SHA-256 of its code and its weights. Raises ConfigError."""
         step = self.step(folder)
         if step.weights:
             weights = {f"front {self.weights}": step.weights_sha256}
@@ -168,13 +168,13 @@ class FeaturedData(DataSection):
         return value
 
     def steps(self, folder: Path) -> Features:
-        """`features`, with the files that they name. Raises ConfigError."""
+        """Return `features`, with the files that they name. Raises ConfigError."""
         if isinstance(self.features, str):
             return self.features
         return tuple(step if isinstance(step, str) else step.step(folder) for step in self.features)
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of each file that `features` name, by what it is."""
+        """Return SHA-256 of each file that `features` name, by what it is."""
         digests: dict[str, str] = {}
         for section in self._sections():
             digests |= section.code(folder)

@@ -55,7 +55,7 @@ def canonical(content: object) -> str:
 
 
 def without(content: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """`content` without some keys ("run.name") or whole sections ("evaluation")."""
+    """Return `content` without some keys ("run.name") or whole sections ("evaluation")."""
     reduced = {
         key: dict(value) if isinstance(value, dict) else value for key, value in content.items()
     }
@@ -96,7 +96,7 @@ def _shown(value: object) -> str:
 
 
 def name(kind: str, different: dict[str, Any]) -> str:
-    """SHA-256 of `differences`, for one `kind` of name ("run", "point") in today's format."""
+    """Return SHA-256 of `differences`, for one `kind` of name ("run", "point") today."""
     return hashlib.sha256(
         f"tacit-{kind}-{DEFINITION_FORMAT}{canonical(different)}".encode()
     ).hexdigest()

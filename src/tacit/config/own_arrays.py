@@ -84,7 +84,7 @@ class ValuesData(ShapedData):
         return self
 
     def example(self) -> tuple[int, ...]:
-        """`shape`."""
+        """Return `shape`."""
         return self.shape
 
     def values(self) -> Values:
@@ -125,7 +125,7 @@ class PythonData(ValuesData):
         return self.entry
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of the entry, and of what `features` name. Raises ConfigError."""
+        """Return SHA-256 of the entry, and of what `features` name. Raises ConfigError."""
         data = {"data": entry_digest(self.entry, folder, "data.entry")}
         return data | super().code(folder)
 
@@ -172,7 +172,7 @@ class ImagesData(ShapedData):
         return self
 
     def example(self) -> tuple[int, ...]:
-        """(channels, height, width)."""
+        """Return (channels, height, width)."""
         return (self.channels, *self.size)
 
     def plain_reader(self, folder: Path) -> Reader:

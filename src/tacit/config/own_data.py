@@ -161,7 +161,10 @@ class OwnData(FeaturedData):
         )
 
     def public_size(self, edges: int, columns: bool) -> int:
-        """`rows`. Raises ValueError where the file does not say it and it was not counted."""
+        """Return `rows`.
+
+        Raises ValueError where the file does not say it and it was not counted.
+        """
         if self.rows is None:
             raise ValueError(_NOT_COUNTED.format("rows"))
         return self.rows

@@ -133,7 +133,7 @@ class RunFile(Section):
         return self.plans().plan(index, dealt)
 
     def sampling_rate(self) -> float:
-        """q of every push: L over n_public."""
+        """Return q of every push: L over n_public."""
         return self.plans().default.sampling_rate
 
     def fingerprint(self) -> str:

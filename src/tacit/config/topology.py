@@ -124,7 +124,7 @@ def build(
 
 
 def pairwise(size: int, first: int, second: int) -> Tensor:
-    """A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2.
+    """Return A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2.
 
     Symmetric, doubly stochastic, A = AᵀA.
     """
@@ -134,9 +134,10 @@ def pairwise(size: int, first: int, second: int) -> Tensor:
 
 
 def expected(topology: Topology) -> Tensor:
-    """E[A_tᵀA_t] of (6), (K, K) float64, one exchange at a time: E[A_t], since A_tᵀA_t = A_t.
+    """Return E[A_tᵀA_t] of (6), (K, K) float64, one exchange at a time.
 
-    It is I - L/2, with L the Laplacian of the graph whose edges weigh as much as they are likely.
+    It is E[A_t], since A_tᵀA_t = A_t. It is I - L/2, with L the Laplacian of the graph whose edges
+    weigh as much as they are likely.
     """
     chances = topology.probabilities()
     weights = chances + chances.T

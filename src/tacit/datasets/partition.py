@@ -107,7 +107,7 @@ def all_shards(
 
 
 def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> int:
-    """n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
+    """Return n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
 
     A privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
     """

@@ -56,8 +56,10 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """Some rows of a file, 16 bytes each. rows: what a row holds, by its values. units: whose it
-    is; None where each row is a unit by itself.
+    """Some rows of a file, 16 bytes each.
+
+    rows: what a row holds, by its values. units: whose it is; None where each row is a unit by
+    itself.
     """
 
     rows: Sixteen
@@ -99,8 +101,10 @@ class Sketches:
 
 @dataclass(frozen=True, slots=True)
 class SharedRows:
-    """What two files have in common. same: whether more than chance gives. share: of the smaller
-    one, about, beyond chance; alike: with what chance may give.
+    """What two files have in common.
+
+    same: whether more than chance gives. share: of the smaller one, about, beyond chance; alike:
+    with what chance may give.
     """
 
     same: bool
@@ -229,7 +233,7 @@ def _merged(first: Sketch, second: Sketch) -> Sketch:
 
 
 def _compared(first: Sketch, second: Sketch) -> tuple[int, int, int]:
-    """Entries of the sketch with fewer, what both have, and the twins of both."""
+    """Return entries of the sketch with fewer, what both have, and the twins of both."""
     end = min(first.end, second.end)
     ours = first.hashes <= end
     theirs = second.hashes <= end

@@ -181,7 +181,7 @@ class Benchmark:
         return Target("classes", tuple(map(str, range(self.shape[1]))))
 
     def weight(self, number: int | None) -> float:
-        """Less than 1 for a spare part."""
+        """Return the part's weight: less than 1 for a spare part."""
         dealt = number is not None and number < self.dealing.shards
         if dealt or not self.dealing.spare:
             return 1.0
@@ -197,10 +197,10 @@ class Benchmark:
         return EdgePart(rows, len(index))
 
     def owned(self, number: int) -> None:
-        """Nobody's own."""
+        """Return None: published data is nobody's own."""
 
     def parts(self, root: Path | None) -> list[torch.Tensor]:
-        """Row numbers of every part of the training data, the spare ones last.
+        """Return row numbers of every part of the training data, the spare ones last.
 
         Raises ConfigError, DataError.
         """
@@ -215,7 +215,7 @@ class Benchmark:
         return published.load(self.name, "test", root, None, self.features, self.text)
 
     def test_file(self) -> None:
-        """Nobody's own."""
+        """Return None: published data is nobody's own."""
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError or DataError for a training file that is missing or another."""
@@ -227,7 +227,10 @@ class Benchmark:
 
 
 def published_only(source: Source) -> Benchmark:
-    """`source`, which must be published data: who asks keeps no ledger. Raises ConfigError."""
+    """Return `source`, which must be published data: who asks keeps no ledger.
+
+    Raises ConfigError.
+    """
     if not isinstance(source, Benchmark):
         raise ConfigError(
             f"data {source.name}: is somebody's own, and a simulation charges no ledger; "

@@ -22,7 +22,7 @@ network.load_state_dict(load_file("model.safetensors"))"""
 
 
 def lines(run: RunFile, model: Model) -> str:
-    """Python that is run in the exported folder: `network` is the module, with what it learnt."""
+    """Return Python that makes `network`, with its weights, in the exported folder."""
     if run.model.entry is None:
         name, arguments = _of_tacit(model)
         return _made("", "tacit.models.zoo.modules", name, arguments)

@@ -117,7 +117,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
 
 
 def _classes(names: tuple[str, ...]) -> str:
-    """Names of classes as text: no Markdown, no HTML."""
+    """Return names of classes as text: no Markdown, no HTML."""
     return ", ".join(_MARKDOWN.sub(r"\\\1", printable(name)) for name in names)
 
 
@@ -164,7 +164,7 @@ def _apart(ledgers: int) -> str:
 
 
 def _odds(epsilon: float) -> str:
-    """e^ε with two digits, where it is large as a power of ten; no less than it is."""
+    """Return e^ε with two digits, where it is large as a power of ten; no less than it is."""
     if epsilon > _LARGE:
         return f"10^{math.ceil(epsilon / math.log(10))}"
     odds = math.exp(epsilon)

@@ -95,7 +95,7 @@ def _reader(run: RunFile, kind: RowsKind) -> Reader:
 
 
 def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
-    """Pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
+    """Return pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
     assert isinstance(run.source, Benchmark)
     shape = run.source.raw_shape
     classes = run.source.target.classes

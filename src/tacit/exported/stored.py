@@ -89,7 +89,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) -> DocumentType:
-    """`content` of the file at `path`, as a `kind` of document. Raises DataError."""
+    """Return `content` of the file at `path`, as a `kind` of document. Raises DataError."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:

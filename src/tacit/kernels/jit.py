@@ -88,7 +88,7 @@ class Beside(UserProvidedCacheLocator):  # type: ignore[misc]
         self._cache_path = str(FOLDER)
 
     def ensure_cache_path(self) -> None:
-        """Nothing: it is known already."""
+        """Do nothing: the folder exists."""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Beside:

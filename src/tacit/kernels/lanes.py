@@ -68,7 +68,7 @@ def load(_: Any, x: Any, i: Any, count: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store(_: Any, x: Any, i: Any, v: Any) -> Any:
-    """x[i], x[i + 1] … = v."""
+    """Store v as x[i], x[i + 1] …."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature.args[0], args[0], args[1], v)
@@ -80,7 +80,7 @@ def store(_: Any, x: Any, i: Any, v: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def spread(_: Any, number: Any, count: Any) -> Any:
-    """`count` times the number."""
+    """Return `count` times the number."""
     lanes = Lanes(count.literal_value)
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -91,7 +91,7 @@ def spread(_: Any, number: Any, count: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c, in one rounding where the processor can."""
+    """Return a·b + c, in one rounding where the processor can."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(a.vector, [a.vector] * 3)

@@ -48,7 +48,7 @@ def _planes(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _
 
 @viewing
 def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
-    """z (places, outputs), normalized if it is."""
+    """Return z (places, outputs), normalized if it is."""
     w, b = _weights(layer, params)
     z = _matrix(memory, layer.z, layer.out**2, layer.width)
     if layer.kind == PLANES:
@@ -134,7 +134,7 @@ def _come_back(layer: _Layer, following: _Layer, memory: _Floats) -> _Floats:
 
 @viewing
 def _spread(layer: _Layer, v: _Floats, memory: _Floats, places: _Places) -> _Floats:
-    """dz (places, outputs) of a convolution."""
+    """Return dz (places, outputs) of a convolution."""
     dz = _matrix(memory, layer.dz, layer.out**2, layer.width)
     if layer.pooled:
         where = _chosen(layer, places)
@@ -235,7 +235,7 @@ def gradients(
     penalty: np.float32,
     out: _Floats,
 ) -> None:
-    """out[i] = the gradient of row index[i] of x (n, inputs), y (n,), with penalty·params."""
+    """Write out[i], the gradient of row index[i] of x (n, inputs), y (n,), with penalty·params."""
     last = plan[len(plan) - 1]
     for i in range(len(index)):
         _take(plan[0], x[index[i]], memory)
@@ -260,7 +260,7 @@ def deltas(
     hinge: bool,
     out: _Floats,
 ) -> None:
-    """out (R, outputs) = the loss's derivative by the scores of one dense layer."""
+    """Compute out (R, outputs) = the loss's derivative by the scores of one dense layer."""
     inputs, outputs = x.shape[1], out.shape[1]
     w, b = params[: inputs * outputs].reshape(outputs, inputs), params[inputs * outputs :]
     z = np.empty(outputs, dtype=np.float32)

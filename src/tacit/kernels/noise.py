@@ -92,7 +92,10 @@ def _halves(
     d: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """out = half the sum of the four; by views, as an index that may be negative takes a gather."""
+    """Compute out = half the sum of the four.
+
+    It is by views, as an index that may be negative takes a gather.
+    """
     for i in range(len(out)):
         out[i] = 0.5 * (a[i] + b[i] + c[i] + d[i])
 

@@ -163,7 +163,7 @@ def _padding(
 
 
 def checked_size(model: Model) -> Model:
-    """`model` itself, if memory can hold its parameters. Raises ConfigError if not.
+    """Return `model` itself, if memory can hold its parameters. Raises ConfigError if not.
 
     The size is known from the shapes, before anything is allocated.
     """
@@ -213,7 +213,7 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
 def evaluate(
     model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000
 ) -> tuple[float, float]:
-    """(accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
+    """Return (accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
 
     The accuracy is nan where the model guesses no classes.
 

@@ -57,12 +57,12 @@ def auc(answered: Answers, target: Target) -> dict[str, float]:
 
 
 def rmse(answered: Answers, target: Target) -> dict[str, float]:
-    """Root of the mean squared error, in the unit of the file."""
+    """Return the root of the mean squared error, in the unit of the file."""
     return {"rmse": float((_errors(answered, target) ** 2).mean().sqrt())}
 
 
 def mae(answered: Answers, target: Target) -> dict[str, float]:
-    """Mean absolute error, in the unit of the file."""
+    """Return the mean absolute error, in the unit of the file."""
     return {"mae": float(_errors(answered, target).abs().mean())}
 
 
@@ -167,7 +167,7 @@ def _one(name: str, fitting: dict[str, Metric], target: Target, folder: Path) ->
 
 
 def _by_class(answered: Answers) -> Tensor:
-    """(n, classes): one score for each class. Of two, or of one output, the odds count."""
+    """Return (n, classes): one score for each class. Of two, or of one output, the odds count."""
     scores = answered.scores
     assert scores is not None
     if scores.shape[1] > 2:

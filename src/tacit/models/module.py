@@ -103,8 +103,9 @@ class ModuleModel(Model):
 
     @cached_property
     def traced(self) -> bool:
-        """Whether its layers are seen and its loss is one of tacit's, and one backward pass finds
-        the gradients of a trial.
+        """Whether one backward pass finds the gradients of a trial.
+
+        Its layers must be seen, and its loss be one of tacit's.
         """
         known_loss = self.example_loss in LOSSES.values()
         return known_loss and self.seen is not None and agrees(self)
@@ -116,7 +117,7 @@ class ModuleModel(Model):
         return model
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """Only the module as a whole: its input and its scores."""
+        """Return only the module as a whole: its input and its scores."""
         return [LayerValues(x, self.logits(params, x))]
 
     def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
@@ -183,7 +184,10 @@ class ModuleModel(Model):
         return None
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """`count` random examples, of no data: x uniform in [0, 1), y a class or in [0, 1)."""
+        """Return `count` random examples, of no data.
+
+        x is uniform in [0, 1), and y a class or in [0, 1).
+        """
         x = torch.rand(count, *self.shape, generator=generator)
         if not self.labels:
             return x, torch.rand(count, generator=generator)

@@ -144,7 +144,7 @@ def _in_words(error: BaseException) -> str:
 
 
 def _refused(graph: fx.GraphModule) -> str | None:
-    """Why the list may not be used; None: it may."""
+    """Return why the list may not be used; None: it may."""
     inputs = _given(graph)
     for node in graph.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
@@ -237,14 +237,14 @@ def _with_safe_words(graph: fx.GraphModule) -> bool:
 
 
 def _words(weight: Tensor, words: Tensor, *options: Any) -> Tensor:
-    """aten.embedding, with nan for a word that is not in `weight`."""
+    """Call aten.embedding, with nan for a word that is not in `weight`."""
     clamped = words.clamp(0, len(weight) - 1)
     vectors: Tensor = _aten.embedding.default(weight, clamped, *options)
     return torch.where((clamped == words).unsqueeze(-1), vectors, math.nan)
 
 
 def _words_backward(delta: Tensor, words: Tensor, count: int, *options: Any) -> Tensor:
-    """aten.embedding_dense_backward, which no word makes raise."""
+    """Call aten.embedding_dense_backward so that no word makes it raise."""
     gradient: Tensor = _aten.embedding_dense_backward.default(
         delta, words.clamp(0, count - 1), count, *options
     )
@@ -271,7 +271,7 @@ def _mapped(graph: fx.GraphModule, params: Tensor, x: Tensor, y: Tensor) -> Grad
 def _tried(
     graph: fx.GraphModule, model: Model, params: Tensor, x: torch.dtype, y: torch.dtype
 ) -> str | None:
-    """Why the list may not be used, by public rows and two vectors of parameters; None: it may.
+    """Return why the list may not be used, by public rows and two vectors; None: it may.
 
     It must give the gradients of the code, and leave alone what it is given, however far the rows
     are from those that it was recorded with. A row where neither is finite (one that both raise at

@@ -40,7 +40,7 @@ class UserModule:
     trusted: bool = False
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each file that the section names, by its key. Executes nothing.
+        """Return SHA-256 of each file that the section names, by its key. Executes nothing.
 
         Raises ConfigError.
         """

@@ -60,7 +60,7 @@ def example_gradients(
 def linear_factors(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(δ (B, classes), x (B, inputs)) of a linear model.
+    """Return (δ (B, classes), x (B, inputs)) of a linear model.
 
     Each example's gradient is (δ ⊗ x, δ), without the penalty.
     """
@@ -69,7 +69,7 @@ def linear_factors(
 
 
 def score_deltas(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """d loss / d scores (B, classes) of each example, without the penalty."""
+    """Return d loss / d scores (B, classes) of each example, without the penalty."""
     with torch.enable_grad():
         leaf = scores.detach().requires_grad_()
         (deltas,) = torch.autograd.grad(model.data_loss(leaf, y).sum(), [leaf])
@@ -79,7 +79,7 @@ def score_deltas(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.T
 def vmap_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """`example_gradients` by its definition, for tests; B at least 1."""
+    """Return `example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
 
 
@@ -191,7 +191,7 @@ def _deltas(
 
 
 def _last(layer: LayerValues, delta: torch.Tensor) -> torch.Tensor:
-    """(B, positions, numbers that have a scale each): d loss / d output of such a layer."""
+    """Return (B, positions, numbers that have a scale each): d loss / d output of such a layer."""
     if layer.scale == "channels":
         return delta.flatten(2).transpose(1, 2)
     return delta.reshape(len(delta), -1, delta.shape[-1])
@@ -222,7 +222,7 @@ def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor)
 def _write_kernel(
     window: Window, x: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
 ) -> None:
-    """`_write_weight` of a convolution, for as many rows as have patches that stay in a cache."""
+    """Do `_write_weight` of a convolution, for as many rows as have patches that fit a cache."""
     patches = _patches(x, window)
     places = delta[0, 0].numel()
     batch = len(x) * window.groups  # a group of channels sees its own patches
@@ -233,7 +233,7 @@ def _write_kernel(
 
 
 def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
-    """(B, in·k·k, positions): what each position of a convolution sees.
+    """Return (B, in·k·k, positions): what each position of a convolution sees.
 
     Views and one copy; torch's unfold is 7 times slower.
     """

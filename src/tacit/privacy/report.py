@@ -194,7 +194,7 @@ class Promise:
         return EdgePrivacy.model_validate(fields, context=at_most)
 
     def epsilon(self, edges: Iterable[EdgePrivacy]) -> float:
-        """ε of the run: the largest of any edge, or that of one person at all parties together."""
+        """Return ε of the run: the largest of any edge, or one person's at all parties."""
         if self.composition == "sum":
             return gdp.epsilon(gdp.compose(edge.mu for edge in edges), self.delta)
         if self.composition == "together":
@@ -234,7 +234,7 @@ class Promise:
 
 
 def composed(composition: Composition, histories: Iterable[History], delta: float) -> float:
-    """ε of a run at `delta`, of the histories of its workers."""
+    """Return ε of a run at `delta`, of the histories of its workers."""
     if composition == "sum":
         return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
     if composition == "together":

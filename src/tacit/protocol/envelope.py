@@ -137,7 +137,7 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
 
 
 def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
-    """As `encode`, but the tensor is not copied, unless it is made narrower."""
+    """Encode as `encode`, but do not copy the tensor, unless it is made narrower."""
     body = memoryview(b"")
     meta.reads = _FORMAT
     if tensor is not None:

@@ -58,7 +58,10 @@ def question(envelope: Envelope, chunk: int) -> bytes:
 
 
 def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
-    """(parts, total bytes) of the message that a question is about; None for any other payload."""
+    """Return (parts, total bytes) of the message that a question is about, or None.
+
+    None: it is any other payload.
+    """
     if len(payload) != _PART.size:
         return None
     magic, _, parts, total, _ = _PART.unpack(payload)

@@ -22,14 +22,17 @@ def is_name(value: str) -> bool:
 
 
 def checked_name(field: str, value: str) -> str:
-    """`value` if it can be part of a topic and of a file name, else ConfigError naming `field`."""
+    """Return `value` if it can be part of a topic and of a file name.
+
+    Raises ConfigError naming `field` otherwise.
+    """
     if not is_name(value):
         raise ConfigError(f"{field}={value!r}: expected 1 to 64 letters, digits, '.', '_' or '-'")
     return value
 
 
 def model(run: str) -> str:
-    """Retained announcement of the run: version, state, epoch."""
+    """Return the topic of the run's retained announcement: version, state, epoch."""
     return f"tacit/v1/{run}/model"
 
 
@@ -77,7 +80,7 @@ def presence_all(run: str) -> str:
 
 
 def steps(run: str, edge: str) -> str:
-    """Retained: how many steps a peer has taken, said by itself."""
+    """Return the retained topic of how many steps a peer has taken, published by itself."""
     return f"tacit/v1/{run}/steps/{edge}"
 
 
@@ -105,7 +108,7 @@ def peer_all(run: str, to: str) -> str:
 
 
 def parse_peer(topic: str) -> tuple[str, str, int, int]:
-    """(to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
+    """Return (to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
     if len(levels) != 9 or levels[3] != "peer" or levels[5] != "from":
         raise WireError("topic", topic[:120])
@@ -128,7 +131,7 @@ def everything() -> str:
 
 
 def parse_up(topic: str) -> tuple[str, int, int]:
-    """(edge, seq, part) of an `up` topic; WireError("topic") otherwise."""
+    """Return (edge, seq, part) of an `up` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
     if len(levels) != 7 or levels[3] != "up" or not _NAME.fullmatch(levels[4]):
         raise WireError("topic", topic[:120])
@@ -147,7 +150,7 @@ def number_front(number: int) -> bytes:
 
 
 def numbered(number: int, payload: bytes) -> bytes:
-    """`payload`, with the number of its message in front."""
+    """Return `payload`, with the number of its message in front."""
     return number_front(number) + payload
 
 
@@ -162,7 +165,7 @@ def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]
 
 
 def sender(topic: str, payload: bytes) -> tuple[str, int, bytes | memoryview]:
-    """(edge, number of its message, part of it) of what came under an `up` topic.
+    """Return (edge, number of its message, part of it) of what came under an `up` topic.
 
     Raises WireError("topic").
     """

@@ -66,7 +66,7 @@ def up_in_place(
 
 
 def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:
-    """Say in `meta` what an edge says; return the tensor that goes with it. Raises TypeError."""
+    """Fill `meta` with an edge's message; return the tensor that goes with it. Raises TypeError."""
     match message:
         case Hello():
             meta.hello.CopyFrom(_pack_hello(message))
@@ -155,7 +155,7 @@ def read_up(
 
 
 def _pack_hello(message: Hello) -> pb.Hello:
-    """Hello as protobuf."""
+    """Return Hello as protobuf."""
     return pb.Hello(
         epsilon=message.epsilon,
         delta=message.delta,
@@ -171,7 +171,7 @@ def _pack_hello(message: Hello) -> pb.Hello:
 
 
 def _read_hello(edge: str, hello: pb.Hello) -> Hello:
-    """Hello of `edge` from protobuf. Raises WireError ("value")."""
+    """Return Hello of `edge` from protobuf. Raises WireError ("value")."""
     numbers = {
         name: finite(name, getattr(hello, name))
         for name in ("delta", "noise_variance", "clip_min", "clip_max")
@@ -270,7 +270,7 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
 
 
 def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
-    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
+    """Return `gradient` in the memory of `tensor`, which holds no integers any more."""
     if tensor.dtype == torch.float32:
         return tensor
     real = tensor.view(torch.float32)

@@ -198,7 +198,7 @@ class Watch:
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits."""
+        """Return (tensors, JSON values) from which `restore` continues to the same bits."""
         tensors: dict[str, Tensor] = {}
         values: dict[str, Any] = {}
         for edge, sums in self.edges.items():

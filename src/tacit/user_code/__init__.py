@@ -97,7 +97,7 @@ def _a_module(target: object) -> bool:
 
 
 def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
-    """SHA-256 (hexadecimal) of the code that `entry` names, as `load_entry` gives it.
+    """Return SHA-256 (hexadecimal) of the code that `entry` names, as `load_entry` gives it.
 
     Executes nothing. Raises ConfigError.
     """
@@ -221,7 +221,7 @@ def _imported(module: str, field: str) -> Any:
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:
-    """SHA-256 over names and contents, in the order of the names."""
+    """Return SHA-256 over names and contents, in the order of the names."""
     digest = hashlib.sha256()
     for name, content in sorted(contents.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)

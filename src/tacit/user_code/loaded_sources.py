@@ -112,7 +112,7 @@ class _Loader(SourceLoader):
         return self.source.content
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs it. Whoever asks for its text (torch.jit compiles it) is given the same bytes."""
+        """Run the module. Its source (torch.jit compiles it) is the same bytes."""
         name = str(self.source.path)
         text = decode_source(self.source.content)
         lines = text.splitlines(keepends=True)
@@ -132,7 +132,7 @@ class Folder(MetaPathFinder):
         self._missing: set[str] = set()
 
     def take(self, scan: Scan) -> None:
-        """From now on, imports are given these sources; what is loaded of others is forgotten."""
+        """Give imports these sources from now on; what is loaded of others is forgotten."""
         sources = scan.sources
         changed = any(self._sources.get(name, source) != source for name, source in sources.items())
         if changed or self._missing & set(sources) or scan.missing & set(self._sources):
@@ -196,7 +196,7 @@ def _source(name: str) -> SourceFile | None:
 
 
 def serve(scan: Scan, folder: Path) -> None:
-    """Imports ask `folder` first, and are given what `scan` has read."""
+    """Let imports ask `folder` first, and give them what `scan` has read."""
     importlib.invalidate_caches()
     folders = [
         finder for finder in sys.meta_path if isinstance(finder, Folder) and finder.folder == folder

@@ -118,7 +118,7 @@ class Fold:
         return GlobalModel(self.version, self.params, self.clip, self.terms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits.
+        """Return (tensors, JSON values) from which `restore` continues to the same bits.
 
         Algorithms add their own. Nothing is ever written into the tensors, nor into `edges`, so
         that another thread may store them while the fold goes on.

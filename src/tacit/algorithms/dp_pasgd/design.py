@@ -50,8 +50,9 @@ Bound = Callable[
 
 @dataclass(frozen=True, slots=True)
 class DesignedRun:
-    """A design and what it costs. `sigma` is the root mean square of `sigmas`, one per entry of
-    Problem.batch.
+    """A design and what it costs.
+
+    `sigma` is the root mean square of `sigmas`, one per entry of Problem.batch.
 
     epsilon: recomputed from K and z, by (9) for `corrected` and `paper`, by PLD for `poisson`; the
     paper's exceeds ε_th. predicted_loss: the bound that was minimised, on E[L(θ) - L*];
@@ -86,11 +87,11 @@ class Zcdp:
         self._Z = Z
 
     def squares(self, K: Numbers) -> Numbers:
-        """z² for K steps."""
+        """Return z² for K steps."""
         return 2 * K / self._Z * _UP
 
     def exact(self, K: int) -> float:
-        """z for K steps."""
+        """Return z for K steps."""
         return math.sqrt(2 * K / self._Z * _UP)
 
     def epsilon(self, K: int, z: float) -> float:
@@ -123,7 +124,7 @@ class Poisson:
         return self.known[K]
 
     def squares(self, K: Numbers) -> Numbers:
-        """z² for K steps: exact where it is known, else on a straight line of ln z over ln K."""
+        """Return z² for K steps: exact where known, else on a line of ln z over ln K."""
         at = sorted(self.known)
         z = np.array([self.known[k] for k in at])
         between: Numbers = np.exp(2 * np.interp(np.log(K), np.log(at), np.log(z)))

@@ -20,9 +20,9 @@ ONE: Final = 1 + 1e-12  # 1, in (21e), as far as floating point knows
 
 @dataclass(frozen=True, slots=True)
 class DesignProblem:
-    """What (21) is given. Public numbers only: estimated on private data, they would be a leak that
-    nobody counts.
+    """The input of problem (21).
 
+    Its numbers are public: estimated on private data, they would be a leak that nobody counts.
     epsilon, delta: ε_th, δ of each device. devices: M. batch: X_m, one for all or one per device.
     lipschitz: G, also the clip of one example's gradient. dim: d. smoothness: L. strong_convexity:
     λ. lr: η. c1, c2: cost of one average and of one local step, of which `resource` C_th may be

@@ -30,11 +30,11 @@ class BufferedServer(MixingServer):
         self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
 
     def base(self, update: Update) -> Tensor:
-        """0: an update is a distance."""
+        """Return 0: an update is a distance."""
         return torch.zeros_like(self.params)
 
     def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
-        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come.
+        """Step x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come.
 
         room: where the sum may be written, `vector`'s own memory or None.
         """

@@ -19,7 +19,7 @@ MODELS_HELD = 2**24  # bytes of earlier models, where the guard asks what update
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
-    """s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
+    """Return s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
 
     s(0) = 1 for all three.
     """
@@ -59,7 +59,7 @@ class MixingServer(ServerRole):
         return self._next(update.edge)
 
     def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
-        """α_t = α·s(t - τ), computed afresh: it never carries over to the next update.
+        """Mix at α_t = α·s(t - τ), computed afresh: it never carries over to the next update.
 
         room: where the result may be written, `vector`'s own memory or None.
         """
@@ -70,11 +70,11 @@ class MixingServer(ServerRole):
     # -- what the guard's sums ask -------------------------------------------------------------
 
     def base(self, update: Update) -> Tensor:
-        """x_τ."""
+        """Return x_τ."""
         return self.models.get(update.base_version, self.params)
 
     def law(self, update: Update) -> Law:
-        """H local steps, where the edge's name and τ say how many."""
+        """Return the law of H local steps, which the edge's name and τ determine."""
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
@@ -100,7 +100,7 @@ class MixingServer(ServerRole):
             del self.models[min(self.models)]
 
     def mixing(self) -> float:
-        """α at this epoch.
+        """Return α at this epoch.
 
         The configured one, times its decay once that part of the run is over.
         """
@@ -110,7 +110,7 @@ class MixingServer(ServerRole):
         )
 
     def schedule(self) -> dict[str, float]:
-        """C, γ, and α_t of the latest update."""
+        """Return C, γ, and α_t of the latest update."""
         return {
             "clip": self.clip,
             "learning_rate": self.algorithm.learning_rate
@@ -133,7 +133,7 @@ class MixingServer(ServerRole):
         return self.answer(edge) or self._trigger()
 
     def left(self, edge: str) -> list[Outgoing]:
-        """Somebody else may work instead."""
+        """Let another edge work instead."""
         self.active.pop(edge, None)
         self.idle = [name for name in self.idle if name != edge]
         return self._trigger()

@@ -100,7 +100,7 @@ class Peer(GossipWorker):
     # -- Algorithm 1 -------------------------------------------------------------------------------
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """Lines 4 and 6: ŵ to compute a gradient at, and the exchange that goes on beside.
+        """Begin a step: ŵ to compute a gradient at, and the exchange beside it (lines 4 and 6).
 
         None: the run is over.
         """
@@ -110,7 +110,7 @@ class Peer(GossipWorker):
         return self.trained.params, self.propose()
 
     def finish(self, released: Released) -> list[Outgoing]:
-        """Line 9: w_k ← w' - ηg̃(ŵ), where w' is what w_k has become meanwhile.
+        """Step w_k ← w' - ηg̃(ŵ) (line 9), where w' is what w_k has become meanwhile.
 
         Then comes what had to wait for it.
         """
@@ -131,7 +131,7 @@ class Peer(GossipWorker):
         return [out for message in waiting.values() for out in self.hear(message)]
 
     def propose(self) -> list[Outgoing]:
-        """Line 8: a new exchange, with a neighbour that is here and has none of ours open.
+        """Propose an exchange to a neighbour that is present and has none of ours open (line 8).
 
         Nothing, if there is no such neighbour.
         """
@@ -243,7 +243,7 @@ class Peer(GossipWorker):
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         A tensor never changes: a new one takes its place.
         """

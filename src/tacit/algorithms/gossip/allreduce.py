@@ -143,7 +143,7 @@ class SyncPeer(GossipWorker):
         return self.round not in self._shares
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         Other peers' shares are left out: they can be asked for again.
         """

@@ -107,7 +107,7 @@ class GossipWorker(EdgeRole):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         A tensor never changes: a new one takes its place.
         """
@@ -175,7 +175,7 @@ class GossipWorker(EdgeRole):
         ]
 
     def count_first_hand(self) -> None:
-        """From now on count a peer's steps by its own word only (`hear_steps`)."""
+        """Count a peer's steps by its own word only from now on (`hear_steps`)."""
         self._first_hand = {}
 
     def hear_steps(self, peer: str, steps: int) -> None:

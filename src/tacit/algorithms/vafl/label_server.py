@@ -180,7 +180,7 @@ class LabelServer(ServerRole):
         return self._evaluate([])
 
     def delays(self, rows: Tensor) -> Tensor:
-        """τ_{n,m}^k (b, M) by (3): 1 in the iteration after an upload, one more in each after."""
+        """Return τ_{n,m}^k (b, M) by (3): 1 after an upload, one more in each iteration."""
         return self.version - self.uploaded[rows]
 
     def scores(self, rows: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class LabelServer(ServerRole):
         return self.head.logits(self.params, self.table[rows] * self.scales())
 
     def scales(self) -> Tensor:
-        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
+        """Return (M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
 
         So a step is as long whatever the noise, whose standard deviation c_m is public.
         """
@@ -200,7 +200,7 @@ class LabelServer(ServerRole):
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """Line 8: an upload goes into the table; then whatever it makes possible."""
+        """Put an upload into the table; then do whatever it makes possible (line 8)."""
         edge = update.edge
         part = update.part
         assert part is not None  # screen()
@@ -268,7 +268,7 @@ class LabelServer(ServerRole):
         return outgoing
 
     def _stale(self, group: _Group) -> dict[str, Tensor]:
-        """§2.3, 1.: the entries that are too old for `group` to be used, by party."""
+        """Return the entries that are too old for `group` to be used, by party (§2.3, 1.)."""
         if self.protocol.max_delay is None:
             return {}
         rows = torch.unique(torch.cat([rows for _, _, rows in group]))
@@ -281,7 +281,7 @@ class LabelServer(ServerRole):
         self.evaluation.waiting -= self.requests.close(edge, number)
 
     def _iterate(self, group: _Group) -> list[Outgoing]:
-        """Lines 9, 10, 12 and 13: one iteration k on the batches of t parties."""
+        """Do one iteration k on the batches of t parties (lines 9, 10, 12 and 13)."""
         total = torch.zeros_like(self.params)
         if self._common(group):
             common = self.gradients(group[0][2])
@@ -307,7 +307,7 @@ class LabelServer(ServerRole):
         return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
+        """Return (∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
         with torch.enable_grad():
             params = self.params.clone().requires_grad_()
             h = self.table[rows].requires_grad_()
@@ -352,7 +352,7 @@ class LabelServer(ServerRole):
     # -- inference, after the end ------------------------------------------------------------------
 
     def pending(self) -> set[str]:
-        """Parties that have not answered what they were asked for."""
+        """Return parties that have not answered what they were asked for."""
         return self.requests.waiting()
 
     def _infer(self, rows: Tensor) -> list[Outgoing]:

@@ -47,7 +47,7 @@ class Requests:
         return closed
 
     def waiting(self) -> set[str]:
-        """Parties that have not answered all they were asked for."""
+        """Return parties that have not answered all they were asked for."""
         return {edge for edge, queue in self.open.items() if queue}
 
     def awaits(self, update: Update) -> bool:

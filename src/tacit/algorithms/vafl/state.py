@@ -31,7 +31,7 @@ class SnapshotState(Protocol):
 def dump(
     server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """`tensors` and `values`, with what `read` needs."""
+    """Return `tensors` and `values`, with what `read` needs."""
     evaluation = server.evaluation
     tensors = {**tensors, "table": server.table.clone(), "uploaded": server.uploaded.clone()}
     tensors |= {

@@ -35,7 +35,7 @@ class Vertical:
         return self.definition.algorithm
 
     def party_model(self, shape: tuple[int, ...]) -> Embedding:
-        """h_m of a party whose blocks have `shape`. Raises ConfigError."""
+        """Return h_m of a party whose blocks have `shape`. Raises ConfigError."""
         a = self.settings
         network = embedding(
             a.embedding,
@@ -60,7 +60,7 @@ class Vertical:
         return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
 
     def regularization(self, party: int) -> float:
-        """λ of party number `party`."""
+        """Return λ of party number `party`."""
         strengths = self.settings.regularization
         if len(strengths) > 1:
             return strengths[party]

@@ -83,7 +83,7 @@ class FedAsync(StepSizes):
         return self.steps_max or self.steps_min
 
     def traits(self, workers: int) -> Traits:
-        """FedAvg works in rounds of those asked, FedBuff in buffers of M; else each is answered.
+        """Return the traits: FedAvg in rounds, FedBuff in buffers of M; else each is answered.
 
         `concurrency` makes a queue of tasks.
         """

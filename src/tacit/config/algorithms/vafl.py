@@ -24,12 +24,11 @@ _RELEASED: dict[str, ReleaseTime] = {"trained": "in turn", "cached": "once"}  # 
 
 
 class Vafl(StepSizes):
-    """VAFL: parties hold different features of the same people. [model] is θ_0's; `privacy.clip` is
-    B.
+    """VAFL: parties hold different features of the same people.
 
-    `privacy.pushes`: releases of one record that the budget must cover (`trained`: vectors of a
-    party in all); `privacy.noise_multiplier`: z = c/(2B), so that one release is (1/z)-GDP. [edges]
-    are the parties.
+    [model] is θ_0's; `privacy.clip` is B. `privacy.pushes`: releases of one record that the budget
+    must cover (`trained`: vectors of a party in all); `privacy.noise_multiplier`: z = c/(2B), so
+    that one release is (1/z)-GDP. [edges] are the parties.
     """
 
     worker: ClassVar[WorkerKind] = "party"
@@ -99,7 +98,7 @@ class Vafl(StepSizes):
         return sorted(stated)
 
     def traits(self, workers: int) -> Traits:
-        """T counts iterations, whatever number of activations makes one.
+        """Return the traits: T counts iterations, whatever number of activations makes one.
 
         Outside mode `trained` a record is released once, or as often as it is asked for.
         """

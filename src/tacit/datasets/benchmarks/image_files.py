@@ -58,7 +58,7 @@ def idx(content: bytes, magic: int, file: str) -> _Bytes:
 
 
 def usps(content: bytes, split: Split) -> Stored:
-    """USPS, in thousandths from -1000 to 1000."""
+    """Read USPS, in thousandths from -1000 to 1000."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return Stored(arrays[f"x_{split}"], arrays[f"y_{split}"], -_USPS_UNIT, _USPS_UNIT)
 
@@ -84,7 +84,10 @@ def cifar10_labels(content: bytes, split: Split) -> RawArray:
 
 
 def digits(split: Split) -> Stored:
-    """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 digits."""
+    """Return rows 0 to 1436 (train) or 1437 to 1796 (test) of the 1,797 digits.
+
+    They are in a fixed permutation.
+    """
     with np.load(_DIGITS, allow_pickle=False) as arrays:
         table: RawArray = arrays["rows"]
     check_sum("the bundled digits", table.tobytes(), _DIGITS_SHA256)

@@ -130,7 +130,7 @@ def credit(content: bytes, file: str, split: Split) -> Stored:
 
 
 def breast(guest: bytes, host: bytes, split: Split) -> Stored:
-    """Breast cancer (Wolberg et al., doi:10.24432/C5DW2B) as FATE cut it for two parties.
+    """Read breast cancer (Wolberg et al., doi:10.24432/C5DW2B) as FATE cut it for two parties.
 
     10 columns are the guest's, 20 the host's. FATE standardised the columns over all 569 rows;
     those means and variances are taken as public. y is the guest's. ids: the published one. Of each
@@ -157,7 +157,7 @@ def _one_split(x: RawArray, y: RowNumbers, split: Split, ids: RowNumbers) -> Sto
 
 
 def held_out(groups: RowNumbers, split: Split) -> RowNumbers:
-    """Row numbers (ascending) of a fixed split of a table without one.
+    """Return row numbers (ascending) of a fixed split of a table without one.
 
     Of each group of n rows, n // 5 are for test.
     """

@@ -45,7 +45,10 @@ class Projection:
         return [self.sha256, self.axes, self.whiten]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """(axes,). Raises ConfigError if the basis is of other records, or has fewer axes."""
+        """Return (axes,).
+
+        Raises ConfigError if the basis is of other records, or has fewer axes.
+        """
         mean, axes = self._constants()
         width = torch.Size(shape).numel()
         if mean.numel() != width:
@@ -58,7 +61,7 @@ class Projection:
         return (self.axes,)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """x (axes,) of one record (*shape), of Euclidean length `LENGTH`."""
+        """Return x (axes,) of one record (*shape), of Euclidean length `LENGTH`."""
         mean, axes = self._constants()
         flat = record.flatten()
         length = torch.linalg.vector_norm(flat)
@@ -75,7 +78,7 @@ def shipped(name: str) -> Path:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
+    """Return SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -109,7 +112,10 @@ def says(path: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
-    """μ (d,) and Mᵀ (k, d). Raises ConfigError for a file with another SHA-256, DataError."""
+    """Return μ (d,) and Mᵀ (k, d).
+
+    Raises ConfigError for a file with another SHA-256, DataError.
+    """
     try:
         content = path.read_bytes()  # what is read is what was hashed
     except OSError as error:

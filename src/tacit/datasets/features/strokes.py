@@ -33,7 +33,10 @@ Doubles = npt.NDArray[np.float64]
 
 
 def pictures(count: int, seed: int, side: int = SIDE) -> Tensor:
-    """`count` pictures (count, 1, side, side) in [0, 1]: one to three cubic Bézier strokes each."""
+    """Return `count` pictures (count, 1, side, side) in [0, 1].
+
+    They have one to three cubic Bézier strokes each.
+    """
     chance = np.random.default_rng(seed)
     drawn = np.zeros((count, side, side), dtype=np.float32)
     for picture in drawn:
@@ -65,7 +68,7 @@ def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
 
 
 def _bezier(corners: Doubles) -> Doubles:
-    """Points (n, 2) along the cubic curve with these corners (4, 2)."""
+    """Return points (n, 2) along the cubic curve with these corners (4, 2)."""
     at = np.linspace(0, 1, _POINTS)[:, None]
     weights = (1 - at) ** 3, 3 * at * (1 - at) ** 2, 3 * at**2 * (1 - at), at**3
     points: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))

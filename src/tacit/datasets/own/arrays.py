@@ -59,11 +59,11 @@ class ArraysReader:
         return self.values.target
 
     def digest(self) -> str:
-        """SHA-256 of the schema."""
+        """Return SHA-256 of the schema."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file. Raises DataError."""
+        """Return SHA-256 of the file. Raises DataError."""
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
@@ -79,7 +79,7 @@ class ArraysReader:
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row; the file need not have more. Raises DataError."""
+        """Yield x of every row; the file need not have more. Raises DataError."""
         for first, (raw,) in self._blocks(path, with_targets=False):
             yield self.values.x(raw, f"{path.name}: array {self.x!r}", first)
 

@@ -25,7 +25,7 @@ def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Encode
 
 
 def inputs_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Floats:
-    """x (n, width) of the rows of `batch`. Raises DataError."""
+    """Return x (n, width) of the rows of `batch`. Raises DataError."""
     x = np.zeros((batch.num_rows, schema.width), dtype=np.float32)
     place = 0
     for column in schema.features:
@@ -48,7 +48,10 @@ def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int6
 
 
 def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
-    """Cut at the bounds and scaled to [0, 1]; n of a missing value: the column's own number."""
+    """Return numbers cut at the bounds and scaled to [0, 1].
+
+    A missing value becomes the column's own number.
+    """
     numbers = as_numbers(column, values, first)
     missing = np.isnan(numbers)
     if column.missing == "refuse":
@@ -60,7 +63,7 @@ def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
 
 
 def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.float64]:
-    """float64 (n,), nan where a value is missing."""
+    """Return float64 (n,), nan where a value is missing."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         values = pc.utf8_trim_whitespace(values)
         values = pc.if_else(pc.equal(values, ""), None, values)
@@ -88,7 +91,7 @@ def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.in
 
 
 def as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
-    """Text, trimmed; null where a value is missing or nothing but blanks."""
+    """Return text, trimmed; null where a value is missing or nothing but blanks."""
     if isinstance(column, str):
         name = column
     else:
@@ -109,14 +112,20 @@ def _decoded(values: pa.Array) -> pa.Array:
 def _units(
     schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int
 ) -> UnitIds:
-    """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
+    """Return 16 bytes of SHA-256 of each row's unit.
+
+    Without a unit column it is of the encoded row itself.
+    """
     if schema.unit is None:
         return each_its_own(x, y)
     return units_of(schema.unit, batch, first)
 
 
 def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> UnitIds:
-    """16 bytes of SHA-256 of each row's unit, which the column `unit` has. Raises DataError."""
+    """Return 16 bytes of SHA-256 of each row's unit, which the column `unit` has.
+
+    Raises DataError.
+    """
     values = _decoded(batch.column(unit))
     if not pa.types.is_floating(values.type) and not pa.types.is_decimal(values.type):
         values = as_text(unit, values, first)

@@ -18,21 +18,21 @@ from tacit.datasets.target import Target
 
 
 def with_features(reader: Reader, features: Features) -> Reader:
-    """`reader`, which gives `features` of each row, if there are any."""
+    """Return `reader`, which gives `features` of each row, if there are any."""
     if steps_of(features):
         return FeaturedReader(reader, features)
     return reader
 
 
 def plain(reader: Reader) -> Reader:
-    """`reader` without features: what rows are dealt by, and whose they are."""
+    """Return `reader` without features: what rows are dealt by, and whose they are."""
     if isinstance(reader, FeaturedReader):
         return reader.reader
     return reader
 
 
 def seen(reader: Reader, rows: EncodedRows) -> EncodedRows:
-    """`rows` of `plain(reader)` as `reader` gives them."""
+    """Return `rows` of `plain(reader)` as `reader` gives them."""
     if isinstance(reader, FeaturedReader):
         return reader.seen(rows)
     return rows
@@ -69,7 +69,7 @@ class FeaturedReader:
         return shape_with(self.features, self.reader.shape)
 
     def digest(self) -> str:
-        """SHA-256 of the schema and of the steps."""
+        """Return SHA-256 of the schema and of the steps."""
         steps = [
             step if isinstance(step, str) else step.constants for step in steps_of(self.features)
         ]
@@ -86,14 +86,14 @@ class FeaturedReader:
             yield replace(rows, x=self._seen(rows.x))
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
-        """Private `rows` of `reader` with their features; nan where a front raises.
+        """Return private `rows` of `reader` with their features; nan where a front raises.
 
         Raises ConfigError if the features do not fit.
         """
         return replace(rows, x=self._seen(rows.x, private=True))
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """Features of every row. Raises ConfigError, DataError."""
+        """Yield features of every row. Raises ConfigError, DataError."""
         return map(self._seen, self.reader.inputs(path))
 
     def marks(self, path: Path) -> Iterator[Marks]:

@@ -75,13 +75,13 @@ class ImagesReader:
         return Target("classes", self.names)
 
     def digest(self) -> str:
-        """SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
+        """Return SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
         encoded = asdict(self)
         del encoded["pixels_max"]
         return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of all pictures, and of the table that names them. Raises DataError."""
+        """Return SHA-256 of all pictures, and of the table that names them. Raises DataError."""
         files = [picture.path for picture in self.pictures(path)]
         return digest_of(files if path.is_dir() else [path, *files], _folder(path))
 
@@ -96,7 +96,10 @@ class ImagesReader:
             count += len(block)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every picture: of one file, a table's, or all in a folder. Raises DataError."""
+        """Yield x of every picture: of one file, a table's, or all in a folder.
+
+        Raises DataError.
+        """
         for block in self._blocks(Picture(file) for file in self.files(path)):
             yield self._x(block, path)
 
@@ -176,7 +179,7 @@ class ImagesReader:
         return names.index(label)
 
     def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
-        """uint8 (channels, height, width). Raises RowError."""
+        """Return uint8 (channels, height, width). Raises RowError."""
         try:
             with opened_picture(file, self.pixels_max) as picture:
                 image = _plain(picture, "L" if self.channels == 1 else "RGB")

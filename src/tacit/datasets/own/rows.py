@@ -25,8 +25,9 @@ UnitIds = npt.NDArray[np.void]
 
 
 class RowError(OwnersError):
-    """A row that does not fit the schema. where: its number, or its file. cause: what own code
-    raised at it.
+    """A row that does not fit the schema.
+
+    where: its number, or its file. cause: what own code raised at it.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Reader(Protocol):
         ...
 
     def digest(self) -> str:
-        """SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
+        """Return SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
         ...
 
     @property
@@ -82,7 +83,7 @@ class Reader(Protocol):
         ...
 
     def content(self, path: Path) -> str:
-        """SHA-256 of all that is read at `path`, in hexadecimal. Raises DataError."""
+        """Return SHA-256 of all that is read at `path`, in hexadecimal. Raises DataError."""
         ...
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
@@ -90,7 +91,7 @@ class Reader(Protocol):
         ...
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of its rows, which need neither target nor unit. Raises DataError."""
+        """Yield x of its rows, which need neither target nor unit. Raises DataError."""
         ...
 
     def marks(self, path: Path) -> Iterator[Marks]:
@@ -99,7 +100,7 @@ class Reader(Protocol):
 
 
 def hashed(contents: Iterable[bytes]) -> UnitIds:
-    """16 bytes of SHA-256 of each: who a row is of, without saying it."""
+    """Return 16 bytes of SHA-256 of each: who a row is of, without saying it."""
     digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
     return np.frombuffer(digests, dtype=UNIT)
 

@@ -48,11 +48,11 @@ class TableReader:
         return Target("classes", column.values)
 
     def digest(self) -> str:
-        """SHA-256 of the schema."""
+        """Return SHA-256 of the schema."""
         return self.schema.digest().hex()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file. Raises DataError."""
+        """Return SHA-256 of the file. Raises DataError."""
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
@@ -63,7 +63,7 @@ class TableReader:
             first += batch.num_rows
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row; the table need not have target or unit. Raises DataError."""
+        """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
             yield inputs_of(self.schema, batch, first)

@@ -225,7 +225,10 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
 
 
 def _block(path: Path, columns: int) -> int:
-    """Bytes of a CSV to read at a time: a row must fit in, and a block a column in memory."""
+    """Return the bytes of a CSV to read at a time.
+
+    A row must fit in, and a block a column in memory.
+    """
     with opened(path) as file:
         line = len(file.readline(MOST_HEADER))
     return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)

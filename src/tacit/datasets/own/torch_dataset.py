@@ -53,16 +53,16 @@ class DatasetReader:
         return self.values.target
 
     def code(self) -> str:
-        """SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""
+        """Return SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""
         return entry_digest(self.entry, self.folder, "data.entry")
 
     def digest(self) -> str:
-        """SHA-256 of the schema and of the code."""
+        """Return SHA-256 of the schema and of the code."""
         content = [self.entry, self.arguments, self.unit, asdict(self.values), self.code()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file, or of all files in the folder. Raises DataError."""
+        """Return SHA-256 of the file, or of all files in the folder. Raises DataError."""
         if not path.is_dir():
             return digest(path)
         return digest_of(sorted(file for file in path.rglob("*") if file.is_file()), path)
@@ -81,7 +81,7 @@ class DatasetReader:
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row. Raises ConfigError, DataError."""
+        """Yield x of every row. Raises ConfigError, DataError."""
         for first, (raw, *_) in self._blocks(path, 1):
             yield self.values.x(raw, f"{self.entry}: x", first)
 
@@ -119,7 +119,7 @@ class DatasetReader:
         return rows
 
     def _row(self, rows: Any, row: int, width: int) -> tuple[Any, ...]:
-        """(x, y, unit), as far as they are asked for. Raises RowError."""
+        """Return (x, y, unit), as far as they are asked for. Raises RowError."""
         try:
             item = rows[row]
             if isinstance(item, tuple | list):

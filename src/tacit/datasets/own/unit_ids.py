@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Raises ValueError where a value has no text that is its own."""
+    """Return the text of a value. Raises ValueError where it has no text that is its own."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
 
 
 def whole(text: str) -> str:
-    """`text`, or where it is a whole number with zeros behind the point: that number."""
+    """Return `text`, or where it is a whole number with zeros behind the point: that number."""
     number = _WHOLE.fullmatch(text)
     if number:
         return number[1]

@@ -79,7 +79,7 @@ class Layered(Model):
         return how + ("" if self.pool_every == 1 else f" pool_every[{self.pool_every}]")
 
     def init(self, seed: int) -> torch.Tensor:
-        """Zeros for the convex models, else as all models."""
+        """Return zeros for the convex models, else as all models."""
         if self.linear:
             return torch.zeros(self.size)
         return super().init(seed)

@@ -24,8 +24,9 @@ _FORGET = 1.0
 
 @dataclass(frozen=True)
 class Lstm(Model):
-    """A language model; shape is (T,), classes the size V of the vocabulary, `hidden` the cells per
-    layer.
+    """A language model.
+
+    shape is (T,), classes the size V of the vocabulary, `hidden` the cells per layer.
     """
 
     embedding: int = 64
@@ -33,8 +34,9 @@ class Lstm(Model):
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in
-        this order.
+        """(name, shape) of every parameter.
+
+        The four gates are input, forget, cell and output, in this order.
         """
         return (
             ("embedding.weight", (self.classes, self.embedding)),
@@ -47,7 +49,7 @@ class Lstm(Model):
         return "gates[ifgo]"
 
     def init(self, seed: int) -> torch.Tensor:
-        """Initial parameters as of all models, but with open forget gates."""
+        """Return initial parameters as of all models, but with open forget gates."""
         params = super().init(seed)
         for name, part in self.unflatten(params).items():
             if name.startswith("lstm") and name.endswith("bias"):
@@ -86,7 +88,7 @@ class Lstm(Model):
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`count` random sequences, of no data: x and y (count, T), uniform words."""
+        """Return `count` random sequences, of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
         return words[0], words[1]
 

@@ -29,7 +29,7 @@ _GROUP = 5  # the most channels that share a mean and a variance
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """Groups of at most five channels, as few as possible; nothing is learned."""
+    """Return a norm of groups of at most five channels, as few as possible; nothing is learned."""
     counts = range(-(-channels // _GROUP), channels + 1)
     groups = next(count for count in counts if channels % count == 0)
     return nn.GroupNorm(groups, channels, affine=False)

@@ -46,7 +46,7 @@ _MAX_DIMS = 2**30  # parameters: no message on the wire holds more
 
 
 def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
-    """ε at `delta` of the whole history by privacy loss distributions; 0.0 for an empty one.
+    """Return ε at `delta` of the whole history by privacy loss distributions; 0.0 for an empty one.
 
     Guarantee: an upper bound for any schedule of (q, z) that is fixed in advance, whoever chooses
     when and with which model a release happens. It is conservative by about 0.002 at 3,000
@@ -71,7 +71,10 @@ def _epsilon_pld(rows: History, delta: float) -> float:
 
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
-    """ε at `delta` by Rényi DP at integer orders: looser than PLD, an independent check of it."""
+    """Return ε at `delta` by Rényi DP at integer orders.
+
+    It is looser than PLD, and an independent check of it.
+    """
     return _epsilon_rdp(_at_most_max_rows(merged(history)), delta)
 
 
@@ -81,7 +84,7 @@ def _epsilon_rdp(rows: History, delta: float) -> float:
 
 
 def _at_most_max_rows(rows: History) -> History:
-    """`rows`, or a history of at most one row a mechanism that costs at least as much.
+    """Return `rows`, or a history of at most one row a mechanism that costs at least as much.
 
     A ledger with a thousand different rows must not keep an accountant busy.
     """
@@ -118,9 +121,9 @@ class RunningRdp:
             self._pushes += spend.count
 
     def epsilon(self, delta: float) -> float:
-        """ε at `delta` of everything added: 0.0 of nothing, inf after a release without noise.
+        """Return ε at `delta` of everything added.
 
-        About 0.3 ms.
+        It is 0.0 of nothing, and inf after a release without noise. About 0.3 ms.
         """
         if not self._pushes:
             return 0.0
@@ -141,7 +144,7 @@ def rdp_vector(spend: Spend) -> NDArray[np.float64]:
 
 
 def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
-    """ε at `delta` of a run whose edges hold *different* people's records; 0.0 of no edges.
+    """Return ε at `delta` of a run whose edges hold *different* people's records; 0.0 of no edges.
 
     It is the largest edge's ε, by parallel composition (McSherry, doi:10.1145/1559845.1559850,
     theorem 4): one person's record is at one edge, and what the other edges send depends on it only
@@ -236,10 +239,10 @@ def certified_pushes(
     history: History = (),
     mechanism: str = "gaussian",
 ) -> int:
-    """T_max: how many releases at (q, z) still fit within (ε, δ) by PLD after `history`; 0 if none.
+    """Return T_max, the number of releases at (q, z) that fit within (ε, δ) after `history`.
 
-    The edge enforces the budget by counting: the cap is fixed before the run, so stopping early
-    costs nothing.
+    It is by PLD, and 0 if none fits. The edge enforces the budget by counting: the cap is fixed
+    before the run, so stopping early costs nothing.
     """
 
     def within(count: int) -> bool:
@@ -262,7 +265,7 @@ def certified_pushes(
 
 
 def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: float) -> float:
-    """ε at `delta` of what was released, from `epsilon_at`: the ε of what was accounted.
+    """Return ε at `delta` of what was released, from `epsilon_at`: the ε of what was accounted.
 
     The two are within total variation `distance` of each other, which adds at most
     (1 + e^ε)·distance to δ. That is set aside. Where it takes more than half of δ (ε above 14 or

@@ -109,7 +109,7 @@ class RenyiFilter:
 
 
 def _budget(epsilon: float, delta: float, order: int) -> float:
-    """B: the largest (order, B)-RDP that implies (epsilon, delta)-DP.
+    """Return B: the largest (order, B)-RDP that implies (epsilon, delta)-DP.
 
     Canonne, Kamath and Steinke, arXiv:2004.00010, proposition 12.
     """

@@ -21,7 +21,7 @@ _LARGE = 1e4  # for a larger μ, ε is reported as infinite
 
 
 def mu(history: Iterable[Spend]) -> float:
-    """μ of everything in `history`: sqrt(Σ n/z²); 0.0 of nothing.
+    """Return μ of everything in `history`: sqrt(Σ n/z²); 0.0 of nothing.
 
     An upper bound where rows were subsampled: q < 1 only helps, and is left out. inf for a release
     without noise (z = 0), and for one that is not Gaussian.
@@ -33,7 +33,10 @@ def mu(history: Iterable[Spend]) -> float:
 
 
 def compose(parties: Iterable[float]) -> float:
-    """μ of a person whose features lie at every party, from each party's own μ: μ² = Σ_m μ_m²."""
+    """Return μ of a person whose features lie at every party, from each party's own μ.
+
+    μ² = Σ_m μ_m².
+    """
     return math.sqrt(math.fsum(m * m for m in parties))
 
 

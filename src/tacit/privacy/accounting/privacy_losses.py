@@ -27,7 +27,7 @@ ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512]
 
 @lru_cache(maxsize=512)
 def pld_epsilon(rows: History, delta: float) -> float:
-    """ε at `delta` of `rows` by PLD, in the accountant's own terms: no draw cut, no lattice."""
+    """Return ε at `delta` of `rows` by PLD, as the accountant has it: no draw cut, no lattice."""
     return float(_composed(rows).get_epsilon_for_delta(delta))
 
 
@@ -83,9 +83,10 @@ def _one_pld(
 
 
 def amplified(epsilon: float, sampling_rate: float) -> float:
-    """ε of a pure ε-DP release on a Poisson(q) sample, add/remove adjacency: ln(1 + q(e^ε - 1)).
+    """Return ε of a pure ε-DP release on a Poisson(q) sample: ln(1 + q(e^ε - 1)).
 
-    Exact for small ε, which is never rounded to 0, and without overflow for large ε.
+    Adjacency is add/remove. Exact for small ε, which is never rounded to 0, and without overflow
+    for large ε.
     """
     if epsilon < 1:
         return math.log1p(sampling_rate * math.expm1(epsilon))

@@ -62,7 +62,10 @@ class Random:
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
     def permutation(self, count: int) -> NDArray[np.int64]:
-        """0 … count-1 in an exactly uniform order: the order of `count` distinct random words."""
+        """Return 0 … count-1 in an exactly uniform order.
+
+        It is the order of `count` distinct random words.
+        """
         while True:
             words = self.words(count)
             order = np.argsort(words)

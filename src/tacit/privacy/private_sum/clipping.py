@@ -122,14 +122,14 @@ def _outer_rows(
     used: NDArray[np.bool_],
     reduced: float,
 ) -> Tensor:
-    """(o·i + o,) float64: Σ of (δ ⊗ x, δ) over the rows used, each clipped to `reduced`."""
+    """Return (o·i + o,) float64: Σ of (δ ⊗ x, δ) over the rows used, each clipped to `reduced`."""
     total = np.zeros(deltas.shape[1] * (table.shape[1] + 1))
     kernels.outer_floats(deltas, table.numpy(), index, used, reduced, total)
     return torch.from_numpy(total)
 
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
-    """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
+    """Return (o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
     weight = torch.zeros(
         scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
     )
@@ -207,7 +207,7 @@ def _compiled(gradients: Tensor) -> Library | None:
 
 
 def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
-    """total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, added in their order.
+    """Add total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, in their order.
 
     gradients: (B·r, d) float32, r rows of each unit, changed in place; weights: (B, r).
     Guarantee: what is added for a unit is a function of its own rows, weights and place, as every
@@ -221,7 +221,7 @@ def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
 
 
 def reduced_clip(clip: float, rows: int) -> float:
-    """C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
+    """Return C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
 
     With its own rounding and that of the sum, a row then moves the sum by at most C.
     Raises ValueError as `clipped_sum`.
@@ -234,15 +234,15 @@ def reduced_clip(clip: float, rows: int) -> float:
 
 
 def _factors(norms: Tensor, reduced: float, mask: Tensor) -> Tensor:
-    """(B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
+    """Return (B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
     return torch.where((norms <= MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
 
 
 def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
-    """`rows` (B, d), changed in place: zeros where `used` (B,) is False, whatever stands there.
+    """Return `rows` (B, d), changed in place: zeros where `used` (B,) is False.
 
-    A product would not do, as 0·inf is nan. The bits are masked, which is the same work for every
-    row.
+    What stands there does not matter. A product would not do, as 0·inf is nan. The bits are masked,
+    which is the same work for every row.
     """
     if rows.dtype == torch.float64:
         bits = torch.int64
@@ -253,7 +253,7 @@ def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
 
 
 def _norms64(rows: Tensor) -> Tensor:
-    """(B,) float64: l2 norms, computed in float64 throughout."""
+    """Return (B,) float64: l2 norms, computed in float64 throughout."""
     # In parts, because vector_norm(rows, dtype=float64) of the whole is 10 times slower.
     parts = torch.split(rows, max(1, _CACHE_ELEMENTS // max(1, rows.shape[1])))
     return torch.cat([torch.linalg.vector_norm(part.to(torch.float64), dim=1) for part in parts])

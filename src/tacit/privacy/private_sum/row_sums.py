@@ -95,7 +95,7 @@ class RowKernel:
         return np.ascontiguousarray(filled[self._order].numpy())
 
     def restore(self, numbers: NDArray[np.generic]) -> Tensor:
-        """Numbers (size,) of the kernel's order as the model has them, (d,)."""
+        """Return numbers (size,) of the kernel's order as the model has them, (d,)."""
         if self._same:
             return torch.from_numpy(numbers)
         return torch.from_numpy(numbers)[self._back]
@@ -108,7 +108,7 @@ class RowKernel:
         index: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """out (R, size) = the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
+        """Write out (R, size), the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
         hinge = self.model.name == "svm"
         penalty = np.float32(self.model.regularization)
         self._compute(
@@ -124,7 +124,7 @@ class RowKernel:
         index: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """out (R, classes) = d loss / d scores, of a linear model."""
+        """Compute out (R, classes) = d loss / d scores, of a linear model."""
         self._deltas(params, x, y, index, self.model.name == "svm", out)
 
     def rows(self, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -232,7 +232,7 @@ class RowSums:
         limit: int,
         total: NDArray[np.generic],
     ) -> None:
-        """total += the clipped gradients of at most as many rows as are held."""
+        """Compute total += the clipped gradients of at most as many rows as are held."""
         kernels = self._kernels
         computed = np.empty((len(index), self._numbers), dtype=np.float32)
         everyone = np.ones(len(index), dtype=np.bool_)

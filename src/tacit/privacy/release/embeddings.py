@@ -99,7 +99,7 @@ class EmbeddingPlan:
         return 2 * self.bound * self.noise_multiplier
 
     def noise_variance(self, width: int) -> float:
-        """E||η||² of the noise on one embedding of `width` numbers."""
+        """Return E||η||² of the noise on one embedding of `width` numbers."""
         return width * self.std**2
 
     @property

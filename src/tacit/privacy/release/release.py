@@ -275,11 +275,11 @@ class Releaser:
         return noisy.to(torch.int32), clipped.step / self.plan.batch
 
     def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
-        """MAPA Algorithm 1, lines 5 to 7: η of eq. (6) with λ = ΔS/ε_k, ΔS = 2C/b, on `dims` only.
+        """Return η of MAPA's eq. (6), with λ = ΔS/ε_k and ΔS = 2C/b, on `dims` only.
 
-        With one defect named, the rest is right: `density` and `first_layer` divide a per-example
-        clipped sum, `mean_clip` and `first_layer` draw the d-dimensional density that (6) was meant
-        to be.
+        It is Algorithm 1, lines 5 to 7. With one defect named, the rest is right: `density` and
+        `first_layer` divide a per-example clipped sum, `mean_clip` and `first_layer` draw the
+        d-dimensional density that (6) was meant to be.
         """
         # ΔS
         mechanism = self.plan.mechanism
@@ -322,7 +322,7 @@ def release_steps_together(
     tasks: Sequence[Steps],
     query: Callable[[list[int], list[Tensor]], list[Clipped]],
 ) -> list[Released]:
-    """`release_steps` of several edges in one process: for the simulator.
+    """Make the `release_steps` of several edges in one process, for the simulator.
 
     `query(which, params)` is the next sum of each task whose number is in `which`.
     Guarantee: for each edge that of `release_steps`. All is charged before `query` first runs.
