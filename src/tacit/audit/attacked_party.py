@@ -59,15 +59,15 @@ class InMemory:
     """A store of a party's releases, for as long as this process lives."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
+        self._vectors: dict[str, Tensor] = {}
 
     def get(self, name: str) -> Tensor | None:
         """Return what was released under `name`."""
-        return self._held.get(name)
+        return self._vectors.get(name)
 
     def put(self, name: str, vectors: Tensor) -> None:
         """Store `vectors` under `name`."""
-        self._held[name] = vectors
+        self._vectors[name] = vectors
 
 
 # -- the party -------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def asked(subject: AttackedParty, source: Randomness, length: float, count: int)
     before = gdp.mu(victim.releaser.ledger.history())
     answers = [heard(victim.on_message(Request(number, rows))) for number in range(1, count + 1)]
     scores = torch.stack([answer.vector for answer in answers]).double() @ way(victim)
-    return scores.numpy(), _one(answers[-1], before, count)
+    return scores.numpy(), _answer_mu(answers[-1], before, count)
 
 
 def tabled(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
@@ -167,7 +167,7 @@ def stepped(subject: AttackedParty, source: Randomness, length: float, count: in
     assert answer is not None
     return (
         torch.stack(gradients).double() @ (direction / direction.norm()).double()
-    ).numpy(), _one(answer, 0.0, count)
+    ).numpy(), _answer_mu(answer, 0.0, count)
 
 
 def learned(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
@@ -194,7 +194,7 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
         .sum(1)
     )
     scores = others @ (pull / pull.norm()).double()
-    return -scores.numpy(), _one(answers[-1], before, count)
+    return -scores.numpy(), _answer_mu(answers[-1], before, count)
 
 
 def _towards(victim: Party) -> Tensor:
@@ -213,7 +213,7 @@ def _gradient(victim: Party) -> Tensor:
     return gradient
 
 
-def _one(answer: Update, before: float, count: int) -> float:
+def _answer_mu(answer: Update, before: float, count: int) -> float:
     """Return μ of one answer of `count` equal ones, by the ledger that the last one carries."""
     return math.sqrt(max(0.0, gdp.mu(answer.spent) ** 2 - before**2) / count)
 

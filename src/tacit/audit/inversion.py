@@ -59,7 +59,7 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
     else:
         sign = -1.0
     scale = float(values[0] / (residual @ bias))  # σ = ||r||·||x||, u·db = ||r||
-    return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
+    return Reconstruction(_scaled(sign * image, abs(scale)).view(shape), int(bias.argmin()))
 
 
 def cosine(reconstructed: Tensor, original: Tensor) -> float:
@@ -85,7 +85,7 @@ def psnr(reconstructed: Tensor, original: Tensor) -> float:
     return math.inf
 
 
-def _shown(image: Tensor, scale: float) -> Tensor:
+def _scaled(image: Tensor, scale: float) -> Tensor:
     """Return `image` brought to [0, 1].
 
     At the gradient's own scale where that is plausible; else so that its brightest pixel is 1.

@@ -197,7 +197,7 @@ class _OtherSums(RowSums):
         self._picked = picked
 
     def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
-        picked = self._picked(drawn.index, self._held)
+        picked = self._picked(drawn.index, self._block)
         return super().sum(params, replace(drawn, index=picked), terms)
 
 

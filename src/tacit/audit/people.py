@@ -74,7 +74,7 @@ def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     sites = [_site(population, where == site) for site in np.unique(where[-MOST_ROWS:])]
     inside, outside = (
         np.sum(
-            [_said(subject, source, site_rows, pushes, canary=included) for site_rows in sites],
+            [_scores(subject, source, site_rows, pushes, canary=included) for site_rows in sites],
             axis=0,
         )
         for included in (True, False)
@@ -91,7 +91,7 @@ def quiet_people(subject: Subject) -> People:
     return People(world.params, silent, loud, world.direction, of)
 
 
-def _said(
+def _scores(
     subject: Subject, source: Randomness, site: People, pushes: int, *, canary: bool
 ) -> ScoreValues:
     ask = MessageSource(subject, source, site, canary=canary)

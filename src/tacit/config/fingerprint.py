@@ -82,10 +82,10 @@ def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
         return None
     if theirs == ours and type(theirs) is type(ours):
         return None
-    return f"{key}={_shown(theirs)}, here {_shown(ours)}"
+    return f"{key}={_shortened(theirs)}, here {_shortened(ours)}"
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     if value is None:
         text = "left out"
     else:

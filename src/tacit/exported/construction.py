@@ -25,13 +25,13 @@ def lines(run: RunFile, model: Model) -> str:
     """Return Python that makes `network`, with its weights, in the exported folder."""
     if run.model.entry is None:
         name, arguments = _of_tacit(model)
-        return _made("", "tacit.models.zoo.modules", name, arguments)
+        return _written("", "tacit.models.zoo.modules", name, arguments)
     module, _, name = run.model.entry.partition(":")
     import_path = 'import sys\nsys.path.insert(0, "code")\n'
-    return _made(import_path, module, name, run.model.arguments)
+    return _written(import_path, module, name, run.model.arguments)
 
 
-def _made(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
+def _written(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
     keywords = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     return _LINES.format(path=path, module=module, name=name, arguments=keywords)
 

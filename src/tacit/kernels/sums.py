@@ -44,7 +44,7 @@ def _factor(norm: float, reduced: float) -> float:
 
 
 @inner
-def _kept(factor: float) -> np.int32:
+def _mask(factor: float) -> np.int32:
     """Return all bits, or none where factor is 0: without `if`, which compiles to a branch."""
     bits = np.float64(factor).view(np.int64)
     return np.int32((bits | -bits) >> 63)
@@ -89,7 +89,7 @@ def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Intege
 @inner
 def _add_scaled(g: _Row, factor: float, total: _Wide) -> None:
     """Compute total += factor·g; nothing where factor is 0, whatever stands in g."""
-    bits, keep = g.view(np.int32), _kept(factor)
+    bits, keep = g.view(np.int32), _mask(factor)
     for j in range(len(g)):
         total[j] += factor * np.float64(np.int32(bits[j] & keep).view(np.float32))
 
@@ -199,7 +199,7 @@ def outer_floats(
     for start in range(0, count, _TOGETHER):
         for k in range(_TOGETHER):
             factor, i = factors[start + k], min(start + k, count - 1)
-            keep = _kept(factor)
+            keep = _mask(factor)
             _widen(x[index[i]], 1.0, keep, wide[k])
             _widen(deltas[i], factor, keep, scales[k])
         for o in range(outputs):

@@ -142,7 +142,7 @@ def chosen(names: Iterable[str], target: Target, folder: Path) -> Metrics:
     """
     fitting = {"classes": _CLASSES, "number": _NUMBER, "text": _TEXT}[target.kind]
     selected = list(names) or _usual(fitting, target)
-    return Metrics(tuple(_one(name, fitting, target, folder) for name in selected), target)
+    return Metrics(tuple(_metric(name, fitting, target, folder) for name in selected), target)
 
 
 def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
@@ -153,7 +153,7 @@ def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
     return ["accuracy"]
 
 
-def _one(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:
+def _metric(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:
     if ":" in name:
         if target.kind == "text":
             raise ConfigError(f"evaluation.metrics={name}: is for classes and numbers, not texts")

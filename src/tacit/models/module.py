@@ -67,7 +67,7 @@ class ModuleModel(Model):
     @cached_property
     def module(self) -> nn.Module:
         """The module whose code is run; its parameters are given with every call."""
-        return self._made(seed=0)
+        return self._build(seed=0)
 
     @cached_property
     def layout(self) -> Layout:
@@ -95,7 +95,7 @@ class ModuleModel(Model):
     @cached_property
     def seen(self) -> SeenModule | None:
         """The module's layers, where its code shows all of them."""
-        module = self._made(seed=0)
+        module = self._build(seed=0)
         trained = {name for name, _ in self._trained(module)}
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(name in trained)
@@ -128,12 +128,12 @@ class ModuleModel(Model):
     def init(self, seed: int) -> Tensor:
         """Return the module's own initial parameters (d,), of the seed alone, or its start."""
         return torch.cat(
-            [parameter.detach().reshape(-1) for _, parameter in self._trained(self._made(seed))]
+            [parameter.detach().reshape(-1) for _, parameter in self._trained(self._build(seed))]
         )
 
     def state(self, params: Tensor) -> dict[str, Tensor]:
         """Return what the module loads: frozen parameters too, and tied ones by all names."""
-        module = self._made(seed=0)
+        module = self._build(seed=0)
         with torch.no_grad():
             for name, value in self.unflatten(params).items():
                 module.get_parameter(name).copy_(value)
@@ -196,7 +196,7 @@ class ModuleModel(Model):
     def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
         return {name: tensor.to(device) for name, tensor in self.frozen.items()}
 
-    def _made(self, seed: int) -> nn.Module:
+    def _build(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self.factory()

@@ -81,7 +81,7 @@ class SeenModule:
         """Return every layer at work with the parameters `state`, and the scores, of a batch x."""
         at_work = _AtWork(self.graph, state)
         scores: Tensor = at_work.run(x)
-        return [at_work.found[name] for name in self.layers], scores
+        return [at_work.layers[name] for name in self.layers], scores
 
 
 def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None:
@@ -222,7 +222,7 @@ def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: 
         return False
     return all(
         value[0] == batch and all(_alike(value, other) for other in others)
-        for value, others in shapes.found
+        for value, others in shapes.steps
     )
 
 
@@ -235,7 +235,7 @@ class _Shapes(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph)
-        self.found: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+        self.steps: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
@@ -248,7 +248,7 @@ class _Shapes(fx.Interpreter):
             shapes = [tuple(value.shape) for value in values if isinstance(value, Tensor)]
             # A whole batch's number (a size) in a sum is no example's, and is not looked through.
             odd = len(values) > len(shapes)
-            self.found.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
+            self.steps.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
         return result
 
 
@@ -258,7 +258,7 @@ class _AtWork(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, state: Mapping[str, Tensor]) -> None:
         super().__init__(graph)
         self.state = state
-        self.found = dict[str, LayerValues]()
+        self.layers = dict[str, LayerValues]()
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer: Any = self.fetch_attr(target)
@@ -272,7 +272,7 @@ class _AtWork(fx.Interpreter):
         output = functional_call(layer, parameters, (x,))
         if x is not args[0]:  # a word that is not there gives nan, as it must not raise
             output = torch.where((x == args[0]).unsqueeze(-1), output, torch.nan)
-        self.found[target] = _layer(layer, x, output)
+        self.layers[target] = _layer(layer, x, output)
         return output
 
 

@@ -145,7 +145,7 @@ def _in_words(error: BaseException) -> str:
 
 def _refused(graph: fx.GraphModule) -> str | None:
     """Return why the list may not be used; None: it may."""
-    inputs = _given(graph)
+    inputs = _inputs(graph)
     for node in graph.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
@@ -181,7 +181,7 @@ def _writes(node: fx.Node) -> bool:
     )
 
 
-def _given(graph: fx.GraphModule) -> set[Any]:
+def _inputs(graph: fx.GraphModule) -> set[Any]:
     """Return the values that are, or may share memory with, the list's inputs or its state."""
     inputs: set[Any] = set()
     for node in graph.graph.nodes:

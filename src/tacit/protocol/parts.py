@@ -80,7 +80,7 @@ class Assembler:
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
         # The parts before number `_next`, one after the other.
-        self._whole: Whole = Growing()
+        self._message: Whole = Growing()
         self._next = 0
         self._ahead: dict[int, tuple[int, bytes]] = {}  # later ones: where each begins, its bytes
         self._ahead_bytes = 0
@@ -94,7 +94,7 @@ class Assembler:
     @property
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
-        return self._whole.filled + self._ahead_bytes
+        return self._message.filled + self._ahead_bytes
 
     @property
     def begun(self) -> memoryview:
@@ -102,9 +102,9 @@ class Assembler:
 
         They stay as they are, and so does their place.
         """
-        if isinstance(self._whole, Growing):
+        if isinstance(self._message, Growing):
             return memoryview(b"")
-        return memoryview(self._whole)[: self._whole.filled]
+        return memoryview(self._message)[: self._message.filled]
 
     def missing(self, limit: int) -> list[int]:
         """Return the numbers of the first parts that have not come, at most `limit` of them."""
@@ -157,17 +157,17 @@ class Assembler:
             self._append(*ahead)
 
     def _append(self, offset: int, body: bytes | memoryview) -> None:
-        if offset != self._whole.filled:
+        if offset != self._message.filled:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
-        self._whole.grow(body)
+        self._message.grow(body)
         self._next += 1
-        if isinstance(self._whole, Growing) and len(self._whole) > LARGE and self.shape:
-            self._whole = GrowingMap.of(self._whole, self.shape[1])
+        if isinstance(self._message, Growing) and len(self._message) > LARGE and self.shape:
+            self._message = GrowingMap.of(self._message, self.shape[1])
 
     def _finished(self, total: int) -> Whole:
-        count = self._whole.filled
+        count = self._message.filled
         if count != total:
             raise WireError("length", f"all parts have {count} bytes, not {total}")
-        return self._whole
+        return self._message

@@ -75,7 +75,7 @@ class Watch:
         self.t = math.log(4 * edges / false_alarm)  # -ln of a quarter of one edge's part of it
         self.edges: dict[str, Sums] = {}
         self.names: list[str] = []  # of `edges`, sorted
-        self.seen = 0  # updates judged
+        self.judged = 0  # updates judged
         self.renewal = 1  # updates an edge at which the current blocks began
         self.apart: frozenset[str] = frozenset()  # edges that pull away from the others
         self.opposed: frozenset[str] = frozenset()  # those of them that work against the others
@@ -87,7 +87,7 @@ class Watch:
         sums = self._sums(edge)
         sums.add(vector, law)
         self._measure(edge)
-        self.seen += 1
+        self.judged += 1
         if why := sums.broken(self.t):
             return GuardVerdict(0.0, {edge: why})
         weight = 1.0
@@ -132,11 +132,11 @@ class Watch:
         worked against the others once is held to do so while it stands apart.
         """
         size = math.ceil(len(self.names) / self.groups)
-        turn, remainder = divmod(self.seen, size)
-        if remainder or self.seen < 2 * len(self.names):  # else it would test at each newcomer
+        turn, remainder = divmod(self.judged, size)
+        if remainder or self.judged < 2 * len(self.names):  # else it would test at each newcomer
             return
         group = self._group(turn % self.groups)
-        t = self.t + 2 * math.log(1 + self.seen / size)  # a union bound over all the tests so far
+        t = self.t + 2 * math.log(1 + self.judged / size)  # a union bound over all the tests so far
         all_walks = {name: sums.whole for name, sums in group.items()}
         block = {name: sums.block for name, sums in group.items()}
         apart = {*opponents(all_walks, t, worse=_ANY, behind=_ANY)} | {
@@ -189,7 +189,7 @@ class Watch:
 
     def _renew(self) -> None:
         """Begin new blocks whenever the number of updates has doubled; they show a late change."""
-        if self.seen >= 2 * self.renewal * len(self.edges):
+        if self.judged >= 2 * self.renewal * len(self.edges):
             self.renewal *= 2
             for edge, sums in self.edges.items():
                 sums.renew()
@@ -207,12 +207,12 @@ class Watch:
             values[edge] = {key: getattr(sums, key) for key in _SUMS} | {
                 name: {key: getattr(walk, key) for key in _WALK} for name, walk in walks.items()
             }
-        totals = {"seen": self.seen, "renewal": self.renewal, "edges": values}
+        totals = {"seen": self.judged, "renewal": self.renewal, "edges": values}
         return tensors, totals | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.seen = values["seen"]
+        self.judged = values["seen"]
         self.renewal = values["renewal"]
         self.edges = {}
         self.names = []

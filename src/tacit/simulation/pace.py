@@ -103,14 +103,14 @@ class EdgeTimes:
         """
         working = self._working(steps)
         duration = self.downlink() + working + self.uplink()
-        return self._done(now + duration)
+        return self._end_of_work(now + duration)
 
     def step(self, now: float) -> float:
         """Return when a peer's step that begins now is done (inf: never).
 
         Its messages take their own time.
         """
-        return self._done(now + self._working(1))
+        return self._end_of_work(now + self._working(1))
 
     def uplink(self) -> float:
         """Draw how long a message takes from this edge to the broker, or to the server."""
@@ -126,7 +126,7 @@ class EdgeTimes:
             working *= self._slow_factor
         return working
 
-    def _done(self, when: float) -> float:
+    def _end_of_work(self, when: float) -> float:
         if self._drop_out and self._random.uniform() < self._drop_out:
             self.dropped_out = True
         return self.next_online(when)

@@ -14,7 +14,7 @@ class Laws:
         """rows: `guard.rows`."""
         self._plans = plans
         self._rows = rows
-        self._known: dict[str, Plan] = {}
+        self._plan_of: dict[str, Plan] = {}
 
     def gradient(self, edge: str, clip: float) -> Law:
         """Return the law of one noisy mean gradient, (clipped sum + zC·noise)/L."""
@@ -41,6 +41,6 @@ class Laws:
         )
 
     def _plan(self, edge: str) -> Plan:
-        if edge not in self._known:
-            self._known[edge] = self._plans.named(edge)
-        return self._known[edge]
+        if edge not in self._plan_of:
+            self._plan_of[edge] = self._plans.named(edge)
+        return self._plan_of[edge]

@@ -109,24 +109,26 @@ class Poisson:
         """Calibrate at a few K from 1 to `most`. Raises ConfigError when no noise reaches ε_th."""
         self._p = p
         self._rate = sampling_rate
-        self.known: dict[int, float] = {}
+        self.calibrated: dict[int, float] = {}
         for K in np.geomspace(1, most, _CALIBRATIONS).round():
             self.exact(int(K))
 
     def exact(self, K: int) -> float:
         """Return the least z for K steps, on a grid of 0.001; each new K takes about a second."""
         p = self._p
-        if K not in self.known:
+        if K not in self.calibrated:
             try:
-                self.known[K] = accounting.calibrate(p.epsilon, p.delta, K, self._rate, MECHANISM)
+                self.calibrated[K] = accounting.calibrate(
+                    p.epsilon, p.delta, K, self._rate, MECHANISM
+                )
             except PrivacyError as error:
                 raise ConfigError(str(error)) from error
-        return self.known[K]
+        return self.calibrated[K]
 
     def squares(self, K: Numbers) -> Numbers:
         """Return z² for K steps: exact where known, else on a line of ln z over ln K."""
-        at = sorted(self.known)
-        z = np.array([self.known[k] for k in at])
+        at = sorted(self.calibrated)
+        z = np.array([self.calibrated[k] for k in at])
         between: Numbers = np.exp(2 * np.interp(np.log(K), np.log(at), np.log(z)))
         return between
 
@@ -166,7 +168,7 @@ def plan(
     drawn = Poisson(p, sampling_rate, int(K.max()))
     while True:
         losses = _losses(p, rounds, tau, drawn, last_iterate)
-        surely = np.where(np.isin(K, list(drawn.known)), losses, math.inf)
+        surely = np.where(np.isin(K, list(drawn.calibrated)), losses, math.inf)
         if losses.min() >= surely.min() * (1 - _WORTH):
             return _plan(
                 p, planner, drawn, (rounds, tau, losses), int(surely.argmin()), sampling_rate

@@ -22,7 +22,7 @@ class FedAsyncEdge(LocalSteps[FedAsync]):
         return self.algorithm.name == "fedbuff" or at_server
 
     def steps(self, message: GlobalModel) -> Steps:
-        """Return H local steps on the loss f(x; z) + ρ/2·||x - x_τ||²; their result is pushed."""
+        """Return H local steps on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
         a = self.algorithm
         rate = a.learning_rate * a.factor(message.version, self.horizon)
         steps = self.task_steps(message.version)

@@ -95,7 +95,7 @@ class Peer(GossipWorker):
         self.staleness: Counter[int] = Counter()
         self._age: int | None = None  # exchanges since ŵ was read; None: no step is being computed
         self._waiting: dict[tuple[str, bool], Proposal | Answer] = {}
-        self._told = False
+        self._farewell_sent = False
 
     # -- Algorithm 1 -------------------------------------------------------------------------------
 
@@ -149,9 +149,9 @@ class Peer(GossipWorker):
 
         An exchange tells them, or an old answer again.
         """
-        if self._told:
+        if self._farewell_sent:
             return []
-        self._told = True
+        self._farewell_sent = True
         links = [(name, self.links[name]) for name in sorted(self.here)]
         again = [self._answer(name, link) for name, link in links if link.delta is not None]
         return again + [out for _ in links for out in self.propose()]

@@ -58,7 +58,7 @@ def apply(features: Features, records: Tensor, *, private: bool = False) -> Tens
     outputs = records.new_empty((len(records), *shape))
     for record, out in zip(records, outputs, strict=True):
         try:
-            out.copy_(_one(steps, record.clone()))
+            out.copy_(_of_record(steps, record.clone()))
         except ConfigError:
             if not private:
                 raise
@@ -66,7 +66,7 @@ def apply(features: Features, records: Tensor, *, private: bool = False) -> Tens
     return outputs
 
 
-def _one(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:
+def _of_record(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:
     for step in steps:
         if isinstance(step, str):
             record = (upright if step == "upright" else scattering).of_image(record)

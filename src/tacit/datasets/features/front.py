@@ -98,7 +98,7 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
     records = probe, companion, torch.zeros(shape), probe
     try:
         first, *_, again = (_through(module, record.clone()) for record in records)
-        anew = _through(_made(front, seed=2), probe.clone())
+        anew = _through(_build(front, seed=2), probe.clone())
     except FROM_OWN_CODE as error:  # these records are public
         if str(error):
             why = str(error).splitlines()[0]
@@ -130,10 +130,10 @@ def _versions(module: nn.Module) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _module(front: Front) -> nn.Module:
-    return _made(front, seed=1)
+    return _build(front, seed=1)
 
 
-def _made(front: Front, seed: int) -> nn.Module:
+def _build(front: Front, seed: int) -> nn.Module:
     """Return the module with its weights, and nothing in it that is trained. Raises ConfigError."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -83,23 +83,23 @@ class FeaturedReader:
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """Yield the rows, some thousand at a time. Raises ConfigError, DataError."""
         for rows in self.reader.read(path):
-            yield replace(rows, x=self._seen(rows.x))
+            yield replace(rows, x=self._with_features(rows.x))
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
         """Return private `rows` of `reader` with their features; nan where a front raises.
 
         Raises ConfigError if the features do not fit.
         """
-        return replace(rows, x=self._seen(rows.x, private=True))
+        return replace(rows, x=self._with_features(rows.x, private=True))
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Yield features of every row. Raises ConfigError, DataError."""
-        return map(self._seen, self.reader.inputs(path))
+        return map(self._with_features, self.reader.inputs(path))
 
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield the marks of its rows before features, as `reader` does. Raises DataError."""
         return self.reader.marks(path)
 
-    def _seen(self, x: Floats, *, private: bool = False) -> Floats:
+    def _with_features(self, x: Floats, *, private: bool = False) -> Floats:
         features: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
         return features

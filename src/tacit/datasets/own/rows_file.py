@@ -138,7 +138,7 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     count = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
-        for rows in _own(path, reader, dealt):
+        for rows in _dealt(path, reader, dealt):
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
@@ -150,7 +150,7 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     return count
 
 
-def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
+def _dealt(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
     for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
         if dealt.edges == 1:
             yield seen(reader, rows)

@@ -40,10 +40,10 @@ class RenyiFilter:
         self.spent = 0.0
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
         if epsilon < 700:
-            self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
+            self._remaining = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
         else:
-            self._left = 0
-        if self.budget <= 0 or self._left < 1:
+            self._remaining = 0
+        if self.budget <= 0 or self._remaining < 1:
             raise PrivacyError(
                 f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
             )
@@ -84,7 +84,7 @@ class RenyiFilter:
 
     def accepts(self, spend: Spend) -> bool:
         """Check whether `spend` still fits. Once False, it stays False at this cost and above."""
-        return self.spent + self._cost(spend) <= self.budget and spend.count <= self._left
+        return self.spent + self._cost(spend) <= self.budget and spend.count <= self._remaining
 
     def charge(self, spend: Spend) -> None:
         """Count `spend`, before it is computed.
@@ -100,7 +100,7 @@ class RenyiFilter:
 
     def _add(self, spend: Spend) -> None:
         self.spent += self._cost(spend)
-        self._left -= spend.count
+        self._remaining -= spend.count
 
     def _cost(self, spend: Spend) -> float:
         if spend.count:

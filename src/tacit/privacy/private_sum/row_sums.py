@@ -167,7 +167,7 @@ class RowSums:
             self._numbers = model.classes
         else:
             self._numbers = kernel.size
-        self._held = max(1, _HELD // self._numbers)  # rows at a time
+        self._block = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
     def checked(cls, model: Model) -> RowSums:
@@ -188,7 +188,7 @@ class RowSums:
         if kernel is None:
             raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)
-        most = min(sums._held, _MOST)
+        most = min(sums._block, _MOST)
         if most >= _MORE:
             more = _MORE
         else:
@@ -215,8 +215,8 @@ class RowSums:
             limit = 0
         else:
             limit = steps_limit(terms.clip, step)
-        for start in range(0, len(index), self._held):
-            part = index[start : start + self._held]
+        for start in range(0, len(index), self._block):
+            part = index[start : start + self._block]
             self._add(arranged, flat, labels, part, reduced, step, limit, steps)
         total = self._kernel.restore(steps)
         return Clipped(total if step is None else total.to(torch.int64), terms.clip, step)
