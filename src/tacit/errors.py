@@ -39,8 +39,10 @@ class DataError(TacitError):
 
 
 class OwnersError(DataError):
-    """Own rows do not fit. for_owner: the same in more words, which may say something of a row:
-    they are for the screen of whoever has it, and for no log.
+    """Own rows do not fit.
+
+    for_owner: the same in more words, which may quote a row: they are for the owner's screen, and
+    for no log.
     """
 
     def __init__(self, message: str, for_owner: str) -> None:
@@ -99,21 +101,21 @@ class StoreLost(TacitError):  # noqa: N818  (a state of the store)
 OF_0_1 = "tacit 0.2 reads what tacit 0.1 wrote (docs/upgrade.md)"
 
 
-def other_format(found: int | str | None, reads: int | str) -> str:
-    """Return what is wrong with a file of format `found` for a tacit that reads another, in words.
+def other_format(written: int | str | None, reads: int | str) -> str:
+    """Return what is wrong with a file of format `written` for a tacit that reads `reads`.
 
     It ends with what to do: a newer file needs a newer tacit, an older one is of tacit 0.1. Raises
-    ValueError where `found` is no number.
+    ValueError where `written` is no number.
 
     >>> other_format(1, 2)
     'has format 1, this tacit reads 2: tacit 0.2 reads what tacit 0.1 wrote (docs/upgrade.md)'
     >>> other_format(3, 2)
     'has format 3, this tacit reads 2: a newer one has written it'
     """
-    if found is None:
+    if written is None:
         return f"has no format, this tacit reads {reads}: {OF_0_1}"
-    if int(found) > int(reads):
+    if int(written) > int(reads):
         todo = "a newer one has written it"
     else:
         todo = OF_0_1
-    return f"has format {found}, this tacit reads {reads}: {todo}"
+    return f"has format {written}, this tacit reads {reads}: {todo}"

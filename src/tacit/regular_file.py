@@ -23,7 +23,7 @@ _KINDS = (
 
 
 def opened(path: Path) -> BufferedReader:
-    """The file at `path`, to be read. Raises OSError, at once also where there is no file."""
+    """Open the file at `path` to read. Raises OSError, at once also where there is no file."""
     check(path)
     # Without waiting: by now a pipe may have taken the place of what was looked at.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -41,23 +41,23 @@ def check(path: Path) -> None:
 
 
 def content(path: Path, most: int = MOST_TEXT) -> bytes:
-    """All bytes of the file at `path`. Raises OSError, also where there are more than `most`."""
+    """Return all bytes of the file at `path`. Raises OSError, also for more than `most`."""
     with opened(path) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        data = file.read(most + 1)
+    if len(data) > most:
         raise OSError(errno.EFBIG, f"has more than {most:,} bytes", str(path))
-    return found
+    return data
 
 
 def text(path: Path, encoding: str = "utf-8", most: int = MOST_TEXT) -> str:
-    """The text of the file at `path`. Raises OSError, UnicodeDecodeError."""
+    """Return the text of the file at `path`. Raises OSError, UnicodeDecodeError."""
     return content(path, most).decode(encoding).replace("\r\n", "\n")
 
 
-def _refuse(found: os.stat_result, path: Path) -> None:
+def _refuse(status: os.stat_result, path: Path) -> None:
     """Raise OSError for what is no file."""
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     for so, what in _KINDS:
-        if so(found.st_mode):
+        if so(status.st_mode):
             raise OSError(errno.EINVAL, what, str(path))

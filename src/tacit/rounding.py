@@ -37,9 +37,9 @@ def epsilon(value: float) -> str:
 def beside(value: float, bound: float, digits: int = 3) -> str:
     """Return `value` in `digits` digits, or as many more as it takes to tell it from `bound`."""
     for more in range(digits, 17):
-        said = f"{value:.{more}g}"
-        if value == bound or float(said) != float(f"{bound:.{more}g}"):
-            return said
+        text = f"{value:.{more}g}"
+        if value == bound or float(text) != float(f"{bound:.{more}g}"):
+            return text
     return repr(value)
 
 

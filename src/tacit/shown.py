@@ -22,12 +22,12 @@ _INVISIBLE = frozenset(
 
 
 def seen(character: str) -> bool:
-    """Whether it prints, and a reader sees it; a blank that is the usual one does."""
+    """Check whether a character prints and a reader sees it; so does the usual blank."""
     return character.isprintable() and character not in _INVISIBLE
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    """`limit` characters of a text, or all, for logs and terminals, in one line.
+    """Return `limit` characters of a text, or all, for logs and terminals, in one line.
 
     What is not seen is `?`: control and formatting characters, ends of lines, blanks but the usual
     one, half characters, and letters and marks without a shape.
@@ -39,12 +39,12 @@ def printable(text: str, limit: int | None = None) -> str:
 
 
 def lines(text: str) -> str:
-    """The text for a terminal, line by line as it is."""
+    """Return the text for a terminal, line by line as it is."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def cell(text: str) -> str:
-    """The text as a cell of a CSV: printable, and taken for text where it begins as a formula.
+    """Return the text as a cell of a CSV: printable, and taken for text where a formula begins.
 
     So is what stands behind a `;` or a `|`, at which a spreadsheet may part cells. A number, with a
     sign too, stays as it is.
@@ -62,14 +62,16 @@ def _inert(plain: str) -> str:
 
 
 def cells(row: Iterable[str]) -> list[str]:
-    """A row of a CSV."""
-    return [cell(one) for one in row]
+    """Return a row of a CSV."""
+    return [cell(value) for value in row]
 
 
 def as_json(value: Any, indent: int | None = 2) -> str:
     """`value` as JSON, letters as they are, and what is not seen as \\u and its number."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return "".join(one if seen(one) or one == "\n" else _escaped(one) for one in text)
+    return "".join(
+        letter if seen(letter) or letter == "\n" else _escaped(letter) for letter in text
+    )
 
 
 def _escaped(character: str) -> str:

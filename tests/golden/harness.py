@@ -176,7 +176,7 @@ def make_server(run: RunFile, model: Model, root: Path | None = None) -> ServerR
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
     return registry.server(
-        run.define(), model, registry.people(datasets.splits(run.source.name, root), SALT)
+        run.define(), model, registry.labelled_records(datasets.splits(run.source.name, root), SALT)
     )
 
 

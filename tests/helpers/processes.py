@@ -359,7 +359,7 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 
 
 def refold(
-    run: RunFile, payloads: Iterable[bytes], people: LabelledRecords | None = None
+    run: RunFile, payloads: Iterable[bytes], labelled: LabelledRecords | None = None
 ) -> tuple[ServerRole, Counter[str]]:
     """The oracle: these journal entries folded again from the start;
 
@@ -367,7 +367,7 @@ def refold(
     """
     model = run.build_model()
     role, schema, updates = (
-        registry.server(run.define(), model, people),
+        registry.server(run.define(), model, labelled),
         model.schema_hash(),
         Counter[str](),
     )

@@ -111,8 +111,8 @@ class World:
     def accuracy(self) -> float:
         """Of the last evaluation."""
         server = self.server
-        assert server.evaluation.taken is not None
-        version, params, seen = server.evaluation.taken
+        assert server.evaluation.latest is not None
+        version, params, seen = server.evaluation.latest
         assert version == server.version == server.horizon
         return float((server.head.logits(params, seen.x).argmax(1) == seen.y).float().mean())
 
@@ -172,8 +172,8 @@ def world(
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
-    people = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
-    server = LabelServer(run.define(), top, protocol, people, lambda _: plan)
+    labelled = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
+    server = LabelServer(run.define(), top, protocol, labelled, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()

@@ -83,8 +83,8 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 def fresh_server(run: Deployment, file: RunFile) -> LabelServer:
     labels = run.folder / "labels.safetensors"
     definition = file.define()
-    people = record_labels.load(vertical(definition), None, "tacit", labels)
-    server = registry.server(definition, file.build_model(), people)
+    labelled = record_labels.load(vertical(definition), None, "tacit", labels)
+    server = registry.server(definition, file.build_model(), labelled)
     assert isinstance(server, LabelServer)
     return server
 

@@ -139,7 +139,7 @@ def test_a_module_that_is_imported_unseen_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hidden_helper is imported unseen"):
         load_entry("unseen_nets:Net", tmp_path)
     (tmp_path / "seen_nets.py").write_text("import hidden_helper\nclass Net: pass")
-    assert load_entry("seen_nets:Net", tmp_path).own
+    assert load_entry("seen_nets:Net", tmp_path).from_folder
 
 
 @pytest.mark.parametrize("name", ["json", "safetensors"])

@@ -162,10 +162,10 @@ def opened(
         definition, model = _defined(reader.header.parameters, path)
         vertical = definition.algorithm.worker == "party"
         if vertical:
-            people = _people(definition, data, labels, salt)
+            labelled = _labelled(definition, data, labels, salt)
         else:
-            people = None
-        yield reader, definition, model, registry.server(definition, model, people)
+            labelled = None
+        yield reader, definition, model, registry.server(definition, model, labelled)
 
 
 def _defined(run: RunFile, path: Path) -> tuple[Definition[Any], Model]:
@@ -246,7 +246,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
         ) from error
 
 
-def _people(
+def _labelled(
     definition: Definition[Any], data: Path | None, labels: Path, salt: str
 ) -> LabelledRecords:
     """The labels of a vertical run; noisy ones are read, never drawn anew.

@@ -45,7 +45,7 @@ from tacit.robust.law import Law
 
 
 def first_clip(deviation: float, failure: float) -> float:
-    """C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))).
+    """Return C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))).
 
     A starting point, not a guarantee.
     """
@@ -55,7 +55,7 @@ def first_clip(deviation: float, failure: float) -> float:
 
 
 def delta_b(deviation: float, batch: float, noise: float) -> float:
-    """Δ_b = σ²/b + Δ_0, the variance of one noisy update.
+    """Return Δ_b = σ²/b + Δ_0, the variance of one noisy update.
 
     noise: Δ_0 = E||η||² (docs/privacy.md).
     """
@@ -63,29 +63,32 @@ def delta_b(deviation: float, batch: float, noise: float) -> float:
 
 
 def coefficient(variance: float, tau: int, clip: float, theta: float) -> float:
-    """P of eq. (16), in C = bΔS/2: max(1, 2Δ_b / ((τ+1)·C²·θ²))."""
+    """Return P of eq. (16), in C = bΔS/2: max(1, 2Δ_b / ((τ+1)·C²·θ²))."""
     return max(1.0, 2 * variance / ((tau + 1) * clip**2 * theta**2))
 
 
 def stage_rate(p: float, smoothness: float, tau: int) -> float:
-    """γ = 1 / (2PL(τ+1)), Algorithm 1 line 7; satisfies (13) because P >= 1."""
+    """Return γ = 1 / (2PL(τ+1)), Algorithm 1 line 7; satisfies (13) because P >= 1."""
     return 1 / (2 * p * smoothness * (tau + 1))
 
 
 def stage_length(p: float, smoothness: float, tau: int, gap: float, variance: float) -> float:
-    """T_s of eq. (15): 4P²L(τ+1)²(f(x)-f*) / Δ_b updates."""
+    """Return T_s of eq. (15): 4P²L(τ+1)²(f(x)-f*) / Δ_b updates."""
     return (
         4 * (p * p) * smoothness * (tau + 1) ** 2 * gap / variance
     )  # p * p: inf where p**2 would raise
 
 
 def audp_rate(t: int, tau: int, variance: float, a: Mapa) -> float:
-    """γ_t of eq. (10), 1/γ_t = L(τ+1) + sqrt(Δ_b+1)·sqrt(t)/R; the paper's R is 1."""
+    """Return γ_t of eq. (10), 1/γ_t = L(τ+1) + sqrt(Δ_b+1)·sqrt(t)/R; the paper's R is 1."""
     return 1 / (a.smoothness * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / a.radius)
 
 
 def asgd_rate(t: int, tau: int, batch: float, a: Mapa) -> float:
-    """Table II, ASGD: 1/γ_t = L(τ+1)² + sqrt(t+1)·σ/(R·sqrt(b)). With τ = 0 it is CSGD's."""
+    """Return Table II's γ_t for ASGD: 1/γ_t = L(τ+1)² + sqrt(t+1)·σ/(R·sqrt(b)).
+
+    With τ = 0 it is CSGD's.
+    """
     return 1 / (
         a.smoothness * (tau + 1) ** 2
         + math.sqrt(t + 1) * a.deviation / (a.radius * math.sqrt(batch))
@@ -118,7 +121,7 @@ class MapaServer(ServerRole):
         )
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """Lines 10 to 16; line 5, the end, is the base's."""
+        """Apply an update by lines 10 to 16; line 5, the end, is the base's."""
         rate = self.learning_rate()
         # line 11: x = x - γ·g̃
         self.params = torch.add(self.params, update.vector, alpha=-rate, out=update.room)
@@ -138,21 +141,21 @@ class MapaServer(ServerRole):
             self._clips.append((self.version, lower))
 
     def clip_at(self, version: int) -> float:
-        """The C that went out with the model of this version."""
+        """Return the C that went out with the model of this version."""
         return next(clip for since, clip in reversed(self._clips) if since <= version)
 
     def base(self, update: Update) -> Tensor:
-        """0: an update is a gradient."""
+        """Return 0: an update is a gradient."""
         return torch.zeros_like(self.params)
 
     def law(self, update: Update) -> Law:
-        """(sum + noise)/b, at the C that went out with its model."""
+        """Return the law of (sum + noise)/b, at the C that went out with its model."""
         return self.laws.gradient(update.edge, self.clip_at(update.base_version))
 
     # -- the schedule ------------------------------------------------------------------------------
 
     def schedule(self) -> dict[str, float]:
-        """C, ΔS = 2C/b, γ, and the stage with the updates applied in it."""
+        """Return C, ΔS = 2C/b, γ, and the stage with the updates applied in it."""
         return {
             "clip": self.clip,
             "delta_s": 2 * self.clip / self.batch,
@@ -170,13 +173,13 @@ class MapaServer(ServerRole):
         return delta_b(self.algorithm.deviation, self.batch, self.noise_variance * self.clip**2)
 
     def learning_rate(self) -> float:
-        """γ for the next update: the run file's, or by Table II; times its schedule."""
+        """Return γ for the next update: the run file's, or by Table II; times its schedule."""
         a = self.algorithm
         if a.learning_rate is None:
-            own = self._own_rate()
+            rate = self._own_rate()
         else:
-            own = a.learning_rate
-        return own * a.factor(self.version, self.horizon)
+            rate = a.learning_rate
+        return rate * a.factor(self.version, self.horizon)
 
     def _own_rate(self) -> float:
         a = self.algorithm
@@ -189,7 +192,7 @@ class MapaServer(ServerRole):
         return asgd_rate(t, self.tau_max if a.name == "asgd" else 0, self.batch, a)
 
     def stage_length(self) -> float:
-        """T_s of the present stage (line 8)."""
+        """Return T_s of the present stage (line 8)."""
         a = self.algorithm
         variance = self.variance
         p = coefficient(variance, self.tau_max, self.clip, a.reduction)
@@ -200,7 +203,7 @@ class MapaServer(ServerRole):
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The base's, with the stage."""
+        """Return the base's state, with the stage."""
         tensors, values = super().state()
         stage: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
         if self.stage > 1:  # before, there has been one C only
@@ -226,7 +229,7 @@ class MapaEdge(EdgeRole):
     """
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Lines 3 to 8: one noisy mean gradient."""
+        """Compute one noisy mean gradient (lines 3 to 8)."""
         released = self.releaser.release(
             message.clip,
             partial(self.private_sum.compute, message.params, message.clip),  # lines 4 and 5

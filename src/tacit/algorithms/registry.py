@@ -94,14 +94,14 @@ class Roles:
 
 
 def server(
-    definition: Definition[Any], model: Model, people: LabelledRecords | None = None
+    definition: Definition[Any], model: Model, labelled: LabelledRecords | None = None
 ) -> ServerRole:
     """Return the server role of a run, at its beginning.
 
-    people: the labelled records that the server of a vertical run needs. Raises ConfigError where a
+    labelled: the records that the server of a vertical run needs. Raises ConfigError where a
     vertical run has none.
     """
-    return ROLES[definition.algorithm.name].server(definition, model, people)
+    return ROLES[definition.algorithm.name].server(definition, model, labelled)
 
 
 def edge(
@@ -131,26 +131,28 @@ def edge(
 # -- vertical runs ---------------------------------------------------------------------------------
 
 
-def people(
+def labelled_records(
     splits: Sequence[Dataset],
     salt: bytes,
     answers: Tensor | None = None,
     label_epsilon: float = math.inf,
 ) -> LabelledRecords:
-    """Return all people of a vertical run; `splits` are its training rows, then its test rows.
+    """Return all records of a vertical run; `splits` are its training rows, then its test rows.
 
     answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
     labels; None: the labels themselves.
     """
     train, test = splits
-    known = names(
-        (one for data in splits for one in vertical_settings.record_ids(data)), salt, "server"
+    hashes = names(
+        (record_id for data in splits for record_id in vertical_settings.record_ids(data)),
+        salt,
+        "server",
     )
     if answers is None:
         labels = train.y
     else:
         labels = answers
-    return LabelledRecords(known, len(train), torch.cat([labels, test.y]), label_epsilon)
+    return LabelledRecords(hashes, len(train), torch.cat([labels, test.y]), label_epsilon)
 
 
 def party(
@@ -161,35 +163,39 @@ def party(
     salt: bytes,
     ledger: Ledger,
     random: Random,
-    kept: EmbeddingStore | None = None,
+    store: EmbeddingStore | None = None,
     device: str = "cpu",
 ) -> Party:
-    """Party `number` of a vertical run with its columns of everybody's rows.
+    """Return party `number` of a vertical run with its columns of everybody's rows.
 
-    splits: as for `people`. device: as `Party` has it.
+    splits: as for `labelled_records`. device: as `Party` has it.
     """
     x = torch.cat([vertical.view(data.x, number) for data in splits])
-    mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)
-    releaser = EmbeddingReleaser(vertical.plan(number), ledger, random, len(x), kept)
+    mine = names(
+        (record_id for data in splits for record_id in vertical_settings.record_ids(data)),
+        salt,
+        name,
+    )
+    releaser = EmbeddingReleaser(vertical.plan(number), ledger, random, len(x), store)
     model = vertical.party_model(tuple(x.shape[1:]))
     regularization = vertical.regularization(number)
     return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization, device)
 
 
 def _labelled_server(
-    definition: Definition[Any], model: Model, people: LabelledRecords | None
+    definition: Definition[Any], model: Model, labelled: LabelledRecords | None
 ) -> ServerRole:
     """Return the server of a vertical run. Raises ConfigError without its labelled records."""
-    if people is None:
+    if labelled is None:
         raise ConfigError(
             f"algorithm.name={definition.algorithm.name!r}: "
             "its server needs the labels of its people"
         )
     settings = vertical_settings.vertical(definition)
-    return vafl.LabelServer(definition, model, settings.protocol, people, cache(settings.named))
+    return vafl.LabelServer(definition, model, settings.protocol, labelled, cache(settings.named))
 
 
-def _no_edge(definition: Definition[Any], own: Owner) -> EdgeRole:
+def _no_edge(definition: Definition[Any], owner: Owner) -> EdgeRole:
     """Raise ConfigError: a vertical run has parties instead."""
     raise ConfigError(
         f"algorithm.name={definition.algorithm.name!r}: a vertical run has parties, not edges; "
@@ -207,35 +213,35 @@ def _roles(
     return Roles(lambda definition, model, _: server(definition, model), edge)
 
 
-def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
-    kind = own.kind or mapa.MapaEdge
-    return kind(own.name, own.model, own.releaser, own.private_sum(mapa.WAYS))
+def _mapa_edge(definition: Definition[Mapa], owner: Owner) -> EdgeRole:
+    kind = owner.kind or mapa.MapaEdge
+    return kind(owner.name, owner.model, owner.releaser, owner.private_sum(mapa.WAYS))
 
 
 def _local_steps_edge(
-    kind: type[LocalSteps[Any]], definition: Definition[Any], own: Owner
+    kind: type[LocalSteps[Any]], definition: Definition[Any], owner: Owner
 ) -> EdgeRole:
-    return (own.kind or kind)(
+    return (owner.kind or kind)(
         definition.algorithm,
-        own.name,
-        own.model,
-        own.releaser,
-        own.private_sum(),
+        owner.name,
+        owner.model,
+        owner.releaser,
+        owner.private_sum(),
         horizon=definition.run.updates,
     )
 
 
-def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
+def _peer(definition: Definition[Gossip], owner: Owner) -> EdgeRole:
     a = definition.algorithm
     seed = definition.run.seed
     settings = _gossip_settings(definition)
     graph = a.graph(definition.edges.count, seed)
-    chooser = Chooser(f"{seed}/{own.name}")
-    return (own.kind or adp2sgd.Peer)(
-        own.name,
-        own.model,
-        own.releaser,
-        own.private_sum(worker.WAYS),
+    chooser = Chooser(f"{seed}/{owner.name}")
+    return (owner.kind or adp2sgd.Peer)(
+        owner.name,
+        owner.model,
+        owner.releaser,
+        owner.private_sum(worker.WAYS),
         settings,
         graph,
         seed=seed,
@@ -243,13 +249,19 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     )
 
 
-def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
+def _sync_peer(definition: Definition[Gossip], owner: Owner) -> EdgeRole:
     a = definition.algorithm
     seed = definition.run.seed
     settings = _gossip_settings(definition)
     graph = a.graph(definition.edges.count, seed)
-    return (own.kind or SyncPeer)(
-        own.name, own.model, own.releaser, own.private_sum(worker.WAYS), settings, graph, seed=seed
+    return (owner.kind or SyncPeer)(
+        owner.name,
+        owner.model,
+        owner.releaser,
+        owner.private_sum(worker.WAYS),
+        settings,
+        graph,
+        seed=seed,
     )
 
 

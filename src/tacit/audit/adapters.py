@@ -44,18 +44,18 @@ class EdgeAdapter:
 
     def __init__(self, subject: Subject, data: PrivateRows, releaser: Releaser) -> None:
         self.subject = subject
-        given = self.run(), EDGE, data, subject.model, releaser
+        arguments = self.run(), EDGE, data, subject.model, releaser
         self.edge: EdgeRole = registry.edge(
-            *given, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
+            *arguments, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
         )
 
     def run(self) -> Definition[Any]:
-        """The run that the audited edge is of."""
+        """Return the run that the audited edge is of."""
         section = f'name = "{self.subject.algorithm}"\n{self.settings}'
         return parse(_RUN + section.format(subject=self.subject), "audit").define()
 
     def ask(self, message: GlobalModel) -> bytes | None:
-        """The edge's message for a model, as bytes; None if it sends nothing.
+        """Return the edge's message for a model, as bytes; None if it sends nothing.
 
         Raises what the edge raises.
         """
@@ -65,13 +65,14 @@ class EdgeAdapter:
         return None
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """(d,) float64: the noisy sum over L in a message that was computed from `start` (d,)."""
+        """Return (d,) float64: the noisy sum over L in a message, computed from `start` (d,)."""
         return vector(payload)
 
 
 class LocalStepsAdapter(EdgeAdapter):
-    """FedAsync's and FedAvg's worker of H steps: a message is the model after them, start - η·Σ
-    g̃.
+    """FedAsync's and FedAvg's worker of H steps.
+
+    A message is the model after them, start - η·Σ g̃.
     """
 
     settings: ClassVar[str] = """
@@ -81,7 +82,7 @@ class LocalStepsAdapter(EdgeAdapter):
     """
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """Σ g̃."""
+        """Return Σ g̃."""
         return (start.double() - vector(payload)) / self.subject.learning_rate
 
 
@@ -89,7 +90,7 @@ class DistanceAdapter(LocalStepsAdapter):
     """FedBuff's worker: a message is how far H local steps led."""
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """Σ g̃."""
+        """Return Σ g̃."""
         return -vector(payload) / self.subject.learning_rate
 
 
@@ -103,19 +104,21 @@ class PeriodicAdapter(LocalStepsAdapter):
 
 
 class PeerAdapter(EdgeAdapter):
-    """A(DP)²SGD's peer with one neighbour: a message is the peer's model after a step, in a
-    proposal.
+    """A(DP)²SGD's peer with one neighbour.
+
+    A message is the peer's model after a step, in a proposal.
     """
 
     settings: ClassVar[str] = """
     topology = "complete"
     learning_rate = {subject.learning_rate}
     """
-    asked = 0
+    proposals = 0
 
     def ask(self, message: GlobalModel) -> bytes | None:
-        """The proposal after one step from the model in `message`, as if an exchange had led
-        there.
+        """Return the peer's proposal after one step from the model in `message`.
+
+        The peer takes that model as if an exchange had led there.
         """
         peer = self.edge
         assert isinstance(peer, Peer)
@@ -126,13 +129,13 @@ class PeerAdapter(EdgeAdapter):
         peer.here = {"edge-1"}
         (out,) = peer.propose()
         peer.here = set()
-        self.asked += 1
+        self.proposals += 1
         assert isinstance(out.message, Proposal)
-        peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
+        peer.hear(Answer("edge-1", 1, self.proposals, torch.zeros(self.subject.model.size), {}))
         return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
-        """g̃."""
+        """Return g̃."""
         sent = wire_gossip.read_peer_message(
             wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size
         )
@@ -153,14 +156,14 @@ ADAPTERS: dict[str, type[EdgeAdapter]] = {
 def make(
     subject: Subject, data: PrivateRows, source: Randomness, ledger: Path | str = ":memory:"
 ) -> EdgeAdapter:
-    """The audited edge, with a ledger in memory or at a path."""
+    """Return the audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
     return ADAPTERS[subject.algorithm](subject, data, releaser)
 
 
 def vector(payload: bytes) -> Tensor:
-    """(d,) float64: a message's tensor, in real units."""
+    """Return (d,) float64: a message's tensor, in real units."""
     received = wire.decode(payload)
     assert received.tensor is not None
     if received.tensor.dtype == torch.int32:

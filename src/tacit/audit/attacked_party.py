@@ -49,7 +49,7 @@ class AttackedParty:
     honest: bool = True
 
     def plan(self) -> EmbeddingPlan:
-        """The party's plan, without a budget that binds."""
+        """Return the party's plan, without a budget that binds."""
         return EmbeddingPlan(
             self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z
         )
@@ -59,24 +59,24 @@ class InMemory:
     """A store of a party's releases, for as long as this process lives."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
+        self._vectors: dict[str, Tensor] = {}
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`."""
-        return self._held.get(name)
+        """Return what was released under `name`."""
+        return self._vectors.get(name)
 
     def put(self, name: str, vectors: Tensor) -> None:
         """Store `vectors` under `name`."""
-        self._held[name] = vectors
+        self._vectors[name] = vectors
 
 
 # -- the party -------------------------------------------------------------------------------------
 
 
 def party(
-    subject: AttackedParty, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
+    subject: AttackedParty, source: Randomness, x: Tensor, store: EmbeddingStore | None = None
 ) -> Party:
-    """A party whose records have features x (n, FEATURES)."""
+    """Return a party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
     random = source.random()
     # A simulated ledger counts noise from a known seed as secret.
@@ -84,18 +84,21 @@ def party(
         ledger = Ledger(":memory:", "audit")
     else:
         ledger = SimulatedLedger()
-    door = subject.releaser(subject.plan(), ledger, random, len(x), kept)
+    door = subject.releaser(subject.plan(), ledger, random, len(x), store)
     network = embedding("linear", (FEATURES,), WIDTH)
     return Party(EDGE, 0, Protocol(2, len(x)), x, names(ids, SALT, EDGE), network, door)
 
 
 def roster(records: int) -> Roster:
-    """All records, in the party's own order."""
+    """Return a roster of all records, in the party's own order."""
     return Roster(names([str(number) for number in range(records)], SALT, "server"), records)
 
 
 def features(length: float, records: int = RECORDS, *, everybody: bool = False) -> Tensor:
-    """(records, FEATURES): the first feature is `length` of record 0, or of everybody, else 0.5."""
+    """Return (records, FEATURES), 0.5 but for the first feature of record 0, or of everybody.
+
+    It is `length`.
+    """
     x = torch.zeros(records, FEATURES)
     x[:, 0] = length if everybody else 0.5
     x[0, 0] = length
@@ -106,16 +109,16 @@ def heard(outgoing: list[Outgoing]) -> Update:
     """Return what the server reads from the bytes of one answer."""
     (out,) = outgoing
     assert isinstance(out.message, Embed)
-    found = wire_up.read_up(
+    update = wire_up.read_up(
         wire.decode(bytearray(wire_up.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1
     )
-    assert isinstance(found, Update)
-    return found
+    assert isinstance(update, Update)
+    return update
 
 
-def way(made: Party) -> Tensor:
-    """(WIDTH,) float64: the direction of record 0's embedding in the first world."""
-    h = made.embedding.embed(made.theta, FAR * torch.eye(FEATURES)[:1])[0].detach().double()
+def way(victim: Party) -> Tensor:
+    """Return (WIDTH,) float64: the direction of record 0's embedding in the first world."""
+    h = victim.embedding.embed(victim.theta, FAR * torch.eye(FEATURES)[:1])[0].detach().double()
     return h.div(h.norm())
 
 
@@ -125,64 +128,65 @@ AttackScores = tuple[
 
 
 def asked(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Record 0's embedding, asked for `count` times."""
-    made = party(subject, source, features(length))
+    """Score record 0's embedding, asked for `count` times."""
+    victim = party(subject, source, features(length))
     rows = torch.tensor([0])
-    made.on_message(roster(RECORDS))
-    before = gdp.mu(made.releaser.ledger.history())
-    answers = [heard(made.on_message(Request(number, rows))) for number in range(1, count + 1)]
-    scores = torch.stack([answer.vector for answer in answers]).double() @ way(made)
-    return scores.numpy(), _one(answers[-1], before, count)
+    victim.on_message(roster(RECORDS))
+    before = gdp.mu(victim.releaser.ledger.history())
+    answers = [heard(victim.on_message(Request(number, rows))) for number in range(1, count + 1)]
+    scores = torch.stack([answer.vector for answer in answers]).double() @ way(victim)
+    return scores.numpy(), _answer_mu(answers[-1], before, count)
 
 
 def tabled(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """The table's one release of `count` records, which all have the features of record 0."""
-    made = party(subject, source, features(length, count, everybody=True), InMemory())
-    answer = heard(made.on_message(roster(count)))
-    scores = answer.vector.view(-1, WIDTH).double() @ way(made)
+    """Score the table's one release of `count` records, which all have record 0's features."""
+    victim = party(subject, source, features(length, count, everybody=True), InMemory())
+    answer = heard(victim.on_message(roster(count)))
+    scores = answer.vector.view(-1, WIDTH).double() @ way(victim)
     return scores.numpy(), gdp.mu(answer.spent)
 
 
 def stepped(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Steps of θ_m for gradients of record 0 alone that nothing bounds; θ_m is seen, and put
-    back.
+    """Score steps of θ_m for gradients of record 0 alone, which nothing bounds.
+
+    The attack reads θ_m after each step, and puts it back.
     """
-    made = party(subject, source, features(length))
-    made.on_message(roster(RECORDS))
-    start = made.theta.clone()
+    victim = party(subject, source, features(length))
+    victim.on_message(roster(RECORDS))
+    start = victim.theta.clone()
     probe = start.clone().requires_grad_()
-    embedded = made.embedding.embed(probe, FAR * torch.eye(FEATURES)[:1]).sum()
+    embedded = victim.embedding.embed(probe, FAR * torch.eye(FEATURES)[:1]).sum()
     (direction,) = torch.autograd.grad(embedded, probe)
-    made.on_message(Feedback(0, 0, None))
-    seen = []
+    victim.on_message(Feedback(0, 0, None))
+    gradients = []
     answer = None
     for k in range(1, count + 1):
-        answer = heard(made.on_message(Feedback(made.step, k, _gradient(made))))
-        seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
-        made.theta = start  # the public θ_m of before
+        answer = heard(victim.on_message(Feedback(victim.step, k, _gradient(victim))))
+        gradients.append((start - victim.theta) * RECORDS / victim.protocol.steps.party(k))
+        victim.theta = start  # the public θ_m of before
     assert answer is not None
-    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(
-        answer, 0.0, count
-    )
+    return (
+        torch.stack(gradients).double() @ (direction / direction.norm()).double()
+    ).numpy(), _answer_mu(answer, 0.0, count)
 
 
 def learned(subject: AttackedParty, source: Randomness, length: float, count: int) -> AttackScores:
-    """Answers for all records after θ_m has learned, without protection, from record 0.
+    """Score answers for all records after θ_m has learned, unprotected, from record 0.
 
     Each answer depends on record 0.
     """
-    made = party(subject, source, features(length))
-    made.on_message(roster(RECORDS))
-    start = made.theta.clone()
-    made.on_message(Feedback(0, 0, None))
-    before = gdp.mu(made.releaser.ledger.history())
+    victim = party(subject, source, features(length))
+    victim.on_message(roster(RECORDS))
+    start = victim.theta.clone()
+    victim.on_message(Feedback(0, 0, None))
+    before = gdp.mu(victim.releaser.ledger.history())
     answers = []
-    pull = -1e6 * _towards(made)
+    pull = -1e6 * _towards(victim)
     for k in range(1, count + 1):
         gradient = torch.zeros(RECORDS, WIDTH)
-        gradient[_place(made)] = pull
-        answers.append(heard(made.on_message(Feedback(made.step, k, gradient))))
-        made.theta = start
+        gradient[_place(victim)] = pull
+        answers.append(heard(victim.on_message(Feedback(victim.step, k, gradient))))
+        victim.theta = start
     others = (
         torch.stack([answer.vector for answer in answers])
         .view(count, RECORDS, WIDTH)
@@ -190,27 +194,27 @@ def learned(subject: AttackedParty, source: Randomness, length: float, count: in
         .sum(1)
     )
     scores = others @ (pull / pull.norm()).double()
-    return -scores.numpy(), _one(answers[-1], before, count)
+    return -scores.numpy(), _answer_mu(answers[-1], before, count)
 
 
-def _towards(made: Party) -> Tensor:
-    """(WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
-    across = torch.cross(way(made), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
+def _towards(victim: Party) -> Tensor:
+    """Return (WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
+    across = torch.cross(way(victim), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
     return across.div(across.norm()).float()
 
 
-def _place(made: Party) -> int:
-    return int((made._batch(made.step) == 0).nonzero())
+def _place(victim: Party) -> int:
+    return int((victim._batch(victim.step) == 0).nonzero())
 
 
-def _gradient(made: Party) -> Tensor:
+def _gradient(victim: Party) -> Tensor:
     gradient = torch.zeros(RECORDS, WIDTH)
-    gradient[_place(made)] = 1e3
+    gradient[_place(victim)] = 1e3
     return gradient
 
 
-def _one(answer: Update, before: float, count: int) -> float:
-    """μ of one answer of `count` equal ones, by the ledger that the last one carries."""
+def _answer_mu(answer: Update, before: float, count: int) -> float:
+    """Return μ of one answer of `count` equal ones, by the ledger that the last one carries."""
     return math.sqrt(max(0.0, gdp.mu(answer.spent) ** 2 - before**2) / count)
 
 
@@ -222,19 +226,24 @@ Attack = Callable[[AttackedParty, Randomness, float, int], AttackScores]
 def attacked(
     name: str, attack: Attack, subject: AttackedParty, source: Randomness, count: int
 ) -> list[Finding]:
-    """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
+    """Compare the μ that the server proves of record 0's features with the ledger's (G).
+
+    A proof above the ledger's is an alarm.
+    """
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
-    found = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
+    measured = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
     return [
-        Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)
+        Finding(
+            f"party, {name}", subject.name, "μ", claim, measured, measured > claim, subject.honest
+        )
     ]
 
 
 def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
-    """G: the noise of one record's embedding in a release is not that of another's."""
-    made = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
-    vectors = heard(made.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
+    """Check that the noise of one record's embedding in a release is not another's (G)."""
+    victim = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
+    vectors = heard(victim.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
     apart = (vectors[0::2] - vectors[1::2]) / math.sqrt(2)  # all have the same features
     worst, wrong = uneven(apart, subject.plan().std)
     return [
@@ -243,11 +252,11 @@ def unlike(subject: AttackedParty, source: Randomness) -> list[Finding]:
 
 
 def again(subject: AttackedParty, source: Randomness) -> list[Finding]:
-    """G: a table asked for again, of a restarted party, is the same, byte for byte."""
-    kept = InMemory()
+    """Check that a table asked for again, of a restarted party, is the same, byte for byte (G)."""
+    store = InMemory()
     x = features(1.0)
     first, second = (
-        heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
+        heard(party(subject, source, x, store).on_message(roster(RECORDS))).vector for _ in range(2)
     )
     differing = int((first != second).sum()) + abs(len(first) - len(second))
     return [

@@ -32,7 +32,9 @@ class Reconstruction:
 
 
 def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruction:
-    """The image and label behind a (noisy, clipped, averaged) gradient of softmax regression.
+    """Return the image and label behind a gradient of softmax regression.
+
+    The gradient may be noisy, clipped and averaged.
 
     gradient: (classes·prod(shape) + classes,), the weights row-major and then the biases, as
     `models.build("logistic")` lays them out. Exact for one image without noise, up to the
@@ -45,24 +47,26 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
             f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones"
         )
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
-    left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
+    left_vectors, values, right_vectors = torch.linalg.svd(
+        weight.view(classes, features), full_matrices=False
+    )
     # r/||r|| (classes,) and x/||x|| (features,), up to one common sign.
-    residual = left[:, 0]
-    image = right[0]
+    residual = left_vectors[:, 0]
+    image = right_vectors[0]
     # pixels are not negative
     if float(image.sum()) >= 0:
         sign = 1.0
     else:
         sign = -1.0
     scale = float(values[0] / (residual @ bias))  # σ = ||r||·||x||, u·db = ||r||
-    return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
+    return Reconstruction(_scaled(sign * image, abs(scale)).view(shape), int(bias.argmin()))
 
 
-def cosine(found: Tensor, original: Tensor) -> float:
+def cosine(reconstructed: Tensor, original: Tensor) -> float:
     """Return the cosine between two images, each less its own mean; 0 where one is flat."""
     a, b = (
         image.to(torch.float64).flatten() - image.to(torch.float64).mean()
-        for image in (found, original)
+        for image in (reconstructed, original)
     )
     norms = float(a.norm() * b.norm())
     if norms:
@@ -70,19 +74,19 @@ def cosine(found: Tensor, original: Tensor) -> float:
     return 0.0
 
 
-def psnr(found: Tensor, original: Tensor) -> float:
-    """The peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
+def psnr(reconstructed: Tensor, original: Tensor) -> float:
+    """Return the peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
 
     Below 15 dB little is seen.
     """
-    error = float((found.to(torch.float64) - original.to(torch.float64)).square().mean())
+    error = float((reconstructed.to(torch.float64) - original.to(torch.float64)).square().mean())
     if error:
         return -10 * math.log10(error)
     return math.inf
 
 
-def _shown(image: Tensor, scale: float) -> Tensor:
-    """`image` brought to [0, 1].
+def _scaled(image: Tensor, scale: float) -> Tensor:
+    """Return `image` brought to [0, 1].
 
     At the gradient's own scale where that is plausible; else so that its brightest pixel is 1.
     """

@@ -43,7 +43,7 @@ Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
 def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bound what one message says about one record, in either direction.
+    """Bound what one message shows of one record, in either direction (A).
 
     A bound above the claim is an alarm.
     """
@@ -53,7 +53,7 @@ def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 def against(
     subject: Subject, source: Randomness, pushes: int, test: str = "canary against all"
 ) -> list[Finding]:
-    """A: the same for a record that all others pull against, through all layers at once."""
+    """Bound the same for a record that all others pull against, through all layers at once (A)."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
     return in_or_out(test, subject, source, opposed_world(), pushes)
 
@@ -61,10 +61,12 @@ def against(
 def in_or_out(
     test: str, subject: Subject, source: Randomness, world: World, pushes: int
 ) -> list[Finding]:
-    """A: bounds on what one message says of the world's canary, in either direction."""
+    """Bound what one message shows of the world's canary, in either direction (A)."""
     scores = [
-        score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
-        for there in (True, False)
+        score(
+            subject, world, MessageSource(subject, source, world, canary=included).vectors(pushes)
+        )
+        for included in (True, False)
     ]
     return compared(test, subject, scores[0], scores[1])
 
@@ -72,13 +74,13 @@ def in_or_out(
 def compared(
     test: str, subject: Subject, inside: ScoreValues, outside: ScoreValues, *, factor: float = 1.0
 ) -> list[Finding]:
-    """The findings of two samples of scores, in both directions.
+    """Return the findings of two samples of scores, in both directions.
 
     factor: how many records differ (group privacy, for μ only).
     """
     findings = []
-    for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
-        mu, epsilon = proven(left, right, subject.delta)
+    for name, sample, reference in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
+        mu, epsilon = proven(sample, reference, subject.delta)
         if subject.mu is None:
             measured = []
         else:
@@ -101,8 +103,8 @@ def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
     values: ScoreValues
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
         # Where a mean is clipped, the canary is all of it.
-        whole = subject.mechanism in ("paper", "paper:mean_clip")
-        shift = world.direction * CLIP / (1 if whole else subject.batch)
+        mean_clipped = subject.mechanism in ("paper", "paper:mean_clip")
+        shift = world.direction * CLIP / (1 if mean_clipped else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
         values = (pushes @ world.direction).numpy()
@@ -113,14 +115,14 @@ def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
 
 
 def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> list[Finding]:
-    """B: every coordinate has the claimed noise, to its tails.
+    """Check that every coordinate has the claimed noise, to its tails (B).
 
     No two messages share it.
     """
     subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
     drawn = quiet_source(subject, source, canary=False).vectors(pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
-    found = [
+    findings = [
         Finding(
             "noise, each coordinate",
             subject.name,
@@ -132,28 +134,28 @@ def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> l
         )
     ]
     same = pushes - len(torch.unique(drawn, dim=0))
-    found.append(
+    findings.append(
         Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest)
     )
     if subject.mechanism != "knorm":
         p, limit = tails(drawn / subject.std)
-        found.append(
+        findings.append(
             Finding(
                 "noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest
             )
         )
-    return found
+    return findings
 
 
 def anew(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: two pushes for the same model do not share noise."""
+    """Check that two pushes for the same model do not share noise (B)."""
     subject = subject.but(model=WIDE, rate=0.5)
     drawn = quiet_source(subject, source, canary=False).vectors(START_PUSHES)
     return [_unrelated("noise, each push anew", subject, drawn[:-1], drawn[1:])]
 
 
 def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a batch without any record makes a message of the same size, with the same noise."""
+    """Check that an empty batch makes a message of the same size, with the same noise (B)."""
     drawn = subject.but(model=WIDE, rate=1e-9)
     ask = quiet_source(drawn, source, canary=True)
     payloads = [ask() for _ in range(2)]
@@ -174,7 +176,7 @@ def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def starts(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: the same edge started twice does not draw the same noise."""
+    """Check that the same edge started twice does not draw the same noise (B)."""
     subject = subject.but(model=WIDE)
     first, second = (
         quiet_source(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2)
@@ -183,7 +185,7 @@ def starts(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Finding]:
-    """B: a forked child does not draw its parent's noise.
+    """Check that a forked child does not draw its parent's noise (B).
 
     All children are made before this process computes its first gradient.
     """
@@ -205,21 +207,22 @@ def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Fi
 
 
 def fields(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: all of a message but tensor, digest and chain head is the same with the canary and
-    without.
+    """Check that a message is the same with the canary and without, but for its sealed part (B).
 
-    So is all that an edge says when it starts.
+    That part is the tensor, its digest and the chain's head. An edge's first messages have none of
+    it, and are the same.
     """
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
         asks = [
-            quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)
+            quiet_source(subject.but(rate=rate), source, canary=included)
+            for included in (True, False)
         ]
         first, second = ([out.message for out in ask.adapter.edge.start()] for ask in asks)
         differing += first != second
         for _ in range(15):
-            (alone, said), (alone_too, said_too) = _public(asks[0]()), _public(asks[1]())
-            differing += not (alone and alone_too) or said != said_too
+            (alone, public), (alone_too, public_too) = _public(asks[0]()), _public(asks[1]())
+            differing += not (alone and alone_too) or public != public_too
     return [
         Finding(
             "fields with and without",
@@ -234,7 +237,7 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def _public(payload: bytes) -> tuple[bool, bytes]:
-    """Whether the numbers that were released make the tensor's bytes; the fields beside it."""
+    """Check that the released numbers make the tensor's bytes; return that and the other fields."""
     received = wire.decode(payload)
     meta = received.meta
     alone = wire.encode(meta, received.tensor) == payload
@@ -245,7 +248,7 @@ def _public(payload: bytes) -> tuple[bool, bytes]:
 
 
 def strange(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a record with nan, huge or tiny features changes no message's coming or size."""
+    """Check that nan, huge or tiny features change no message's coming or size (B)."""
     wrong = 0
     subject = subject.but(rate=1.0, steps=1)
     plain = _numbers(quiet_source(subject, source, canary=True)())
@@ -261,9 +264,7 @@ def _numbers(payload: bytes) -> int:
 
 
 def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
-    """Whether the next message comes, is as long as others, and no longer than noise and one row
-    make it.
-    """
+    """Check whether the next message has the usual size, and the length of noise and one row."""
     try:
         payload = ask()
         return _numbers(payload) == size and float(ask.read(payload).norm()) <= reach
@@ -272,7 +273,10 @@ def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
 
 
 def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
-    """B: the ledger's file, copied while the edge runs, holds all sent releases at their price."""
+    """Check that a copy of the ledger's file holds all sent releases at their price (B).
+
+    The file is copied while the edge runs.
+    """
     ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):
@@ -286,7 +290,10 @@ def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
 
 
 def _counted(path: Path, subject: Subject) -> int:
-    """The charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
+    """Return the number of charges in the file at the subject's rate and noise.
+
+    It is 0 for a file that is no ledger.
+    """
     try:
         spent = [spend for chain in ledger.read_chains(path) for spend in chain.history()]
     except TacitError:
@@ -299,7 +306,7 @@ def _counted(path: Path, subject: Subject) -> int:
 
 
 def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]:
-    """B: what is sent again after a restart is what was sent, byte for byte."""
+    """Check that a message sent again after a restart is the same, byte for byte (B)."""
     first, second = (subject.resend or resend)(quiet_source(subject, source, canary=True))
     differing = abs(len(first) - len(second)) + sum(
         a != b for a, b in zip(first, second, strict=False)
@@ -312,7 +319,7 @@ def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]
 
 
 def orders(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: whatever terms or clip a server sends, no push leaves with less noise than claimed.
+    """Check that no terms or clip of a server make a push with less noise than claimed (B).
 
     Nor does one leave with another clip.
     """

@@ -41,7 +41,7 @@ class MeanClipping(Slots):
     """Clips the mean of the batch, as the papers do: one record can turn the mean round."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The clipped mean, as if it were a sum of clipped rows."""
+        """Return the clipped mean, as if it were a sum of clipped rows."""
         plan = self.plan
         batch = poisson(len(self.y), plan.sampling_rate, self.size, self.random)
         drawn = batch.index[batch.mask]
@@ -85,16 +85,18 @@ class LessNoise(Releaser):
 
 
 class RootHalfNoise(LessNoise):
-    """Loses a factor of √2: noise for one record where a replaced one counts twice, or a mean of
-    draws.
+    """Loses a factor of √2.
+
+    It adds noise for one record where a replaced one counts twice, or a mean of draws.
     """
 
     factor = 0.5**0.5
 
 
 class MeanNoise(LessNoise):
-    """Adds the noise for the sensitivity of a mean to the sum, as A(DP)²SGD is printed
-    (arXiv:2008.09246).
+    """Adds the noise for the sensitivity of a mean to the sum.
+
+    A(DP)²SGD is printed so (arXiv:2008.09246).
     """
 
     factor = 1 / ROWS
@@ -151,7 +153,7 @@ class ReusedNoise(Random):
     """Has the same noise for every push."""
 
     def bytes(self, count: int) -> bytes:
-        """The first `count` bytes of the stream, each time."""
+        """Return the first `count` bytes of the stream, each time."""
         self._stream = Cipher(
             algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None
         ).encryptor()
@@ -165,12 +167,12 @@ class CopiedByFork(Random):
         """Do nothing: the key stays."""
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes; a child's are its parent's."""
+        """Return the next bytes; a child's are its parent's."""
         return self._stream.update(_zeros(count))
 
 
 def renoised(ask: Ask) -> tuple[bytes, bytes]:
-    """A retry that is computed again: two releases for one charge."""
+    """Compute a retry again: two releases for one charge."""
     return ask(), ask()
 
 
@@ -195,17 +197,17 @@ def _mutant(name: str, **changes: object) -> Subject:
 
 
 def _alone(name: str, way: type[RowsAlone], **changes: object) -> Subject:
-    """A mutant of how rows are drawn and added up that are computed alone."""
+    """Return a mutant of how drawn rows are computed and added up alone."""
     return _mutant(name, ways=Ways(alone=way), compiled=True, **changes)
 
 
 def _in_slots(name: str, way: type[Slots], **changes: object) -> Subject:
-    """A mutant of how slots are filled or clipped, which drawn rows alone do not come by."""
+    """Return a mutant of how slots are filled or clipped, which drawn rows alone do not come by."""
     return _mutant(name, ways=Ways(slots=way, outer=way), rows_alone=False, **changes)
 
 
 def _of_people(name: str, way: type[UnitSlots]) -> Subject:
-    """A mutant of how people's rows are drawn or clipped."""
+    """Return a mutant of how people's rows are drawn or clipped."""
     return _mutant(name, ways=Ways(units=way))
 
 

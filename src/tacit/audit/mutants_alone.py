@@ -30,7 +30,7 @@ class MoreOften(RowsAlone):
     """Draws each row at 1.25 q, and is charged for q."""
 
     def draw(self) -> NDArray[np.int64]:
-        """A batch that is a quarter too large."""
+        """Draw a batch that is a quarter too large."""
         rate = min(1.0, 1.25 * self.plan.sampling_rate)
         return drawn_rows(self.records, rate, self.size, self.random)
 
@@ -39,19 +39,20 @@ class TwoCoins(RowsAlone):
     """Gives a row two coins of q/2 each, so that it counts twice if both say yes."""
 
     def draw(self) -> NDArray[np.int64]:
-        """Two batches at half the rate, as one."""
+        """Draw two batches at half the rate, as one."""
         rate = self.plan.sampling_rate / 2
         random = self.random
         return np.concatenate([drawn_rows(self.records, rate, self.size, random) for _ in range(2)])
 
 
 class OppositeCoins(RowsAlone):
-    """Lets two neighbours share a coin: they are never drawn together, so one tells of the
-    other.
+    """Lets two neighbours share a coin.
+
+    They are never drawn together, so one tells of the other.
     """
 
     def draw(self) -> NDArray[np.int64]:
-        """Every row at rate q, as promised, but not independently."""
+        """Draw every row at rate q, as promised, but not independently."""
         rate = self.plan.sampling_rate
         words = self.random.words(self.records) >> np.uint64(11)
         coins = words.astype(np.float64) * 2.0**-53
@@ -62,26 +63,26 @@ class OppositeCoins(RowsAlone):
 class KeptRows(RowsAlone):
     """Takes the same rows again until its role tells it to forget them."""
 
-    _kept: NDArray[np.int64] | None = None
+    _batch: NDArray[np.int64] | None = None
 
     def draw(self) -> NDArray[np.int64]:
-        """The rows of the first draw."""
-        if self._kept is None:
-            self._kept = super().draw()
+        """Return the rows of the first draw."""
+        if self._batch is None:
+            self._batch = super().draw()
         else:
-            self._kept = self._kept
-        return self._kept
+            self._batch = self._batch
+        return self._batch
 
     def forget(self) -> None:
         """Draw anew next time."""
-        self._kept = None
+        self._batch = None
 
 
 class OneBatch(FedAsyncEdge):
     """Draws once for all H local steps of a task."""
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """One task with one batch."""
+        """Compute one task with one batch."""
         assert isinstance(self.private_sum, KeptRows)
         self.private_sum.forget()
         return super().work(message)
@@ -93,7 +94,7 @@ class SameAgain(MapaEdge):
     _version: int | None = None
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """A task with the rows of its model."""
+        """Compute a task with the rows of its model."""
         assert isinstance(self.private_sum, KeptRows)
         if message.version != self._version:
             self.private_sum.forget()
@@ -105,30 +106,31 @@ class NeverFewer(RowsAlone):
     """Fills a draw of few rows up with others: a minimum that no accountant knows of."""
 
     def draw(self) -> NDArray[np.int64]:
-        """A batch of at least as many rows as are drawn on average."""
-        found = super().draw()
+        """Draw at least as many rows as are drawn on average."""
+        drawn = super().draw()
         fewest = int(self.plan.sampling_rate * self.records)
-        missing = max(0, fewest - len(found))
-        others = np.setdiff1d(np.arange(self.records), found)
+        missing = max(0, fewest - len(drawn))
+        others = np.setdiff1d(np.arange(self.records), drawn)
         more = others[self.random.permutation(len(others))[:missing]]
-        return np.concatenate((found, more))
+        return np.concatenate((drawn, more))
 
 
 class ShuffledBatches(RowsAlone):
-    """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
-    Poisson.
+    """Draws epochs of a shuffled order in batches of one size, accounted as Poisson.
+
+    Data loaders do so.
     """
 
-    _left = np.empty(0, dtype=np.int64)
+    _remaining = np.empty(0, dtype=np.int64)
 
     def draw(self) -> NDArray[np.int64]:
-        """The next rows of the epoch."""
+        """Return the next rows of the epoch."""
         size = round(self.plan.sampling_rate * self.records)
-        if len(self._left) < size:
-            self._left = np.argsort(self.random.words(self.records))
-        found = self._left[:size]
-        self._left = self._left[size:]
-        return found
+        if len(self._remaining) < size:
+            self._remaining = np.argsort(self.random.words(self.records))
+        batch = self._remaining[:size]
+        self._remaining = self._remaining[size:]
+        return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,10 @@ class CountsRows(RowsAlone):
     """Tells its releaser how many rows were drawn."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The sum, with its number of rows."""
+        """Return the sum, with its number of rows."""
         index = self.draw()
-        found = self._sum(params, Drawn(self.x, self.y, index), clip)
-        return _Counted(found.total, found.sensitivity, found.step, len(index))
+        clipped = self._sum(params, Drawn(self.x, self.y, index), clip)
+        return _Counted(clipped.total, clipped.sensitivity, clipped.step, len(index))
 
 
 class TrueDenominator(Releaser):
@@ -163,11 +165,11 @@ class TellsRows(MapaEdge):
     """Says how many rows it has, in the last bits of what it says first."""
 
     def start(self) -> list[Outgoing]:
-        """Hello, with a variance of the noise that tells."""
-        (said,) = super().start()
-        assert isinstance(said.message, Hello)
-        told = said.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
-        return [replace(said, message=replace(said.message, noise_variance=told))]
+        """Return Hello, with a variance of the noise that tells."""
+        (hello,) = super().start()
+        assert isinstance(hello.message, Hello)
+        variance = hello.message.noise_variance * (1 + self.private_sum.records * 2.0**-40)
+        return [replace(hello, message=replace(hello.message, noise_variance=variance))]
 
 
 # -- how they are added up -------------------------------------------------------------------------
@@ -177,15 +179,15 @@ class BySums(RowsAlone):
     """A way whose sums go wrong somewhere; nobody tries them before they are used."""
 
     def sums_of(self, model: Model) -> RowSums:
-        """Sums of other rows than were drawn."""
+        """Return sums of other rows than were drawn."""
         kernel = row_kernel(model)
         kernels = library()
         if kernel is None or kernels is None:
             raise NotAlone(f"no kernels for {model.name}")
         return _OtherSums(model, kernel, kernels, self.picked)
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """The rows that are added up, of those drawn; `held` of them are computed at a time."""
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+        """Return the rows to add up, of those drawn, `block` of which are computed at a time."""
         raise NotImplementedError
 
 
@@ -195,31 +197,31 @@ class _OtherSums(RowSums):
         self._picked = picked
 
     def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
-        picked = self._picked(drawn.index, self._held)
+        picked = self._picked(drawn.index, self._block)
         return super().sum(params, replace(drawn, index=picked), terms)
 
 
 class BorderTwice(BySums):
     """Adds the first row of a part to the part before it, too."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """The drawn rows, those at a border twice."""
-        return np.concatenate((index, index[held::held]))
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+        """Return the drawn rows, those at a border twice."""
+        return np.concatenate((index, index[block::block]))
 
 
 class LastForgotten(BySums):
     """Forgets the last row of every part."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """The drawn rows but for some."""
-        return np.delete(index, np.arange(held - 1, len(index), held))
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+        """Return the drawn rows without the last of each block."""
+        return np.delete(index, np.arange(block - 1, len(index), block))
 
 
 class ByPlace(BySums):
     """Computes every second place only, as a kernel that rounds by place does a little."""
 
-    def picked(self, index: NDArray[np.int64], held: int) -> NDArray[np.int64]:
-        """Those at odd places."""
+    def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+        """Return the rows at odd places."""
         return index[1::2]
 
 
@@ -227,5 +229,5 @@ class AloneTwiceTheClip(RowsAlone):
     """Clips drawn rows at 2C, and adds the noise of C."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The sum of rows that are too long, as if they were cut to C."""
+        """Return the sum of rows that are too long, as if they were cut to C."""
         return replace(super().compute(params, 2 * clip), sensitivity=clip)

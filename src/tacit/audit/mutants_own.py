@@ -17,16 +17,16 @@ class ByTheirNumber(Slots):
     """Weighs each row by how many are in the batch, as a loss that is a mean does."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        """The clipped sum, times the slots for each row drawn."""
-        found = super().clipped(params, clip, index, mask)
-        return replace(found, total=found.total * (len(mask) / max(1, int(mask.sum()))))
+        """Return the clipped sum, times the slots for each row drawn."""
+        clipped = super().clipped(params, clip, index, mask)
+        return replace(clipped, total=clipped.total * (len(mask) / max(1, int(mask.sum()))))
 
 
 class WithNeighbours(Slots):
     """Takes the batch's mean from every row, as a layer that normalises by the batch does."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d) of rows that depend on each other."""
+        """Return gradients (B, d) of rows that depend on each other."""
         x = self.x[index]
         return example_gradients(self.model, params, x - x.mean(0), self.y[index])
 
@@ -35,19 +35,19 @@ class DropsTheBatch(Slots):
     """Catches what one row raises for the whole batch, which then adds nothing."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d): all nan, where one is."""
-        found = super().gradients(params, index)
-        if bool(found.isfinite().all()):
-            return found
-        return torch.full_like(found, math.nan)
+        """Return gradients (B, d): all nan, where one is."""
+        gradients = super().gradients(params, index)
+        if bool(gradients.isfinite().all()):
+            return gradients
+        return torch.full_like(gradients, math.nan)
 
 
 class EndsWithARow(Slots):
     """Lets through what a row raises."""
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """Gradients (B, d), unless a row's is not finite."""
-        found = super().gradients(params, index)
-        if not bool(found.isfinite().all()):
+        """Return gradients (B, d), unless a row's is not finite."""
+        gradients = super().gradients(params, index)
+        if not bool(gradients.isfinite().all()):
             raise RuntimeError("a row's matrix is singular")  # as torch says it
-        return found
+        return gradients

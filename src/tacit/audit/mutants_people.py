@@ -19,9 +19,9 @@ class RowsClipped(UnitSlots):
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
-        own, weights = rows_of_units(self.units, index, self.random)
-        flat = own.flatten()
+        """Return the sum of a part whose rows, not people, are clipped."""
+        unit_rows, weights = rows_of_units(self.units, index, self.random)
+        flat = unit_rows.flatten()
         each = example_gradients(self.model, params, self.x[flat], self.y[flat])
         return clipped_sum(each, clip, (weights > 0).flatten(), rows * self.units.limit)
 
@@ -33,7 +33,7 @@ class RowsDrawn(UnitSlots):
     """
 
     def draw(self) -> Batch:
-        """The people of a Poisson batch of rows."""
+        """Draw the people of a Poisson batch of rows."""
         rate = self.plan.sampling_rate
         random = self.random
         count = len(self.y) - 1

@@ -22,28 +22,30 @@ from tacit.privacy.release import Released, Releaser, Steps
 
 
 class Packed(Slots):
-    """Puts the drawn rows one behind the other from the first slot on, so a record moves all behind
-    it.
+    """Puts the drawn rows one behind the other from the first slot on.
+
+    A record so moves all behind it.
     """
 
     def draw(self) -> Batch:
-        """A Poisson batch, but for the places."""
+        """Draw a Poisson batch, but for the places."""
         # Empty slots have the largest number, so they are sorted to the end.
         index = super().draw().index.sort().values.roll(self.first())
         return Batch(index, index < self.records)
 
     def first(self) -> int:
-        """The slot of the first row."""
+        """Return the slot of the first row."""
         return 0
 
 
 class Turned(Packed):
-    """As `Packed`, from a random slot on: where each row stands *relative to the others* still
-    tells.
+    """Packs rows as `Packed`, from a random slot on.
+
+    The place of a row *relative to the others* still tells.
     """
 
     def first(self) -> int:
-        """Any slot."""
+        """Return any slot."""
         return int(self.random.words(1)[0] % np.uint64(self.size))
 
 
@@ -56,7 +58,7 @@ class LayersApart(Slots):
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
+        """Return the sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         parts = torch.split(gradients, list(self.model.sizes), dim=1)
         return Clipped(
@@ -71,7 +73,7 @@ class PairsTogether(Slots):
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
+        """Return the sum of a part, with the defect."""
         gradients = (
             example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
         )
@@ -80,14 +82,15 @@ class PairsTogether(Slots):
 
 
 class RoundedToNearest(Slots):
-    """Rounds to the nearest grid step and does not look at the norm again: many halves become
-    ones.
+    """Rounds to the nearest grid step and does not check the norm again.
+
+    Many halves become ones.
     """
 
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
+        """Return the sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index]).double()
         step = grid_step(clip, self.plan.noise_multiplier)
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
@@ -102,7 +105,7 @@ class StrangeRowsToo(Slots):
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
+        """Return the sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
         return Clipped((factors @ gradients).double(), clip)
@@ -114,7 +117,7 @@ class CopiesStrangeRows(Slots):
     def clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """The sum of a part, with the defect."""
+        """Return the sum of a part, with the defect."""
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
             gradients.masked_fill(~torch.isfinite(gradients), 0.0)
@@ -125,7 +128,7 @@ class TwiceTheClip(Slots):
     """Clips at 2C; the noise is that of C."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """The sum of rows that are too long, as if they were cut to C."""
+        """Return the sum of rows that are too long, as if they were cut to C."""
         return replace(super().compute(params, 2 * clip), sensitivity=clip)
 
 
@@ -136,7 +139,7 @@ class NoiseAtTheEnd(Releaser):
     """Adds noise at the last local step only; the others are "post-processed" by it."""
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
-        """All steps but the last one without noise."""
+        """Release all steps but the last one without noise."""
         params = self._begin_steps(steps)
         for number in range(1, steps.count + 1):
             clipped = query(params)
@@ -176,6 +179,6 @@ class LateLedger(Ledger):
         """Keep the charge, and write all that are kept once there are sixteen."""
         self._waiting = [*getattr(self, "_waiting", []), (numbers, others)]
         if len(self._waiting) >= 16:
-            for positional, named in self._waiting:
-                super().charge(*positional, **named)
+            for positional, keywords in self._waiting:
+                super().charge(*positional, **keywords)
             self._waiting = []

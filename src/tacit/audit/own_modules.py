@@ -31,12 +31,12 @@ class Gated(nn.Module):
         nn.init.constant_(self.enter.weight, 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         scores: Tensor = self.head(self.hidden(self.enter(x.flatten(1))))
         return scores
 
     def hidden(self, unit: Tensor) -> Tensor:
-        """The unit (B, 1), or 0 where it is negative."""
+        """Return the unit (B, 1), or 0 where it is negative."""
         return torch.where(unit > 0, unit, 0.0)
 
 
@@ -44,23 +44,23 @@ class Solving(Gated):
     """The same, as the solution of an equation that has none at POLE: computed row by row."""
 
     def hidden(self, unit: Tensor) -> Tensor:
-        """The unit (B, 1), or 0 where it is negative; raises at POLE."""
+        """Return the unit (B, 1), or 0 where it is negative; raises at POLE."""
         factor = POLE - unit
         return super().hidden(torch.linalg.solve(factor.unsqueeze(2), factor * unit))
 
 
 def model_of(kind: type[Gated]) -> Model:
-    """The module as a model of a run."""
+    """Return the module as a model of a run."""
     return module_model("audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy)
 
 
 def own_module(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: `against`, where the rows' gradients are an own module's."""
+    """Run `against` where the rows' gradients are a user's own module's (A)."""
     return against(subject.but(model=model_of(Gated)), source, pushes, "own module")
 
 
 def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bounds on what one message says of a record that the module raises at.
+    """Bound what one message shows of a record that the module raises at (A).
 
     All other rows have gradients. A message that does not come is an alarm.
     """
@@ -69,10 +69,10 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     try:
         inside, outside = (
             (
-                MessageSource(subject, source, world, canary=there).vectors(pushes)
+                MessageSource(subject, source, world, canary=included).vectors(pushes)
                 @ world.direction
             ).numpy()
-            for there in (True, False)
+            for included in (True, False)
         )
     except RuntimeError:  # torch's, of the record
         return [Finding("own module raises", subject.name, "messages", 0, 1, True, subject.honest)]
@@ -80,7 +80,7 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def _raising_world() -> World:
-    """The opposed world, with a record at the pole.
+    """Return the opposed world, with a record at the pole.
 
     The direction is against the others' gradient: messages go there if the record takes that away.
     """

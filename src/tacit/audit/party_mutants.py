@@ -40,14 +40,14 @@ class Halved(EmbeddingReleaser):
     """Adds noise for a record that is removed (B), where it is replaced (2B)."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        own = self.plan
+        plan = self.plan
         self.plan = replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2)
         noisy = super()._noisy(embeddings, count)
-        self.plan = own
+        self.plan = plan
         return noisy
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
-        """A step with half its noise, too."""
+        """Return a step with half its noise, too."""
         self._charge_above(self._stepped, rows, self.plan.step_multiplier)
         clipped = clip_rows(gradients(), self.plan.step_clip).sum(0)
         return gaussian(
@@ -85,7 +85,7 @@ class MadeAgain(EmbeddingReleaser):
     """Makes the table anew whenever it is asked for."""
 
     def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
-        """A new release."""
+        """Make a new release each time."""
         return self.release(rows, embed)
 
 
@@ -120,15 +120,15 @@ STRUCTURE = (
 
 
 def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
-    """G, all of it: every mode, and the mutants if they are wanted."""
-    found = []
+    """Run all tests of G: every mode, and the mutants if they are wanted."""
+    findings = []
     for name, subject, count in HONEST + (MUTANTS if mutants else ()):
-        found += attacked(name, ATTACKS[name], subject, source, count)
+        findings += attacked(name, ATTACKS[name], subject, source, count)
     for test, subject in (
         (unlike, FRESH),
         (unlike, CACHED),
         (again, CACHED),
         *(STRUCTURE if mutants else ()),
     ):
-        found += test(subject, source)
-    return found
+        findings += test(subject, source)
+    return findings

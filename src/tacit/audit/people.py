@@ -37,7 +37,7 @@ class People(World):
     mean: bool = True
 
     def records(self, *, canary: bool) -> EdgeRows:
-        """The edge's rows, by person."""
+        """Return the edge's rows, by person."""
         rows = super().records(canary=canary).for_edge(2)
         people = np.diff(self.of[: len(rows.y) - 1], prepend=-1, append=-2)
         starts = np.flatnonzero(people)
@@ -45,13 +45,16 @@ class People(World):
 
 
 def person(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """H: bounds on what one message says of a person with 50 rows, in either direction."""
+    """Bound what one message shows of a person with 50 rows, in either direction (H)."""
     subject = subject.but(z=Z)
     return _of_kind(subject, in_or_out("person", subject, source, quiet_people(subject), pushes))
 
 
 def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> list[Finding]:
-    """H: how often each person is in a message is as Poisson says, whatever rows it has."""
+    """Check that a person is in messages as often as Poisson sampling implies (H).
+
+    The number of their rows must not matter.
+    """
     subject = visible(subject)
     of = np.repeat(np.arange(SAMPLER_ROWS), _rows(SAMPLER_ROWS))
     each = pixels(SAMPLER_ROWS).take(torch.from_numpy(of))
@@ -61,23 +64,26 @@ def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> l
 
 
 def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """H: what all edges say together of a person of the one file that was dealt to them.
+    """Bound what all edges together show of a person whose rows were dealt to them (H).
 
     The claim is one edge's, as the run's ε is the largest of any. The attacker knows the dealing,
     and adds what the edges say that were dealt rows of the person.
     """
-    subject, whole = subject.but(z=Z), quiet_people(subject)
-    where = subject.deal(_ids(whole.of), seed=DEALING_SEED, edges=SITES)
-    sites = [_site(whole, where == site) for site in np.unique(where[-MOST_ROWS:])]
+    subject, population = subject.but(z=Z), quiet_people(subject)
+    where = subject.deal(_ids(population.of), seed=DEALING_SEED, edges=SITES)
+    sites = [_site(population, where == site) for site in np.unique(where[-MOST_ROWS:])]
     inside, outside = (
-        np.sum([_said(subject, source, one, pushes, canary=there) for one in sites], axis=0)
-        for there in (True, False)
+        np.sum(
+            [_scores(subject, source, site_rows, pushes, canary=included) for site_rows in sites],
+            axis=0,
+        )
+        for included in (True, False)
     )
     return _of_kind(subject, compared("person, dealt", subject, inside, outside))
 
 
 def quiet_people(subject: Subject) -> People:
-    """The quiet world, with people: all rows of the canary are long, and all others silent."""
+    """Return the quiet world, with people: the canary's rows are long, and all others silent."""
     world = quiet_world(subject.model)
     of = np.repeat(np.arange(ROWS), [*_rows(ROWS - 1), MOST_ROWS])
     silent = world.rows.take(_zeros(len(of) - MOST_ROWS))
@@ -85,21 +91,24 @@ def quiet_people(subject: Subject) -> People:
     return People(world.params, silent, loud, world.direction, of)
 
 
-def _said(
+def _scores(
     subject: Subject, source: Randomness, site: People, pushes: int, *, canary: bool
 ) -> ScoreValues:
     ask = MessageSource(subject, source, site, canary=canary)
     return score(subject, site, ask.vectors(pushes))
 
 
-def _site(whole: People, there: npt.NDArray[np.bool_]) -> People:
-    """The part of the file that one edge is dealt."""
-    others = len(whole.rows)
+def _site(population: People, at_site: npt.NDArray[np.bool_]) -> People:
+    """Return the part of the file that one edge is dealt."""
+    others = len(population.rows)
     rows, canary = (
         part.take(torch.from_numpy(np.flatnonzero(chosen)))
-        for part, chosen in ((whole.rows, there[:others]), (whole.canary, there[others:]))
+        for part, chosen in (
+            (population.rows, at_site[:others]),
+            (population.canary, at_site[others:]),
+        )
     )
-    return People(whole.params, rows, canary, whole.direction, whole.of[there])
+    return People(population.params, rows, canary, population.direction, population.of[at_site])
 
 
 def _rows(people: int) -> npt.NDArray[np.int64]:
@@ -112,12 +121,12 @@ def _zeros(count: int) -> Tensor:
 
 
 def _ids(of: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-    """16 bytes for each row's person."""
-    names = b"".join(hashlib.sha256(b"person %d" % one).digest()[:16] for one in of)
+    """Return 16 bytes for each row's person."""
+    names = b"".join(hashlib.sha256(b"person %d" % number).digest()[:16] for number in of)
     return np.frombuffer(names, dtype=np.dtype((np.void, 16)))
 
 
 def _of_kind(subject: Subject, findings: list[Finding]) -> list[Finding]:
-    """Those about μ, or about ε if that is the claim: half as many limits with chance."""
+    """Return the findings about μ, or ε if that is the claim: half as many limits with chance."""
     kind = "ε" if subject.mu is None else "μ"
     return [finding for finding in findings if finding.quantity == kind]

@@ -59,7 +59,7 @@ Work = Callable[[], object]
 
 
 def row_times(models: Mapping[str, Model] = MODELS) -> list[Finding]:
-    """F: the time of the slowest kind of rows over that of the quickest, for each kernel's sum.
+    """Compare the times of the slowest and the quickest kind of rows, for each kernel's sum (F).
 
     Skipped where there are no kernels.
     """
@@ -79,12 +79,12 @@ def _finding(target: str, model: Model, step: float | None) -> Finding:
             "time, strange rows", target, "ratio", RATIO, 1.0, alarm=False, skipped=skipped
         )
     works = [work(sums, rows, step) for rows in strange_rows(model)]
-    found = slowest(works)
-    return Finding("time, strange rows", target, "ratio", RATIO, found, alarm=found > RATIO)
+    ratio = slowest(works)
+    return Finding("time, strange rows", target, "ratio", RATIO, ratio, alarm=ratio > RATIO)
 
 
 def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
-    """The private sum over the rows x."""
+    """Return the private sum over the rows x."""
     params = passing(sums.model)
     index = np.arange(len(x))
     y = torch.arange(len(x)) % sums.model.classes
@@ -94,13 +94,13 @@ def work(sums: RowSums, x: Tensor, step: float | None) -> Work:
 
 
 def strange_rows(model: Model) -> list[Tensor]:
-    """Batches (_ROWS, *shape), each of one kind; the first is of random numbers."""
+    """Return batches (_ROWS, *shape), each of one kind; the first is of random numbers."""
     x, _ = model.random_batch(_ROWS, torch.Generator().manual_seed(1))
     return [x, *(torch.full_like(x, number) for number in STRANGE.values())]
 
 
 def passing(model: Model) -> Tensor:
-    """Parameters (d,) of which the first layer passes a row's number on, to every unit."""
+    """Return parameters (d,) of which the first layer passes a row's number on, to every unit."""
     params = model.init(1)
     weights = [part for name, part in model.unflatten(params).items() if name.endswith("weight")]
     if len(weights) > 1:
@@ -109,7 +109,7 @@ def passing(model: Model) -> Tensor:
 
 
 def slowest(works: list[Work], looks: int = LOOKS) -> float:
-    """The largest ratio of the works' times in the look where it is least, of `looks` at most."""
+    """Return the largest ratio of the works' times, in the best of at most `looks` looks."""
     least = math.inf
     for _ in range(looks):
         if least > RATIO:
@@ -122,8 +122,8 @@ def _least_times(works: list[Work]) -> list[float]:
     took = [math.inf] * len(works)
     with flushed():
         for _ in range(REPEATED):
-            for number, one in enumerate(works):
+            for number, task in enumerate(works):
                 began = time.thread_time()
-                one()
+                task()
                 took[number] = min(took[number], time.thread_time() - began)
     return took

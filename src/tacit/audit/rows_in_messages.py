@@ -38,7 +38,7 @@ Read = Callable[[Tensor, int], ScoreValues]
 
 
 def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
-    """C: how often each row is in each message, read off the wire, is as Poisson says."""
+    """Check that each row is in messages, read off the wire, as Poisson sampling implies (C)."""
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
@@ -48,7 +48,10 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
 def sampler_in_parts(
     subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES
 ) -> list[Finding]:
-    """C: the same where drawn rows are computed in several parts, and not as outer products."""
+    """Check the same where drawn rows are computed in several parts (C).
+
+    They are not outer products there.
+    """
     z = _VISIBLE_IN_PARTS.get(subject.mechanism, 0.02)
     subject = visible(subject).but(model=IN_PARTS, z=z)
     world = World(_passed_on(), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
@@ -57,7 +60,7 @@ def sampler_in_parts(
 
 
 def _passed_on() -> Tensor:
-    """Parameters (d,) of IN_PARTS whose hidden unit i is pixel i; the last layer is zero."""
+    """Return parameters (d,) of IN_PARTS whose hidden unit i is pixel i; the last layer is zero."""
     params = torch.zeros(IN_PARTS.size)
     first = IN_PARTS.unflatten(params)["dense1.weight"]
     first[torch.arange(SAMPLER_ROWS), torch.arange(SAMPLER_ROWS)] = 1.0
@@ -65,7 +68,7 @@ def _passed_on() -> Tensor:
 
 
 def _alone_behind(push: Tensor, rows: int) -> ScoreValues:
-    """`alone` of IN_PARTS' last layer."""
+    """Return `alone` of IN_PARTS' last layer."""
     last = IN_PARTS.unflatten(push)["dense2.weight"]
     return alone(last[:, :rows].flatten(), rows)
 
@@ -73,7 +76,7 @@ def _alone_behind(push: Tensor, rows: int) -> ScoreValues:
 def as_poisson(
     test: str, subject: Subject, ask: MessageSource, pushes: int, read: Read
 ) -> list[Finding]:
-    """C: whether everybody with a pixel of their own is in the messages as Poisson says."""
+    """Check that everybody with an own pixel is in messages as Poisson sampling implies (C)."""
     shares = (
         np.stack([read(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
         * subject.batch
@@ -89,7 +92,7 @@ def as_poisson(
 
 
 def visible(subject: Subject) -> Subject:
-    """The subject with a model of one pixel a row, and noise that hides nobody."""
+    """Return the subject with a model of one pixel a row, and noise that hides nobody."""
     model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
     z = _VISIBLE.get(subject.mechanism, 0.02)
     most = SAMPLER_ROWS
@@ -97,7 +100,7 @@ def visible(subject: Subject) -> Subject:
 
 
 def _p_value(table: ScoreCounts, steps: int) -> float:
-    """The p-value of: a row's count is Binomial(steps, q) in every message, independently.
+    """Return the p-value of Binomial(steps, q) counts, independent, in every message.
 
     table: (messages, rows).
     """
@@ -107,23 +110,23 @@ def _p_value(table: ScoreCounts, steps: int) -> float:
     counts = np.arange(steps + 1)
     # The mean of this tells one batch for all steps from a batch for each.
     factorial = counts * (counts - 1.0)
-    found = []
+    p_values = []
     for values in (counts.astype(float), factorial):
         mean = float(values @ law.pmf(counts))
         spread = np.sqrt(((values - mean) ** 2 @ law.pmf(counts)) / table.size)
-        found.append(2 * float(stats.norm.sf(abs(float(values[table].mean()) - mean) / spread)))
-    return min(1.0, 2 * min(found))
+        p_values.append(2 * float(stats.norm.sf(abs(float(values[table].mean()) - mean) / spread)))
+    return min(1.0, 2 * min(p_values))
 
 
 def pixels(rows: int) -> Dataset:
-    """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
+    """Return one row per pixel: each gradient is nearly orthogonal to every other's."""
     return Dataset(
         50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit"
     )
 
 
 def alone(push: Tensor, rows: int) -> ScoreValues:
-    """(rows,): a push of the logistic model along each row's own direction.
+    """Return (rows,): a push of the logistic model along each row's own direction.
 
     That is C times the row's multiplicity over L.
     """
@@ -146,7 +149,7 @@ class Uneven(Layered):
     """
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss, times 0 or 1 by the slot."""
+        """Return the loss, times 0 or 1 by the slot."""
         return super().data_loss(scores, y) * (torch.arange(len(y)) % 2)
 
 
@@ -154,7 +157,7 @@ UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
 def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: a record without a gradient, between others, does not move them to other places.
+    """Check that a record without a gradient does not move others to other places (C).
 
     The model has no kernels, so its rows are in slots.
     """
@@ -162,22 +165,22 @@ def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     loud = torch.tensor([-1.0, 0.0])
     quiet = torch.tensor([1.0, 0.0])
     shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
-    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    worlds = [_alternating(params, loud, quiet, shift, record=record) for record in (True, False)]
     return _moved("places", subject.but(model=UNEVEN), source, pushes, worlds)
 
 
 def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: the same for drawn rows alone, computed in several parts."""
+    """Check the same for drawn rows alone, computed in several parts (C)."""
     params, loud, quiet = _passed_on(), *torch.eye(SAMPLER_ROWS)[:2]
     last = IN_PARTS.unflatten(params)["dense2.weight"]
     last[0, 0], last[1, 0], last[0, 1], last[1, 1] = -40.0, 40.0, 40.0, -40.0
     shift = _gradient(params, loud)
-    worlds = [_alternating(params, loud, quiet, shift, record=there) for there in (True, False)]
+    worlds = [_alternating(params, loud, quiet, shift, record=record) for record in (True, False)]
     return _moved("places, in parts", subject.but(model=IN_PARTS), source, pushes, worlds)
 
 
 def _gradient(params: Tensor, row: Tensor) -> Tensor:
-    """The gradient (d,) of IN_PARTS for a row of class 0."""
+    """Return the gradient (d,) of IN_PARTS for a row of class 0."""
     x = row.view(1, 1, 1, -1)
     y = torch.zeros(1, dtype=torch.int64)
     return example_gradients(IN_PARTS, params, x, y)[0].double()
@@ -186,7 +189,7 @@ def _gradient(params: Tensor, row: Tensor) -> Tensor:
 def _moved(
     test: str, subject: Subject, source: Randomness, pushes: int, worlds: list[World]
 ) -> list[Finding]:
-    """What messages say of the record that the first world has and the second has not."""
+    """Bound what messages show of the record that the first world has and the second has not."""
     subject = subject.but(most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
     scores = [
         (MessageSource(subject, source, world, canary=False).vectors(pushes) @ world.direction)
@@ -198,7 +201,7 @@ def _moved(
 def _alternating(
     params: Tensor, loud: Tensor, quiet: Tensor, shift: Tensor, *, record: bool
 ) -> World:
-    """Rows loud, quiet, …, (record,) loud, quiet, …, and a model that is wrong about the loud ones.
+    """Return rows loud, quiet, …, (record,) loud, quiet, …, and a model wrong about loud ones.
 
     It is sure of the quiet ones. The record is quiet, and would move all behind it by one place.
     shift: the gradient (d,) of a loud row.
@@ -214,7 +217,7 @@ def _alternating(
 
 
 def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: many equal records that come together move the mean push by no more than as many times C.
+    """Check that n equal records move the mean push by no more than n times C (C).
 
     With much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of
     it. Nothing is then seen of one record, but of m records it is, and each may move the sum by C.
@@ -224,9 +227,9 @@ def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     world = _many(model)
     means = [
         (
-            MessageSource(subject, source, world, canary=there).vectors(pushes) @ world.direction
+            MessageSource(subject, source, world, canary=included).vectors(pushes) @ world.direction
         ).mean()
-        for there in (True, False)
+        for included in (True, False)
     ]
     error = stats.norm.isf(SHARE) * subject.std * (2 / pushes) ** 0.5
     shift = float(means[0] - means[1] - error) / (CROWD * CLIP)
@@ -238,7 +241,7 @@ def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def _many(model: Model) -> World:
-    """CROWD rows whose gradients have all numbers of one size, or no row at all."""
+    """Return CROWD rows whose gradients have all numbers of one size, or no row at all."""
     y = torch.zeros(CROWD, dtype=torch.int64)
     everybody = Dataset(torch.ones(CROWD, 1, 1, CROWD_INPUTS), y, 2, "audit")
     half = torch.ones(CROWD_INPUTS, dtype=torch.float64)

@@ -63,23 +63,31 @@ class Finding:
 
 
 def at_least(hits: ScoreCounts, count: int) -> ScoreValues:
-    """Clopper-Pearson: a proportion is below this with probability at most SHARE."""
-    found: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
-    return found
+    """Return the proportions below which a true one lies with probability at most SHARE.
+
+    They are Clopper-Pearson bounds.
+    """
+    proportions: ScoreValues = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
+    return proportions
 
 
 def at_most(hits: ScoreCounts, count: int) -> ScoreValues:
-    """Clopper-Pearson: a proportion is above this with probability at most SHARE."""
-    found: ScoreValues = np.nan_to_num(stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0)
-    return found
+    """Return the proportions above which a true one lies with probability at most SHARE.
+
+    They are Clopper-Pearson bounds.
+    """
+    proportions: ScoreValues = np.nan_to_num(
+        stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0
+    )
+    return proportions
 
 
 def bounds(
     inside: ScoreValues, outside: ScoreValues, thresholds: ScoreValues, delta: float
 ) -> tuple[ScoreValues, ScoreValues]:
-    """(μ, ε) that each test `value > threshold` proves, from Clopper-Pearson bounds on its rates.
+    """Return (μ, ε) that each test `value > threshold` proves.
 
-    Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
+    They are from Clopper-Pearson bounds on its rates. Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
     """
     hits = at_least((inside[:, None] > thresholds).sum(0), len(inside))
     alarms = at_most((outside[:, None] > thresholds).sum(0), len(outside))
@@ -89,7 +97,7 @@ def bounds(
 
 
 def proven(inside: ScoreValues, outside: ScoreValues, delta: float) -> tuple[float, float]:
-    """(μ, ε) by which `inside` lies above `outside`.
+    """Return (μ, ε) by which `inside` lies above `outside`.
 
     Thresholds are chosen on the first quarters of the samples, bounds are taken from the rest.
     """
@@ -112,7 +120,7 @@ def proven(inside: ScoreValues, outside: ScoreValues, delta: float) -> tuple[flo
 
 
 def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, list[int]]:
-    """(the coordinate's std / `std` farthest from 1, the coordinates that are not of that std).
+    """Return the std / `std` that is farthest from 1, and the coordinates of another std.
 
     noise: (n, d) without signal. Chi-square at SHARE / d; for a kurtosis other than 3, with as many
     degrees of freedom as give a sum of squares its variance.
@@ -132,7 +140,7 @@ def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, lis
 
 
 def tails(noise: Tensor) -> tuple[float, float]:
-    """(p-value, its limit SHARE) of: every number of `noise` is standard normal, by its tails.
+    """Return (p-value, its limit SHARE) of: `noise` is standard normal, by its tails.
 
     It counts how many lie beyond 1, 2, 3 and 3.5 standard deviations: noise that is cut off has
     none there.
@@ -147,13 +155,16 @@ def tails(noise: Tensor) -> tuple[float, float]:
 
 
 def related(first: Tensor, second: Tensor) -> tuple[float, float]:
-    """(largest |correlation| of a coordinate of `first` with one of `second`, its limit at SHARE).
+    """Return the largest |correlation| of two coordinates, and its limit at SHARE.
 
-    first, second: (n, d) without signal, row by row what should be independent.
+    One is of `first`, the other of `second`. first, second: (n, d) without signal, row by row what
+    should be independent.
     """
     count, dims = first.shape
-    one, other = (sample / sample.norm(dim=0).clamp_min(1e-300) for sample in (first, second))
-    largest = float((one.T @ other).abs().max())
+    scaled, other_scaled = (
+        sample / sample.norm(dim=0).clamp_min(1e-300) for sample in (first, second)
+    )
+    largest = float((scaled.T @ other_scaled).abs().max())
     return largest, float(stats.norm.isf(SHARE / (2 * dims**2))) / math.sqrt(count)
 
 
@@ -161,7 +172,7 @@ def related(first: Tensor, second: Tensor) -> tuple[float, float]:
 
 
 def sampler_p_value(table: ScoreCounts, rate: float) -> float:
-    """The p-value of: every row is in every batch with probability `rate`, independently.
+    """Return the p-value of Poisson sampling: each row in each batch at `rate`, independently.
 
     table: (batches, rows).
     """
@@ -170,7 +181,7 @@ def sampler_p_value(table: ScoreCounts, rate: float) -> float:
 
 
 def _binomial(hits: ScoreCounts, count: int, p: float) -> float:
-    """The smallest two-sided p-value of many binomial counts, times their number."""
+    """Return the smallest two-sided p-value of many binomial counts, times their number."""
     tails = np.minimum(stats.binom.cdf(hits, count, p), stats.binom.sf(hits - 1, count, p))
     return float(min(1.0, 2 * hits.size * tails.min()))
 
@@ -180,7 +191,7 @@ def _chi_square(statistic: float, degrees: float) -> float:
 
 
 def _inclusion(table: ScoreCounts, rate: float) -> float:
-    """Every row is in a batch with probability q.
+    """Return the p-value of: every row is in a batch with probability q.
 
     No row is in too often, and not all are too evenly (epochs).
     """
@@ -190,7 +201,7 @@ def _inclusion(table: ScoreCounts, rate: float) -> float:
 
 
 def _size(table: ScoreCounts, rate: float) -> float:
-    """The size of a batch has variance nq(1-q)."""
+    """Return the p-value of: the size of a batch has variance nq(1-q)."""
     count, rows = table.shape
     spread = rows * rate * (1 - rate)
     degrees = 2 * count / (2 + (1 - 6 * rate * (1 - rate)) / spread)  # a binomial's kurtosis
@@ -200,7 +211,7 @@ def _size(table: ScoreCounts, rate: float) -> float:
 
 
 def _pairs(table: ScoreCounts, rate: float) -> float:
-    """Two rows are together with probability q².
+    """Return the p-value of: two rows are together with probability q².
 
     No pair is too often, and not all too rarely (fixed sizes).
     """
@@ -218,7 +229,7 @@ def _pairs(table: ScoreCounts, rate: float) -> float:
 
 
 def _next_call(table: ScoreCounts, rate: float) -> float:
-    """A row is in two consecutive batches with probability q².
+    """Return the p-value of: a row is in two consecutive batches with probability q².
 
     Only every second pair of batches counts, so that pairs are independent.
     """
@@ -231,7 +242,7 @@ def _next_call(table: ScoreCounts, rate: float) -> float:
 
 
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """The probability that (ε, δ)-DP allows for `right` or more right guesses out of `guesses`.
+    """Return the probability that (ε, δ)-DP allows for `right` or more of `guesses` right.
 
     Steinke et al., "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2:
     each of `canaries` records is in or out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i
@@ -248,7 +259,7 @@ def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, del
 
 
 def one_run_epsilon(right: int, guesses: int, canaries: int, delta: float) -> float:
-    """The largest ε that the guesses refute at SHARE; 0.0 if none."""
+    """Return the largest ε that the guesses refute at SHARE; 0.0 if none."""
     if one_run_p_value(right, guesses, canaries, 0.0, delta) >= SHARE:
         return 0.0
     low = 0.0

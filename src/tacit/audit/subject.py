@@ -55,7 +55,7 @@ class Randomness:
             self._seed = seed << 20
 
     def random(self, kind: type[Random] = Random) -> Random:
-        """A stream that no other call gets."""
+        """Return a stream that no other call gets."""
         if self._seed is None:
             return kind()
         self._seed += 1
@@ -64,8 +64,9 @@ class Randomness:
 
 @dataclass(frozen=True)
 class Subject:
-    """An edge and what it claims: honest as it stands, a mutant with one class replaced
-    (mutants*.py).
+    """An edge and what it claims.
+
+    It is honest as it stands, and a mutant with one class replaced (mutants*.py).
 
     algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
     mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message
@@ -146,7 +147,7 @@ class Subject:
         return 3.0
 
     def plan(self) -> Plan:
-        """The edge's plan, without a budget: the audit asks as often as it needs."""
+        """Return the edge's plan, without a budget: the audit asks as often as it needs."""
         return Plan(
             self.mechanism,
             self.rate,

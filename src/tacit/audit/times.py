@@ -48,11 +48,12 @@ class Pair:
 def times(
     subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None
 ) -> list[Finding]:
-    """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are
-    taken.
+    """Bound what the times of `pushes` pushes show of a strange row (F).
+
+    seconds: how they are measured.
     """
     subject = timed(subject)
-    found = []
+    findings = []
     for name, feature, params in (
         ("overflow", 1.0, overflowing()),
         ("denormals", TINY, DEEP.init(1)),
@@ -64,36 +65,40 @@ def times(
             proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1]
         )
         alarm = epsilon > subject.epsilon
-        found.append(
+        findings.append(
             Finding(
                 f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest
             )
         )
-    return found
+    return findings
 
 
-def counted(measure: SecondsAndRows, pushes: int, *, held: bool) -> Finding:
-    """F: whether times over the wire are independent of the numbers of rows drawn, by ranks.
+def counted(measure: SecondsAndRows, pushes: int, *, delayed: bool) -> Finding:
+    """Check that times over the wire do not depend on the numbers of rows drawn, by ranks (F).
 
-    Not held back they must not be: then the edge is a mutant, and it is looked at up to `LOOKS`
-    times, as a busy machine's own noise may hide what one look would show.
+    Pushes that are not delayed must depend on them: that edge is a mutant. Not held back they must
+    not be: then the edge is a mutant, and it is looked at up to `LOOKS` times, as a busy machine's
+    own noise may hide what one look would show.
     """
-    found: list[float] = []
+    p_values: list[float] = []
     p = 1.0
-    while p >= SHARE and len(found) < (1 if held else LOOKS):
-        found.append(float(stats.spearmanr(*measure(pushes, held)).pvalue))
-        p = float(stats.combine_pvalues(found).pvalue)  # Fisher's method
-    target = "rows alone" + ("" if held else ", pushes not held back")
-    return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, held)
+    while p >= SHARE and len(p_values) < (1 if delayed else LOOKS):
+        p_values.append(float(stats.spearmanr(*measure(pushes, delayed)).pvalue))
+        p = float(stats.combine_pvalues(p_values).pvalue)  # Fisher's method
+    target = "rows alone" + ("" if delayed else ", pushes not held back")
+    return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, delayed)
 
 
 def timed(subject: Subject) -> Subject:
-    """The subject with a deep model and so much noise that it claims to show little."""
+    """Return the subject with a deep model and so much noise that it claims to show little."""
     return subject.but(model=DEEP, z=QUIET_Z, most=IMAGES, batch=float(IMAGES), rate=1.0, steps=1)
 
 
 def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -> Pair:
-    """Two edges for `timed` subjects, whose first image has `feature` for its first pixel, or 0."""
+    """Return two edges for `timed` subjects.
+
+    Their first image has `feature` for its first pixel, or 0.
+    """
     boxes = (
         MessageSource(
             subject,
@@ -107,7 +112,10 @@ def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -
 
 
 def overflowing() -> Tensor:
-    """Parameters (d,), none beyond 1e6, with which only a row whose first pixel is 1 overflows."""
+    """Return parameters (d,), none beyond 1e6, with which only one kind of row overflows.
+
+    Its first pixel is 1.
+    """
     params = torch.zeros(DEEP.size)
     for name, weight in DEEP.unflatten(params).items():
         if name.endswith("weight"):
@@ -116,7 +124,7 @@ def overflowing() -> Tensor:
 
 
 def images(strange: float) -> Dataset:
-    """Random images whose first pixel is black, except in the first image.
+    """Return random images whose first pixel is black, except in the first image.
 
     There it is `strange`; if `strange` is tiny, all pixels of that image are.
     """
@@ -130,16 +138,17 @@ def images(strange: float) -> Dataset:
 
 
 def processor_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
-    """Processor time of each push, in random order, so that the machine's load falls on both
-    edges.
+    """Return the processor time of each push.
+
+    The order is random, so that the machine's load falls on both edges.
     """
-    taken: tuple[list[float], list[float]] = ([], [])
+    seconds: tuple[list[float], list[float]] = ([], [])
     for which in turns(pushes):
         edge = (edges.strange, edges.plain)[which]
         began = time.thread_time()
         edge()
-        taken[which].append(time.thread_time() - began)
-    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+        seconds[which].append(time.thread_time() - began)
+    return np.array(seconds[0][WARM:]), np.array(seconds[1][WARM:])
 
 
 def turns(pushes: int) -> list[int]:

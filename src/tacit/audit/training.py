@@ -47,7 +47,7 @@ Epsilon = Callable[[float, float, int, float], float]  # (q, z, pushes, δ)
 
 
 def training(subject: Subject, source: Randomness) -> list[Finding]:
-    """D: the ε of a whole training that guesses of 1,000 records' membership refute.
+    """Bound the ε of a whole training by guesses of 1,000 records' membership (D).
 
     Steinke et al. (arXiv:2305.08846): every record is in the data by a coin of its own. The
     attacker reads the wire, adds up what points along a record's gradient, and calls the 100
@@ -97,7 +97,9 @@ HISTORIES = ((0.01, 1.0, 500), (0.05, 2.14, 100), (0.02, 0.8, 200))  # (q, z, pu
 
 
 def accountants(second: Epsilon | None, first: Epsilon | None = None) -> list[Finding]:
-    """E: PLD agrees with another library's PRV to 0.02, RDP is never below it, T_max is monotone.
+    """Check PLD against another library's PRV to 0.02, and RDP and T_max against PLD (E).
+
+    RDP is never below PLD, and T_max is monotone.
 
     second: Opacus's PRV accountant, if there is one. first: what is checked against it,
     `epsilon_pld`.

@@ -98,18 +98,18 @@ def audit(
     seed: int | None = None,
     mutants: bool = True,
 ) -> Iterator[Finding]:
-    """Every finding about `mechanisms`, as it is made.
+    """Yield every finding about `mechanisms`, as it is made.
 
     A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The
     accountants are always in. seed: makes the edges' noise predictable, for tests only.
     """
-    wanted = set(mechanisms)
+    chosen = set(mechanisms)
     source = Randomness(seed)
     honest, algorithms, slots = (
-        [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS, SLOTS)
+        [s for s in subjects if s.mechanism in chosen] for subjects in (HONEST, ALGORITHMS, SLOTS)
     )
     copied = [subject for test, subject in OTHERS if test == "forks" and mutants]
-    forked = [*honest, *(subject for subject in copied if subject.mechanism in wanted)]
+    forked = [*honest, *(subject for subject in copied if subject.mechanism in chosen)]
     # First of all. Never with `source`: a fork copies a seeded stream, so its noise is the
     # parent's.
     yield from message_attacks.forks(forked, Randomness(), host.fork)
@@ -123,7 +123,7 @@ def audit(
         yield from _algorithm(subject, source, tests)
     for subject in slots:
         yield from _in_slots(subject, source, tests)
-    if "gaussian" in wanted:
+    if "gaussian" in chosen:
         for name in ("own", "raising", "dealt"):
             yield from SAMPLED_TESTS[name](HONEST[0], source, PUSHES[name])
         yield from party_tests(source, mutants=mutants)
@@ -137,7 +137,7 @@ def audit(
         yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)
     if mutants:
-        yield from _caught(wanted, source, tests)
+        yield from _caught(chosen, source, tests)
 
 
 def _tests(host: Host) -> dict[str, Test]:
@@ -163,8 +163,9 @@ def _tests(host: Host) -> dict[str, Test]:
 
 
 def _sampled(subject: Subject) -> dict[str, Sampled]:
-    """The tests with many messages that suit a mechanism; `knorm` has no grid, and no claim in
-    μ.
+    """Return the tests with many messages that suit a mechanism.
+
+    `knorm` has no grid, and no claim in μ.
     """
     names = (
         ("canary", "against", "person")
@@ -175,8 +176,9 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
 
 
 def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
-    """The tests of an algorithm whose messages are not pushes; its edge shares the rest with
-    MAPA's.
+    """Yield the findings about an algorithm whose messages are not pushes.
+
+    Its edge shares the rest with MAPA's.
     """
     yield from message_attacks.canary(subject, source, PUSHES["canary"] // 3)
     yield from rows_in_messages.places_in_parts(subject, source, PUSHES["places in parts"])
@@ -185,7 +187,10 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 
 def _in_slots(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
-    """The tests of slots; `places`, and those of people, are in slots for every mechanism."""
+    """Yield the findings about slots.
+
+    `places`, and those of people, use slots for every mechanism.
+    """
     yield from message_attacks.canary(subject, source, PUSHES["canary"] // 3)
     yield from rows_in_messages.crowd(subject, source, PUSHES["crowd"] // 2)
     for name in ("strange", "sampler"):
@@ -195,17 +200,17 @@ def _in_slots(subject: Subject, source: Randomness, tests: dict[str, Test]) -> I
 def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
     """Yield what times tell of the number of rows drawn: an edge's, with and without its delay."""
     if host.drawn is not None:
-        for held in (True, False) if mutants else (True,):
-            yield counted(host.drawn, PUSHES["counted"], held=held)
+        for delayed in (True, False) if mutants else (True,):
+            yield counted(host.drawn, PUSHES["counted"], delayed=delayed)
 
 
-def _caught(wanted: set[str], source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
-    """One finding for each mutant, but for those of forks."""
+def _caught(chosen: set[str], source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
+    """Yield one finding for each mutant, but for those of forks."""
     for name, subject, pushes in SAMPLED:
-        if subject.mechanism in wanted:
+        if subject.mechanism in chosen:
             yield _worst(name, _of(SAMPLED_TESTS[name], pushes), subject, source)
     for name, subject in OTHERS:
-        if subject.mechanism in wanted and name in tests:
+        if subject.mechanism in chosen and name in tests:
             yield _worst(name, tests[name], subject, source)
 
 
@@ -214,7 +219,7 @@ def _of(test: Sampled, pushes: int) -> Test:
 
 
 def _worst(name: str, attack: Test, subject: Subject, source: Randomness) -> Finding:
-    """The clearest alarm of what one test says of a mutant."""
+    """Return the clearest alarm of one test about a mutant."""
     if subject.compiled and library() is None:
         why = "numba is not installed"
         return Finding(name, subject.name, "-", 0.0, math.nan, False, honest=False, skipped=why)

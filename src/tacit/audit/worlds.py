@@ -31,7 +31,7 @@ class World:
     direction: Tensor
 
     def records(self, *, canary: bool) -> PrivateRows:
-        """The edge's rows; the canary is the last one."""
+        """Return the edge's rows; the canary is the last one."""
         if canary:
             parts = [self.rows, self.canary]
         else:
@@ -42,7 +42,7 @@ class World:
 
 
 def quiet_world(model: Model, feature: float = 0.0) -> World:
-    """A world whose model is sure of every row (gradient zero) except the canary.
+    """Return a world whose model is sure of every row (gradient zero) except the canary.
 
     All of the canary's features are `feature`. Its gradient is long and moves the last layer's
     biases only: noise that forgets the last layer, or a clipped mean, shows it.
@@ -60,11 +60,11 @@ def quiet_world(model: Model, feature: float = 0.0) -> World:
 
 
 def opposed_world() -> World:
-    """A world of NARROW: all rows pull one way; the canary the other, six times as far, in all
-    layers.
+    """Return a world of NARROW where the canary pulls against all other rows.
 
-    Rows that are added before they are clipped lose by the canary what they had, and get the
-    opposite; layers that are clipped each by itself are longer than C together.
+    Its pull is six times as far as theirs, in all layers. Rows that are added before they are
+    clipped lose by the canary what they had, and get the opposite; layers that are clipped each by
+    itself are longer than C together.
     """
     # W1 (1, 2), b1, W2 (2, 1), b2: the hidden unit is h = x, the scores are ±h/2.
     params = torch.tensor([1.0, 0.0, 0.0, 0.5, -0.5, 0.0, 3.0])
@@ -78,7 +78,10 @@ def opposed_world() -> World:
 
 
 def received(message: GlobalModel, model: Model) -> GlobalModel:
-    """The model as it comes out of the wire at the edge. Raises WireError as the wire does."""
+    """Return the model as it comes out of the wire at the edge.
+
+    Raises WireError as the wire does.
+    """
     read = wire_down.read_down(
         wire.decode(wire_down.down(RUN, EDGE, message, SCHEMA)), SCHEMA, model.size
     )
@@ -87,8 +90,9 @@ def received(message: GlobalModel, model: Model) -> GlobalModel:
 
 
 class MessageSource:
-    """An edge that is asked for the world's model again and again: calling it gives the next
-    message.
+    """An edge that is asked for the world's model again and again.
+
+    A call returns the next message.
     """
 
     def __init__(
@@ -104,20 +108,20 @@ class MessageSource:
         self.message = received(GlobalModel(3, world.params, CLIP), subject.model)
 
     def __call__(self) -> bytes:
-        """One message. Raises what the edge raises."""
+        """Return one message. Raises what the edge raises."""
         sent = self.adapter.ask(self.message)
         assert sent is not None
         return sent
 
     def read(self, payload: bytes) -> Tensor:
-        """(d,) float64: what anybody who reads the wire can compute of a message."""
+        """Return (d,) float64: what anybody who reads the wire can compute of a message."""
         return self.adapter.read(payload, self.message.params)
 
     def vectors(self, count: int) -> Tensor:
-        """(count, d): so many messages, read."""
+        """Return (count, d): so many messages, read."""
         return torch.stack([self.read(self()) for _ in range(count)])
 
 
 def quiet_source(subject: Subject, source: Randomness, *, canary: bool) -> MessageSource:
-    """A MessageSource for the quiet world."""
+    """Return a MessageSource for the quiet world."""
     return MessageSource(subject, source, quiet_world(subject.model), canary=canary)

@@ -12,8 +12,8 @@ _SHOWN = 2_000  # characters of a wrong value
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
 
 
-def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
-    """Return all problems of a `whole` in one line, each with its field and value.
+def one_line(error: ValidationError, root: type[BaseModel]) -> str:
+    """Return all problems of a `root` in one line, each with its field and value.
 
     pydantic's own text is a page long.
     """
@@ -23,40 +23,40 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
         message = item["msg"].removeprefix("Value error, ")
         value = item["input"]
         if isinstance(value, dict | BaseModel):
-            shown = ""
+            suffix = ""
         else:
-            shown = f"={value!r}"[:_SHOWN]
+            suffix = f"={value!r}"[:_SHOWN]
         if item["type"] == "extra_forbidden":
-            message = f"unknown key{_meant(whole, _location(item['loc']))}"
+            message = f"unknown key{_meant(root, _location(item['loc']))}"
         elif item["type"] == "missing":
-            shown = ""
+            suffix = ""
         elif item["type"] == "union_tag_invalid":
             field = f"{field}.{_CHOSEN_BY[field]}"
-            shown = f"={item['ctx']['tag']!r}"
+            suffix = f"={item['ctx']['tag']!r}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
             field = f"{field}.{_CHOSEN_BY[field]}"
             message = "Field required"
         problems.append(
-            message if field == "run file" and not shown else f"{field}{shown}: {message}"
+            message if field == "run file" and not suffix else f"{field}{suffix}: {message}"
         )
     return "; ".join(problems)
 
 
-def _meant(whole: type[BaseModel], location: _Location) -> str:
+def _meant(root: type[BaseModel], location: _Location) -> str:
     """Return a hint at the key that was probably meant by the unknown one at `location`."""
-    kinds: list[type[BaseModel]] = [whole]
+    kinds: list[type[BaseModel]] = [root]
     for name in location[:-1]:
         kinds = [
-            found
+            section
             for kind in kinds
             if name in kind.model_fields
-            for found in sections_of(kind, str(name))
+            for section in sections_of(kind, str(name))
         ]
-    known = {name for kind in kinds for name in kind.model_fields}
-    if location[-1] in known:  # it is a key of another algorithm
+    keys = {name for kind in kinds for name in kind.model_fields}
+    if location[-1] in keys:  # it is a key of another algorithm
         return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
-    close = get_close_matches(str(location[-1]), sorted(known), 1)
+    close = get_close_matches(str(location[-1]), sorted(keys), 1)
     if close:
         return f"; did you mean {close[0]}?"
     return ""
@@ -65,13 +65,13 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
     """Return the classes of sections that key `name` of `kind` may hold; none for a plain value."""
     todo: list[Any] = [kind.model_fields[name].annotation]
-    found = []
+    sections = []
     while todo:
         annotation = todo.pop(0)
         todo.extend(get_args(annotation))
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found.append(annotation)
-    return found
+            sections.append(annotation)
+    return sections
 
 
 def _location(location: _Location) -> _Location:

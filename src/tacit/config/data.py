@@ -73,7 +73,7 @@ class BenchmarkData(FeaturedData):
         return self
 
     def source(self, run: Sections, folder: Path) -> Source:
-        """The published data set, dealt to the run's edges."""
+        """Return the published data set, dealt to the run's edges."""
         dealing = Dealing(
             run.edges.count, self.partition, run.run.seed, self.alpha, self.spare, self.spare_weight
         )
@@ -81,7 +81,7 @@ class BenchmarkData(FeaturedData):
         return Benchmark(self.dataset, self.steps(folder), text, dealing)
 
     def public_size(self, edges: int, columns: bool) -> int:
-        """The nominal rows of one edge's part, a function of public numbers only."""
+        """Return the nominal rows of one edge's part, a function of public numbers only."""
         rows = train_size(self.dataset, Text(self.vocabulary, self.sequence))
         if columns:
             return rows
@@ -128,23 +128,23 @@ _OWN: dict[str, type[OwnData]] = {
 def with_counts(
     content: dict[str, Any], folder: Path, edges: int
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The keys of a [data] section with `rows` and `unit_rows` counted where they are left out and
-    one training file lies in `folder`; and what is to be said of that.
+    """Return a [data] section with `rows` and `unit_rows` counted, and notes for the user.
 
-    Raises ConfigError, DataError, pydantic's ValidationError.
+    They are counted where they are left out and one training file lies in `folder`. Raises
+    ConfigError, DataError, pydantic's ValidationError.
     """
     kind = _OWN.get(str(content.get("kind")))
     if kind is None or EDGE in str(content.get("train")):
         return content, ()
-    own = kind.model_validate(content)
-    lacking = [key for key in ("rows", "unit_rows") if getattr(own, key) is None]
-    if own.unit is None and "unit_rows" in lacking:
+    section = kind.model_validate(content)
+    lacking = [key for key in ("rows", "unit_rows") if getattr(section, key) is None]
+    if section.unit is None and "unit_rows" in lacking:
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    reader = own.plain_reader(folder)
-    found = counted(located(own.train, folder, folders=reader.folders), reader, edges)
-    numbers = {"rows": found.units, "unit_rows": found.largest}
-    said = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
-    note = f"data: {said}: counted in {own.train}, and taken as public from now on"
+    reader = section.plain_reader(folder)
+    counts = counted(located(section.train, folder, folders=reader.folders), reader, edges)
+    numbers = {"rows": counts.units, "unit_rows": counts.largest}
+    assignments = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
+    note = f"data: {assignments}: counted in {section.train}, and taken as public from now on"
     return content | {key: numbers[key] for key in lacking}, (note,)

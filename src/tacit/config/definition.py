@@ -98,5 +98,5 @@ class Definition(Generic[A_co]):
         if self.edges.share == "budget":
             return self.plans.budget(edge) / self.plans.default.epsilon
         number = edge.removeprefix("edge-")
-        known = number.isdecimal() and len(number) < 10
-        return self.source.weight(int(number) if known else None)
+        numbered = number.isdecimal() and len(number) < 10
+        return self.source.weight(int(number) if numbered else None)

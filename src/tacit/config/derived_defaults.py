@@ -18,16 +18,16 @@ def filled(privacy: Privacy, traits: Traits, updates: int, workers: int, rows: i
     """
     if not privacy.private:
         return privacy
-    found: dict[str, int | float | None] = {"clip": None, "pushes": None}
+    defaults: dict[str, int | float | None] = {"clip": None, "pushes": None}
     if traits.usual_clip is not None:
-        found["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
+        defaults["clip"] = min(max(traits.usual_clip, privacy.clip_min), privacy.clip_max)
     if privacy.noise_multiplier is None:
-        found["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
+        defaults["pushes"] = traits.pushes_for(updates, privacy.noise_at, workers)
     if privacy.batch > rows:
-        found["batch"] = float(max(1, int(_BATCH * rows)))
+        defaults["batch"] = float(max(1, int(_BATCH * rows)))
     lacking = {
         key: value
-        for key, value in found.items()
+        for key, value in defaults.items()
         if value is not None and key not in privacy.model_fields_set
     }
     if lacking.get("pushes", 0) > MOST_PUSHES:

@@ -39,21 +39,21 @@ class StandardiseSection(Section):
             raise ValueError(f"low and high: expected as many of each, not {len(low)}, {len(high)}")
         wide = max(len(low), len(high))
         pairs = zip(low * (wide // len(low)), high * (wide // len(high)), strict=True)
-        for one, other in pairs:
-            if not one < other:
-                raise ValueError(f"low={one:g}: expected below high={other:g}")
+        for lower, upper in pairs:
+            if not lower < upper:
+                raise ValueError(f"low={lower:g}: expected below high={upper:g}")
         return self
 
     def step(self, _folder: Path) -> Standardise:
-        """The step."""
+        """Return the step."""
         return Standardise(_each(self.low), _each(self.high))
 
     def code(self, _folder: Path) -> dict[str, str]:
-        """Nothing: it names no file."""
+        """Return no digest: the section names no file."""
         return {}
 
     def files(self, _folder: Path) -> Iterator[Path]:
-        """None."""
+        """Yield no file."""
         return iter(())
 
 
@@ -75,7 +75,7 @@ class ProjectionSection(Section):
     )
 
     def step(self, folder: Path) -> Projection:
-        """The step. Raises ConfigError where its file is not there."""
+        """Return the step. Raises ConfigError where its file is not there."""
         if self._shipped:
             path = shipped_basis(self.basis)
         else:
@@ -83,11 +83,11 @@ class ProjectionSection(Section):
         return Projection(path, digest(path), self.axes, self.whiten)
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of its file. Raises ConfigError."""
+        """Return SHA-256 of its file. Raises ConfigError."""
         return {f"basis {self.basis}": self.step(folder).sha256}
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Its file, if it is the user's, relative to `folder`. Raises ConfigError."""
+        """Yield its file, if it is the user's, relative to `folder`. Raises ConfigError."""
         if not self._shipped:
             yield self._located(folder).relative_to(folder.resolve())
 
@@ -109,7 +109,7 @@ class FrontSection(Section):
     )
 
     def step(self, folder: Path) -> Front:
-        """The step. Executes nothing. Raises ConfigError where its files are not there."""
+        """Return the step. Executes nothing. Raises ConfigError where its files are not there."""
         if self.weights is None:
             path = None
         else:
@@ -124,7 +124,7 @@ class FrontSection(Section):
         )
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of its code and its weights. Raises ConfigError."""
+        """Return SHA-256 of its code and its weights. Raises ConfigError."""
         step = self.step(folder)
         if step.weights:
             weights = {f"front {self.weights}": step.weights_sha256}
@@ -133,7 +133,7 @@ class FrontSection(Section):
         return {f"front {self.front}": step.code, **weights}
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Its own code and its weights, relative to `folder`. Raises ConfigError."""
+        """Yield its own code and its weights, relative to `folder`. Raises ConfigError."""
         yield from entry_files(self.front, folder, FIELD)
         if self.weights is not None:
             yield self._located(self.weights, folder).relative_to(folder.resolve())
@@ -168,27 +168,29 @@ class FeaturedData(DataSection):
         return value
 
     def steps(self, folder: Path) -> Features:
-        """`features`, with the files that they name. Raises ConfigError."""
+        """Return `features`, with the files that they name. Raises ConfigError."""
         if isinstance(self.features, str):
             return self.features
-        return tuple(one if isinstance(one, str) else one.step(folder) for one in self.features)
+        return tuple(step if isinstance(step, str) else step.step(folder) for step in self.features)
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of each file that `features` name, by what it is."""
-        found: dict[str, str] = {}
-        for one in self._sections():
-            found |= one.code(folder)
-        return found
+        """Return SHA-256 of each file that `features` name, by what it is."""
+        digests: dict[str, str] = {}
+        for section in self._sections():
+            digests |= section.code(folder)
+        return digests
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The user's files that `features` name, relative to the run file's `folder`."""
-        for one in self._sections():
-            yield from one.files(folder)
+        """Yield the user's files that `features` name, relative to the run file's `folder`."""
+        for section in self._sections():
+            yield from section.files(folder)
 
     @property
     def fronts(self) -> tuple[str, ...]:
         """The modules ("module:name") among `features`."""
-        return tuple(one.front for one in self._sections() if isinstance(one, FrontSection))
+        return tuple(
+            section.front for section in self._sections() if isinstance(section, FrontSection)
+        )
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
@@ -200,4 +202,4 @@ class FeaturedData(DataSection):
             )
 
     def _sections(self) -> Iterator[StandardiseSection | ProjectionSection | FrontSection]:
-        return (one for one in self.features if not isinstance(one, str))
+        return (step for step in self.features if not isinstance(step, str))

@@ -25,23 +25,23 @@ def differences(section: BaseModel) -> dict[str, Any]:
     Sections inside are treated likewise. Read as a section again, they give an equal one. A key
     without a default is always among them.
     """
-    found: dict[str, Any] = {}
+    different: dict[str, Any] = {}
     for key, field in type(section).model_fields.items():
         value = getattr(section, key)
         if not field.is_required() and value == field.get_default(call_default_factory=True):
             continue
         if isinstance(value, tuple | list):
-            found[key] = [
+            different[key] = [
                 differences(item) if isinstance(item, BaseModel) else item for item in value
             ]
         elif isinstance(value, dict):
-            found[key] = {
+            different[key] = {
                 name: differences(item) if isinstance(item, BaseModel) else item
                 for name, item in value.items()
             }
         else:
-            found[key] = differences(value) if isinstance(value, BaseModel) else value
-    return found
+            different[key] = differences(value) if isinstance(value, BaseModel) else value
+    return different
 
 
 def canonical(content: object) -> str:
@@ -55,37 +55,37 @@ def canonical(content: object) -> str:
 
 
 def without(content: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """`content` without some keys ("run.name") or whole sections ("evaluation")."""
-    left = {
+    """Return `content` without some keys ("run.name") or whole sections ("evaluation")."""
+    reduced = {
         key: dict(value) if isinstance(value, dict) else value for key, value in content.items()
     }
     for key in keys:
         section, _, inside = key.partition(".")
         if not inside:
-            left.pop(section, None)
-        elif section in left:
-            left[section].pop(inside, None)
-    return {key: value for key, value in left.items() if value != {}}
+            reduced.pop(section, None)
+        elif section in reduced:
+            reduced[section].pop(inside, None)
+    return {key: value for key, value in reduced.items() if value != {}}
 
 
 def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
-    """The first key, by name, in which two contents differ, with both values; None: they agree."""
+    """Return the first key, by name, at which two contents differ, with both values; else None."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for inside in sorted({*theirs, *ours}, key=str):
             if key:
                 deeper = f"{key}.{inside}"
             else:
                 deeper = str(inside)
-            found = first_difference(theirs.get(inside), ours.get(inside), deeper)
-            if found is not None:
-                return found
+            difference = first_difference(theirs.get(inside), ours.get(inside), deeper)
+            if difference is not None:
+                return difference
         return None
     if theirs == ours and type(theirs) is type(ours):
         return None
-    return f"{key}={_shown(theirs)}, here {_shown(ours)}"
+    return f"{key}={_shortened(theirs)}, here {_shortened(ours)}"
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     if value is None:
         text = "left out"
     else:
@@ -96,7 +96,7 @@ def _shown(value: object) -> str:
 
 
 def name(kind: str, different: dict[str, Any]) -> str:
-    """SHA-256 of `differences`, for one `kind` of name ("run", "point") in today's format."""
+    """Return SHA-256 of `differences`, for one `kind` of name ("run", "point") today."""
     return hashlib.sha256(
         f"tacit-{kind}-{DEFINITION_FORMAT}{canonical(different)}".encode()
     ).hexdigest()

@@ -75,18 +75,18 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        own = self.name == "python"
-        if own and self.entry is None:
+        from_python = self.name == "python"
+        if from_python and self.entry is None:
             raise ValueError('name=python: needs entry = "module:name"')
         fields = type(self).model_fields
         strange = [
             key
             for key, field in fields.items()
-            if key not in _OF_BOTH and (key in _OF_A_MODULE) != own
+            if key not in _OF_BOTH and (key in _OF_A_MODULE) != from_python
             if getattr(self, key) != field.get_default(call_default_factory=True)
         ]
         if strange:
-            if own:
+            if from_python:
                 whose = "tacit's own networks have it"
             else:
                 whose = "only python has it"
@@ -94,7 +94,7 @@ class ModelSection(Section):
         return self
 
     def module(self, folder: Path) -> UserModule:
-        """The user's module in `folder`, not loaded yet; only where there is an `entry`."""
+        """Return the user's module in `folder`, not loaded yet; only where there is an `entry`."""
         assert self.entry is not None
         return UserModule(
             self.entry,
@@ -107,7 +107,7 @@ class ModelSection(Section):
         )
 
     def build(self, shape: tuple[int, ...], classes: int, folder: Path) -> Model:
-        """The model for examples of `shape`; classes: 0 where the target is a number.
+        """Return the model for examples of `shape`; classes: 0 where the target is a number.
 
         Raises ConfigError.
         """

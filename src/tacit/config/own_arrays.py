@@ -35,7 +35,7 @@ class BoundsSection(Section):
         return self
 
     def bounds(self) -> Bounds:
-        """The same, for the reader."""
+        """Return the bounds, for the reader."""
         return Bounds(self.low, self.high)
 
 
@@ -43,7 +43,7 @@ class ShapedData(OwnData):
     """Rows that are arrays of one shape. Its model must be one for that shape."""
 
     def example(self) -> tuple[int, ...]:
-        """The shape of one row's x."""
+        """Return the shape of one row's x."""
         raise NotImplementedError
 
     def agree(self, run: Sections) -> None:
@@ -84,11 +84,11 @@ class ValuesData(ShapedData):
         return self
 
     def example(self) -> tuple[int, ...]:
-        """`shape`."""
+        """Return `shape`."""
         return self.shape
 
     def values(self) -> Values:
-        """What a row becomes."""
+        """Return the values that a row becomes."""
         goal = self.classes if self.target is None else self.target.bounds()
         assert goal is not None
         return Values(self.shape, Bounds(self.low, self.high), goal)
@@ -125,7 +125,7 @@ class PythonData(ValuesData):
         return self.entry
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of the entry, and of what `features` name. Raises ConfigError."""
+        """Return SHA-256 of the entry, and of what `features` name. Raises ConfigError."""
         data = {"data": entry_digest(self.entry, folder, "data.entry")}
         return data | super().code(folder)
 
@@ -172,7 +172,7 @@ class ImagesData(ShapedData):
         return self
 
     def example(self) -> tuple[int, ...]:
-        """(channels, height, width)."""
+        """Return (channels, height, width)."""
         return (self.channels, *self.size)
 
     def plain_reader(self, folder: Path) -> Reader:

@@ -25,9 +25,10 @@ _NOT_COUNTED = "data.{}: say it; it is counted only where one training file lies
 
 
 def _most(rows: int, run: Sections) -> int:
-    """The most rows of an edge that has `rows` on average: 576 and more are a quarter more at most.
+    """Return the most rows of an edge that has `rows` on average.
 
-    What checks the sums of updates counts on a quarter, however few there are.
+    576 rows and more are a quarter more at most. What checks the sums of updates counts on a
+    quarter, however few there are.
     """
     quarter = math.ceil(_MARGIN * rows)
     if run.guard.sums:
@@ -100,7 +101,10 @@ class OwnData(FeaturedData):
                 raise ValueError(f"{key}={getattr(self, key)}: needs data.unit")
 
     def stated(self, different: dict[str, Any]) -> dict[str, Any]:
-        """All but names of this machine's files; whether one file is dealt to all stays."""
+        """Return the stated keys without names of this machine's files.
+
+        Whether one file is dealt to all stays.
+        """
         of_all = {key: value for key, value in different.items() if key not in _OF_ONE_MACHINE}
         return of_all | {"dealt": self.dealt}
 
@@ -121,10 +125,10 @@ class OwnData(FeaturedData):
 
         It says that other ledgers are of others, as `apart_from` does, but not which.
         """
-        own = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
+        unit_promise = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
         if self.people == "shared":
-            return replace(own, composition="together")
-        return own
+            return replace(unit_promise, composition="together")
+        return unit_promise
 
     def reader(self, folder: Path) -> Reader:
         """Return the reader of its files, which gives `features` of each row.
@@ -141,7 +145,7 @@ class OwnData(FeaturedData):
         raise NotImplementedError
 
     def source(self, run: Sections, folder: Path) -> Source:
-        """The rows in `folder`. Raises ConfigError."""
+        """Return the rows in `folder`. Raises ConfigError."""
         rows = self.public_size(run.edges.count, columns=False)
         return OwnRows(
             owner=self.name,
@@ -157,7 +161,10 @@ class OwnData(FeaturedData):
         )
 
     def public_size(self, edges: int, columns: bool) -> int:
-        """`rows`. Raises ValueError where the file does not say it and it was not counted."""
+        """Return `rows`.
+
+        Raises ValueError where the file does not say it and it was not counted.
+        """
         if self.rows is None:
             raise ValueError(_NOT_COUNTED.format("rows"))
         return self.rows

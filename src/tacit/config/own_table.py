@@ -55,7 +55,7 @@ class ColumnSection(Section):
             raise ValueError(f'missing={self.missing:g}: is for numbers; say "other" or "refuse"')
 
     def column(self, name: str) -> Column:
-        """The column called `name`."""
+        """Return the column called `name`."""
         if self.values is not None:
             missing = "refuse" if not isinstance(self.missing, str) else self.missing
             return Category(name, tuple(map(text_of, self.values)), missing)

@@ -15,13 +15,13 @@ class Plans:
     default: the plan of a worker without an ε of its own; workers that the run file does not count
     have it too. rows: n_public, the records that a worker is taken to have. pushes: how many the
     budget must cover where noise is calibrated for them; None: the definition states the noise.
-    own: ε_k of the workers k that have their own. workers: how many the data is divided among.
+    epsilons: ε_k of the workers k that have their own. workers: how many the data is divided among.
     """
 
     default: Plan
     rows: int
     pushes: int | None
-    own: tuple[float, ...]
+    epsilons: tuple[float, ...]
     workers: int
     _calibrated: dict[float, float] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -29,14 +29,14 @@ class Plans:
 
     def epsilon(self, number: int) -> float:
         """Return ε_k of worker `number`: its budget for all its pushes together."""
-        if number < len(self.own):
-            return self.own[number]
+        if number < len(self.epsilons):
+            return self.epsilons[number]
         return self.default.epsilon
 
     def number(self, name: str) -> int:
         """Return the number of the worker called `name`; an unknown one has no ε of its own."""
         number = name.removeprefix("edge-")
-        other = len(self.own)
+        other = len(self.epsilons)
         if number.isdecimal() and len(number) < 10:
             return min(int(number), other)
         return other
@@ -58,16 +58,18 @@ class Plans:
         return replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
 
     def named(self, name: str) -> Plan:
-        """The plan of the worker called `name`."""
+        """Return the plan of the worker called `name`."""
         return self.plan(self.number(name))
 
     def _multiplier(self, plan: Plan, pushes: int) -> float:
         """Return z, calibrated once for every ε, since that takes a second."""
         if plan.epsilon not in self._calibrated:
-            found = calibrate(plan.epsilon, plan.delta, pushes, plan.sampling_rate, plan.mechanism)
-            self._calibrated[plan.epsilon] = found
+            multiplier = calibrate(
+                plan.epsilon, plan.delta, pushes, plan.sampling_rate, plan.mechanism
+            )
+            self._calibrated[plan.epsilon] = multiplier
         return self._calibrated[plan.epsilon]
 
     def different(self) -> list[Plan]:
         """Return the different plans of all workers: all with no ε of their own share one."""
-        return [self.plan(number) for number in range(min(self.workers, len(self.own) + 1))]
+        return [self.plan(number) for number in range(min(self.workers, len(self.epsilons) + 1))]

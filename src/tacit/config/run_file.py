@@ -1,7 +1,28 @@
-"""The run file: TOML → frozen pydantic models. Unknown keys, impossible values and contradictions
-are refused.
+"""The run file: TOML in, frozen pydantic models out.
 
-Everything here is public: a run file never holds a number computed from private data.
+Idea. One file defines a run. Its sections, under the names that a user writes, are what the rest of
+tacit reads: `define` puts them into a `Definition`, and adds only what follows from them.
+
+What a reader finds. `RunFile` lists the sections, checks that they agree (`section_rules`), fills
+in what its author left out (`derived_defaults`), and makes the run's plans, model, fingerprint and
+definition. `parse` and `load`, at the end, read text and files.
+
+Guarantee. Unknown keys, impossible values and contradictions are refused, in one line that names
+the field and its value. Everything here is public: a run file never holds a number computed from
+private data.
+
+>>> text = '''
+... run.updates = 1000
+... data.dataset = "digits"
+... model.name = "logistic"
+... algorithm.name = "mapa"
+... '''
+>>> run = parse(text, "run.toml")
+>>> run.privacy.epsilon, run.edges.count, run.define().evaluation.every
+(2.0, 5, 250)
+>>> parse(text + "edges.cuont = 3", "run.toml")
+Traceback (most recent call last):
+tacit.errors.ConfigError: run.toml: edges.cuont=3: unknown key; did you mean count?
 """
 
 from __future__ import annotations
@@ -80,15 +101,15 @@ class RunFile(Section):
         # What is no key: the folder that paths are relative to, and what was counted in files.
         self._folder = context.get("folder", Path())
         self._counted = context.get("counted", ())
-        whole = self
+        filled = self
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
         rows = self.data.public_size(workers, self.algorithm.columns)
         if context.get("written", False):
             privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers, rows)
-            whole = self.model_copy(update={"privacy": privacy})
-        sections_agree.agree(whole, traits, rows)
-        return whole
+            filled = self.model_copy(update={"privacy": privacy})
+        sections_agree.agree(filled, traits, rows)
+        return filled
 
     # -- what follows from its sections ------------------------------------------------------------
 
@@ -103,16 +124,16 @@ class RunFile(Section):
         return self._counted
 
     def plans(self) -> Plans:
-        """The privacy plans of all edges, spare ones too."""
+        """Return the privacy plans of all edges, spare ones too."""
         rows = self.data.public_size(self.edges.count, self.algorithm.columns)
         return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
-        """The privacy plan of edge number `index`, as `plans` has it."""
+        """Return the privacy plan of edge number `index`, as `plans` has it."""
         return self.plans().plan(index, dealt)
 
     def sampling_rate(self) -> float:
-        """q of every push: L over n_public."""
+        """Return q of every push: L over n_public."""
         return self.plans().default.sampling_rate
 
     def fingerprint(self) -> str:
@@ -138,17 +159,17 @@ class RunFile(Section):
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
         of_the_run["data"] = self.data.stated(of_the_run["data"])
         if self.model.entry is None:
-            own = {}
+            model_code = {}
         else:
-            own = self.model.module(self._folder).digests()
-        if code := own | self.data.code(self._folder):
+            model_code = self.model.module(self._folder).digests()
+        if code := model_code | self.data.code(self._folder):
             of_the_run["code"] = code
         return of_the_run
 
     # -- built for its consumers -------------------------------------------------------------------
 
     def build_model(self) -> Model:
-        """The model of this run. Raises ConfigError."""
+        """Return the model of this run. Raises ConfigError."""
         return self.define().build_model()
 
     def define(self) -> Definition[Any]:
@@ -239,10 +260,10 @@ def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
     else:
         workers = Edges().count
     try:
-        content["data"], said = with_counts(data, folder, workers)
+        content["data"], notes = with_counts(data, folder, workers)
     except ValidationError:
         return ()  # the whole file is refused for it in a moment, with the section's name
-    return said
+    return notes
 
 
 def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> RunFile:

@@ -94,11 +94,11 @@ class Privacy(Section):
         """
         return self.clip or 1.0
 
-    def plans(self, rows: int, own: tuple[float, ...], workers: int) -> Plans:
+    def plans(self, rows: int, epsilons: tuple[float, ...], workers: int) -> Plans:
         """Return the plans of `workers` workers with `rows` rows each, a public number.
 
-        own: ε_k of the workers that have their own. q is 1 where a trusted server adds the noise:
-        it then covers a whole edge, and nothing is sampled.
+        epsilons: ε_k of the workers that have their own. q is 1 where a trusted server adds the
+        noise: it then covers a whole edge, and nothing is sampled.
         """
         private = self.private
         z = self.noise_multiplier
@@ -114,7 +114,9 @@ class Privacy(Section):
             paper_epsilon=self.paper_epsilon,
             noise_at=self.noise_at,
         )
-        return Plans(default, rows, self.pushes if private and z is None else None, own, workers)
+        return Plans(
+            default, rows, self.pushes if private and z is None else None, epsilons, workers
+        )
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

@@ -78,7 +78,7 @@ def _participation(run: Sections, traits: Traits) -> None:
 
 
 def _guard(run: Sections, traits: Traits) -> None:
-    """[guard] must not ask for a check that this run's algorithm or noise rules out.
+    """Check that [guard] asks for nothing that this run's algorithm or noise rules out.
 
     `norm_factor` and `sums` need noise of a known size at the edge, and `sums` an algorithm whose
     updates have a law; `rule` needs an algorithm that combines several updates.

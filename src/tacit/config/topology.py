@@ -59,9 +59,9 @@ class Topology:
         chosen, so absences change only who meets.
         """
         if self.kind == "random-pair":
-            found = self.matching(step).get(peer)
-            if found in free:
-                return found
+            matched = self.matching(step).get(peer)
+            if matched in free:
+                return matched
             return None
         choice = [target for target in self.targets[peer] if target in free]
         if choice:
@@ -95,10 +95,11 @@ class Topology:
 def build(
     kind: TopologyKind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5
 ) -> Topology:
-    """The graph of `kind` over `peers`, in their order; `probability` of a link is for erdos-renyi.
+    """Return the graph of `kind` over `peers`, in their order.
 
-    Raises ConfigError: fewer than two peers, a torus of a prime number of them (or below 2 × 2), or
-    an Erdős–Rényi graph that stays unconnected however often it is drawn.
+    probability: of a link, for erdos-renyi. Raises ConfigError: fewer than two peers, a torus of a
+    prime number of them (or below 2 × 2), or an Erdős–Rényi graph that stays unconnected however
+    often it is drawn.
     """
     names = tuple(peers)
     size = len(names)
@@ -123,7 +124,7 @@ def build(
 
 
 def pairwise(size: int, first: int, second: int) -> Tensor:
-    """A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2.
+    """Return A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2.
 
     Symmetric, doubly stochastic, A = AᵀA.
     """
@@ -133,9 +134,10 @@ def pairwise(size: int, first: int, second: int) -> Tensor:
 
 
 def expected(topology: Topology) -> Tensor:
-    """E[A_tᵀA_t] of (6), (K, K) float64, one exchange at a time: E[A_t], since A_tᵀA_t = A_t.
+    """Return E[A_tᵀA_t] of (6), (K, K) float64, one exchange at a time.
 
-    It is I - L/2, with L the Laplacian of the graph whose edges weigh as much as they are likely.
+    It is E[A_t], since A_tᵀA_t = A_t. It is I - L/2, with L the Laplacian of the graph whose edges
+    weigh as much as they are likely.
     """
     chances = topology.probabilities()
     weights = chances + chances.T
@@ -184,15 +186,15 @@ def _torus(size: int) -> list[Collection[int]]:
 
 
 def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[int]]:
-    """Every pair is linked with `probability`; drawn anew until the graph is connected."""
+    """Link every pair with `probability`; draw anew until the graph is connected."""
     random = Random(seed)
     for _ in range(_DRAWS):
         links: list[set[int]] = [set() for _ in range(size)]
-        for one in range(size):
-            for other in range(one):
+        for first in range(size):
+            for second in range(first):
                 if random.random() < probability:
-                    links[one].add(other)
-                    links[other].add(one)
+                    links[first].add(second)
+                    links[second].add(first)
         if _connected(links):
             return list(links)
     raise ConfigError(
@@ -202,10 +204,10 @@ def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[in
 
 
 def _connected(links: list[set[int]]) -> bool:
-    seen = {0}
+    reached = {0}
     waiting = [0]
     while waiting:
-        fresh = links[waiting.pop()] - seen
-        seen |= fresh
+        fresh = links[waiting.pop()] - reached
+        reached |= fresh
         waiting.extend(fresh)
-    return len(seen) == len(links)
+    return len(reached) == len(links)

@@ -22,16 +22,16 @@ _SHOWN = 3  # missing records named in a message
 
 
 def names(ids: Iterable[str], salt: bytes, whose: str) -> NameHashes:
-    """The name of every id: the first 8 bytes of HMAC-SHA256(salt, id), uint64 (n,).
+    """Return the salted hash of every id, uint64 (n,).
 
-    Raises DataError naming `whose` when two ids share a name: the same id twice, or, with
-    probability n²/2^65, a collision.
+    It is the first 8 bytes of HMAC-SHA256(salt, id). Raises DataError naming `whose` when two ids
+    share a name: the same id twice, or, with probability n²/2^65, a collision.
     """
-    digests = (hmac.new(salt, one.encode(), hashlib.sha256).digest()[:8] for one in ids)
-    found = np.frombuffer(b"".join(digests), dtype="<u8")
-    if len(np.unique(found)) != len(found):
-        raise DataError(f"{whose}: an id occurs twice among its {len(found)} records")
-    return found
+    digests = (hmac.new(salt, record_id.encode(), hashlib.sha256).digest()[:8] for record_id in ids)
+    hashes = np.frombuffer(b"".join(digests), dtype="<u8")
+    if len(np.unique(hashes)) != len(hashes):
+        raise DataError(f"{whose}: an id occurs twice among its {len(hashes)} records")
+    return hashes
 
 
 def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]:
@@ -44,13 +44,13 @@ def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)
     if len(mine):
-        found = order[np.minimum(place, len(mine) - 1)]
+        positions = order[np.minimum(place, len(mine) - 1)]
     else:
-        found = np.zeros(len(roster), dtype=np.int64)
+        positions = np.zeros(len(roster), dtype=np.int64)
     if not len(mine):
         missing = roster
     else:
-        missing = roster[mine[found] != roster]
+        missing = roster[mine[positions] != roster]
     if len(missing):
         first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
         raise DataError(
@@ -59,6 +59,6 @@ def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]
             f"record, under the same id and salt"
         )
     # Else one record would be released again and again, at the price of one.
-    if len(np.unique(found)) != len(found):
+    if len(np.unique(positions)) != len(positions):
         raise DataError(f"{whose}: the run's roster of {len(roster)} names a record more than once")
-    return found.astype(np.int64)
+    return positions.astype(np.int64)

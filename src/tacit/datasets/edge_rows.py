@@ -49,5 +49,5 @@ class EdgeRows:
         return len(self.units)
 
     def for_edge(self, classes: int) -> EdgeRows:
-        """These rows, as they are: their classes were checked when they were read."""
+        """Return these rows as they are: their classes were checked when they were read."""
         return self

@@ -36,7 +36,7 @@ def shard(
     spare: int = 0,
     spare_weight: float = 0.25,
 ) -> torch.Tensor:
-    """The row numbers (int64, ascending) of part `index`, of labels (n,).
+    """Return the row numbers (int64, ascending) of part `index`, of labels (n,).
 
     Raises ConfigError as `all_shards`, and for an index outside [0, shards + spare).
     """
@@ -66,7 +66,7 @@ def all_shards(
     spare: int = 0,
     spare_weight: float = 0.25,
 ) -> list[torch.Tensor]:
-    """Every part at once: `shards + spare` tensors of row numbers (int64, ascending), none empty.
+    """Return all `shards + spare` parts: row numbers (int64, ascending), none of them empty.
 
     `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals
     each class by proportions from Dirichlet(alpha · weights) (Hsu et al., arXiv:1909.06335; small
@@ -107,12 +107,12 @@ def all_shards(
 
 
 def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> int:
-    """n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
+    """Return n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
 
     A privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
     """
-    one = _spare_weight(shards, spare, spare_weight)
-    size = math.floor(rows / (shards + spare * one))
+    weight = _spare_weight(shards, spare, spare_weight)
+    size = math.floor(rows / (shards + spare * weight))
     if size < 1:
         raise ConfigError(
             f"edges.count = {shards} leaves less than one of {rows} rows to each part"
@@ -121,12 +121,12 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
 
 
 def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
-    one = _spare_weight(shards, spare, spare_weight)
-    return [Fraction(1)] * shards + [one] * spare
+    weight = _spare_weight(shards, spare, spare_weight)
+    return [Fraction(1)] * shards + [weight] * spare
 
 
 def _spare_weight(shards: int, spare: int, spare_weight: float) -> Fraction:
-    """The weight of a spare part beside a main one's 1. Raises ConfigError for a senseless one."""
+    """Return the weight of a spare part beside a main one's 1. Raises ConfigError for a bad one."""
     if shards < 1:
         raise ConfigError(f"edges.count = {shards} must be at least 1")
     if spare < 0:
@@ -144,8 +144,9 @@ def _rng(method: str, seed: int) -> np.random.RandomState:
 
 
 def _cut(rows: _Index, weights: list[Fraction]) -> list[_Index]:
-    """Consecutive pieces in proportion to the weights; a piece has at least the floor of its
-    share.
+    """Return consecutive pieces in proportion to the weights.
+
+    A piece has at least the floor of its share.
     """
     unit = len(rows) / sum(weights)
     edges = []
@@ -171,7 +172,7 @@ def _dirichlet(
 
 
 def _dirichlet_sample(concentration: _Floats, rng: np.random.RandomState) -> _Floats:
-    """A Dirichlet sample, computed in logarithms.
+    """Return a Dirichlet sample, computed in logarithms.
 
     For a small alpha every gamma variate underflows, and 0/0 is no share. In distribution, Gamma(a)
     = Gamma(a + 1) · U^(1/a) (Marsaglia and Tsang, doi:10.1145/358407.358414, section 6).

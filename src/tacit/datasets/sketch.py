@@ -56,8 +56,10 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """Some rows of a file, 16 bytes each. rows: what a row holds, by its values. units: whose it
-    is; None where each row is a unit by itself.
+    """Some rows of a file, 16 bytes each.
+
+    rows: what a row holds, by its values. units: whose it is; None where each row is a unit by
+    itself.
     """
 
     rows: Sixteen
@@ -99,8 +101,10 @@ class Sketches:
 
 @dataclass(frozen=True, slots=True)
 class SharedRows:
-    """What two files have in common. same: whether more than chance gives. share: of the smaller
-    one, about, beyond chance; alike: with what chance may give.
+    """What two files have in common.
+
+    same: whether more than chance gives. share: of the smaller one, about, beyond chance; alike:
+    with what chance may give.
     """
 
     same: bool
@@ -109,47 +113,47 @@ class SharedRows:
 
 
 def sketched(marks: Iterable[Marks], key: bytes) -> Sketches:
-    """The sketches of what `marks` says, in bounded memory.
+    """Return the sketches of `marks`, in bounded memory.
 
     Without `key` (32 bytes) nobody can tell whether a sketch has a unit that they guess.
     """
     rows = _Smallest(key)
     units = _Smallest(key)
     by_row = True
-    for one in marks:
-        rows.see(one.rows)
-        if one.units is not None:
+    for part in marks:
+        rows.see(part.rows)
+        if part.units is not None:
             by_row = False
-            units.see(one.units)
+            units.see(part.units)
     return Sketches(rows.sketch(), None if by_row else units.sketch())
 
 
-def merged(one: Sketches, other: Sketches) -> Sketches:
-    """The sketches of both files together."""
-    units = [each.units for each in (one, other) if each.units is not None]
+def merged(first: Sketches, second: Sketches) -> Sketches:
+    """Return the sketches of both files together."""
+    units = [each.units for each in (first, second) if each.units is not None]
     return Sketches(
-        _merged(one.rows, other.rows),
+        _merged(first.rows, second.rows),
         _merged(*units) if len(units) == 2 else next(iter(units), None),
     )
 
 
-def shared_units(one: Sketches, other: Sketches) -> SharedRows:
-    """Whether they have people in common, by their ids."""
-    if one.units is None or other.units is None:
+def shared_units(first: Sketches, second: Sketches) -> SharedRows:
+    """Compare two files' people, by their ids."""
+    if first.units is None or second.units is None:
         return SharedRows(same=False, share=0.0, alike=0.0)
-    least, both, _ = _compared(one.units, other.units)
+    least, both, _ = _compared(first.units, second.units)
     share = both / least if least else 0.0
     return SharedRows(both >= _FEWEST and share > _SHARE, share, share)
 
 
-def shared_rows(one: Sketches, other: Sketches) -> SharedRows:
-    """Whether they have rows in common, more than chance gives to rows that are alike."""
-    return _rows(one.rows, other.rows)
+def shared_rows(first: Sketches, second: Sketches) -> SharedRows:
+    """Compare two files' rows: common are more than chance gives to rows that are alike."""
+    return _rows(first.rows, second.rows)
 
 
-def _rows(one: Sketch, other: Sketch) -> SharedRows:
-    least, both, twins = _compared(one, other)
-    times = one.times * other.times
+def _rows(first: Sketch, second: Sketch) -> SharedRows:
+    least, both, twins = _compared(first, second)
+    times = first.times * second.times
     if least:
         share = max(0, both - times * twins) / least
     else:
@@ -205,8 +209,8 @@ class _Smallest:
         hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
         if len(self._hashes) == KEPT:
             hashes = hashes[hashes <= self._hashes[-1]]
-        found, counts = np.unique(hashes, return_counts=True)
-        every, places = np.unique(np.concatenate([self._hashes, found]), return_inverse=True)
+        fresh, counts = np.unique(hashes, return_counts=True)
+        every, places = np.unique(np.concatenate([self._hashes, fresh]), return_inverse=True)
         sums = np.zeros(len(every), np.int64)
         np.add.at(sums, places, np.concatenate([self._counts, counts]))
         self._hashes = every[:KEPT]
@@ -216,23 +220,23 @@ class _Smallest:
         return Sketch(self._hashes, self._counts > 1)
 
 
-def _merged(one: Sketch, other: Sketch) -> Sketch:
-    """A file that has grown is one with what it was; any other one more."""
-    every, places = np.unique(np.concatenate([one.hashes, other.hashes]), return_inverse=True)
+def _merged(first: Sketch, second: Sketch) -> Sketch:
+    """Merge two sketches: a file that has grown counts once, any other pair twice."""
+    every, places = np.unique(np.concatenate([first.hashes, second.hashes]), return_inverse=True)
     twins = np.zeros(len(every), np.bool_)
-    np.logical_or.at(twins, places, np.concatenate([one.twins, other.twins]))
-    if _rows(one, other).same:
-        times = max(one.times, other.times)
+    np.logical_or.at(twins, places, np.concatenate([first.twins, second.twins]))
+    if _rows(first, second).same:
+        times = max(first.times, second.times)
     else:
-        times = one.times + other.times
+        times = first.times + second.times
     return Sketch(every[:KEPT], twins[:KEPT], times)
 
 
-def _compared(one: Sketch, other: Sketch) -> tuple[int, int, int]:
-    """Entries of the sketch with fewer, what both have, and the twins of both."""
-    end = min(one.end, other.end)
-    ours = one.hashes <= end
-    theirs = other.hashes <= end
-    both = len(np.intersect1d(one.hashes[ours], other.hashes[theirs], assume_unique=True))
-    twins = int(one.twins[ours].sum()) + int(other.twins[theirs].sum())
+def _compared(first: Sketch, second: Sketch) -> tuple[int, int, int]:
+    """Return entries of the sketch with fewer, what both have, and the twins of both."""
+    end = min(first.end, second.end)
+    ours = first.hashes <= end
+    theirs = second.hashes <= end
+    both = len(np.intersect1d(first.hashes[ours], second.hashes[theirs], assume_unique=True))
+    twins = int(first.twins[ours].sum()) + int(second.twins[theirs].sum())
     return min(int(ours.sum()), int(theirs.sum())), both, twins

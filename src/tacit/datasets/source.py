@@ -25,7 +25,7 @@ class PrivateRows(Protocol):
     """An edge's private rows: a part of a published data set, or of its own file."""
 
     def for_edge(self, classes: int) -> EdgeRows:
-        """The rows, with the public row after them."""
+        """Return the rows, with the public row after them."""
         ...
 
 
@@ -100,12 +100,13 @@ class Source(Protocol):
         ...
 
     def test(self, root: Path | None) -> Dataset | None:
-        """The public test set; None where there is none. Raises ConfigError, DataError."""
+        """Return the public test set; None where there is none. Raises ConfigError, DataError."""
         ...
 
     def test_file(self) -> Owned | None:
-        """Return what a user's own test file is told apart from private ones by; None: there is
-        none. Raises ConfigError, DataError.
+        """Return what a user's own test file is told apart from private ones by.
+
+        None: there is none. Raises ConfigError, DataError.
         """
         ...
 
@@ -114,7 +115,7 @@ class Source(Protocol):
         ...
 
     def available(self, root: Path | None) -> bool:
-        """Whether its files are there; what is in them is not looked at. Raises ConfigError."""
+        """Check whether its files are there; their contents are not read. Raises ConfigError."""
         ...
 
 
@@ -180,7 +181,7 @@ class Benchmark:
         return Target("classes", tuple(map(str, range(self.shape[1]))))
 
     def weight(self, number: int | None) -> float:
-        """Less than 1 for a spare part."""
+        """Return the part's weight: less than 1 for a spare part."""
         dealt = number is not None and number < self.dealing.shards
         if dealt or not self.dealing.spare:
             return 1.0
@@ -196,37 +197,40 @@ class Benchmark:
         return EdgePart(rows, len(index))
 
     def owned(self, number: int) -> None:
-        """Nobody's own."""
+        """Return None: published data is nobody's own."""
 
     def parts(self, root: Path | None) -> list[torch.Tensor]:
-        """Row numbers of every part of the training data, the spare ones last.
+        """Return row numbers of every part of the training data, the spare ones last.
 
         Raises ConfigError, DataError.
         """
         return self.dealing.parts(_by(self.dealing.method == "natural", self.name, self.text, root))
 
     def train(self, root: Path | None) -> Dataset:
-        """All training rows. Raises ConfigError, DataError."""
+        """Return all training rows. Raises ConfigError, DataError."""
         return published.load(self.name, "train", root, None, self.features, self.text)
 
     def test(self, root: Path | None) -> Dataset:
-        """All test rows. Raises ConfigError, DataError."""
+        """Return all test rows. Raises ConfigError, DataError."""
         return published.load(self.name, "test", root, None, self.features, self.text)
 
     def test_file(self) -> None:
-        """Nobody's own."""
+        """Return None: published data is nobody's own."""
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError or DataError for a training file that is missing or another."""
         published.load_labels(self.name, "train", root)
 
     def available(self, root: Path | None) -> bool:
-        """Whether its files are in `root`. Raises ConfigError."""
+        """Check whether its files are in `root`. Raises ConfigError."""
         return published.available(self.name, root)
 
 
 def published_only(source: Source) -> Benchmark:
-    """`source`, which must be published data: who asks keeps no ledger. Raises ConfigError."""
+    """Return `source`, which must be published data: who asks keeps no ledger.
+
+    Raises ConfigError.
+    """
     if not isinstance(source, Benchmark):
         raise ConfigError(
             f"data {source.name}: is somebody's own, and a simulation charges no ledger; "

@@ -42,7 +42,7 @@ class StandIn:
     def _edge(self, chance: np.random.Generator, rows: int, of_unit: UnitRows | None) -> EdgeRows:
         drawn = [self.units[place] for place in chance.integers(0, len(self.units), rows)]
         index = np.concatenate(drawn)
-        starts = np.concatenate(([0], np.cumsum([len(one) for one in drawn])))
+        starts = np.concatenate(([0], np.cumsum([len(unit) for unit in drawn])))
         order = np.arange(len(index))
         if of_unit is None:
             units = None
@@ -52,8 +52,9 @@ class StandIn:
 
 
 def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone: bool) -> StandIn:
-    """The rows of a public file, a fifth of its units apart. each_alone: a row is a unit, also one
-    that is like another.
+    """Return the rows of a public file, with a fifth of its units apart.
+
+    each_alone: a row is a unit, also one that is like another.
     """
     x = np.concatenate([part.x for part in parts])
     y = np.concatenate([part.y for part in parts])
@@ -62,16 +63,16 @@ def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone:
     test = Dataset(
         torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.classes, "public/test"
     )
-    kept = np.flatnonzero(~apart)
+    training = np.flatnonzero(~apart)
     if each_alone:
-        owned = list(kept[:, None])
+        owned = list(training[:, None])
     else:
-        owned = _by_unit(kept, units[kept])
+        owned = _by_unit(training, units[training])
     return StandIn(torch.from_numpy(x), torch.from_numpy(y), owned, test)
 
 
 def _by_unit(rows: Index, units: npt.NDArray[np.void]) -> list[Index]:
-    """The numbers of each unit's rows."""
+    """Return the numbers of each unit's rows."""
     order = np.argsort(units, kind="stable")
     bounds = np.flatnonzero(units[order][1:] != units[order][:-1]) + 1
     return [rows[part] for part in np.split(order, bounds)]

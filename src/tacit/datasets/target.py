@@ -26,5 +26,5 @@ class Target:
         return len(self.names)
 
     def unscaled(self, y: torch.Tensor) -> torch.Tensor:
-        """Numbers (float64) in the unit of the file."""
+        """Return numbers (float64) in the unit of the file."""
         return self.low + self.span * y.double()

@@ -10,7 +10,7 @@ from tacit.errors import ConfigError
 
 
 def feature_blocks(columns: int, parties: int, sizes: tuple[int, ...] = ()) -> list[slice]:
-    """Contiguous blocks of `columns`, in order, one for each party.
+    """Return contiguous blocks of `columns`, in order, one for each party.
 
     They have `sizes`, if those are as many as the parties; else equal sizes, which differ by at
     most one, the longer ones first.

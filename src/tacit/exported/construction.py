@@ -22,28 +22,29 @@ network.load_state_dict(load_file("model.safetensors"))"""
 
 
 def lines(run: RunFile, model: Model) -> str:
-    """Python that is run in the exported folder: `network` is the module, with what it learnt."""
+    """Return Python that makes `network`, with its weights, in the exported folder."""
     if run.model.entry is None:
         name, arguments = _of_tacit(model)
-        return _made("", "tacit.models.zoo.modules", name, arguments)
+        return _written("", "tacit.models.zoo.modules", name, arguments)
     module, _, name = run.model.entry.partition(":")
-    own = 'import sys\nsys.path.insert(0, "code")\n'
-    return _made(own, module, name, run.model.arguments)
+    import_path = 'import sys\nsys.path.insert(0, "code")\n'
+    return _written(import_path, module, name, run.model.arguments)
 
 
-def _made(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-    return _LINES.format(path=path, module=module, name=name, arguments=said)
+def _written(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
+    keywords = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return _LINES.format(path=path, module=module, name=name, arguments=keywords)
 
 
 def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
-    """The class in tacit.models.zoo.modules, and what it is called with."""
+    """Return the class in tacit.models.zoo.modules, and its arguments."""
     if isinstance(model, Lstm):
         sizes = {"embedding": model.embedding, "hidden": model.hidden}
         return "LanguageModel", {"classes": model.classes, **sizes}
     of_both = {"shape": model.shape, "classes": model.classes}
     if isinstance(model, Deep):
-        return "Deep", {"name": model.name, **of_both, "width": model.width, "blocks": model.blocks}
+        of_deep = {"width": model.width, "blocks": model.blocks}
+        return "DeepModule", {"name": model.name, **of_both, **of_deep}
     assert isinstance(model, Layered)
     keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
     return "Cnn", of_both | {key: getattr(model, key) for key in keys}

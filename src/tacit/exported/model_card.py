@@ -83,7 +83,10 @@ the training data."""
 
 
 def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> str:
-    """The card, as Markdown. folder: what it will lie in; summary: the run's summary.json."""
+    """Return the card, as Markdown.
+
+    folder: what it will lie in; summary: the run's summary.json.
+    """
     target = run.source.target
     return _CARD.format(
         name=run.run.name,
@@ -106,7 +109,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
 
 
 def options(run: RunFile) -> str:
-    """What `tacit predict` is told: new rows, and that code may run, where the run has its own."""
+    """Return the options of `tacit predict`: new rows, and --trust-code where the run has code."""
     return _OPTIONS[run.data.kind] + (" --trust-code" if any(entries(run)) else "")
 
 
@@ -114,7 +117,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
 
 
 def _classes(names: tuple[str, ...]) -> str:
-    """Names of classes as text: no Markdown, no HTML."""
+    """Return names of classes as text: no Markdown, no HTML."""
     return ", ".join(_MARKDOWN.sub(r"\\\1", printable(name)) for name in names)
 
 
@@ -131,8 +134,8 @@ _LARGE = 20.0  # ε
 
 
 def _measured(metrics: dict[str, float | None]) -> str:
-    known = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
-    return ", ".join(known) or "nothing was measured"
+    measured = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
+    return ", ".join(measured) or "nothing was measured"
 
 
 def _privacy(privacy: dict[str, Any]) -> str:
@@ -151,8 +154,9 @@ def _privacy(privacy: dict[str, Any]) -> str:
 
 
 def _apart(ledgers: int) -> str:
-    """The row about people who are said to be others. Neither names nor numbers of rows are in it,
-    as these are their owner's.
+    """Return the row about people who are stated to be others.
+
+    Neither names nor numbers of rows are in it, as these are their owner's.
     """
     if not ledgers:
         return ""
@@ -160,7 +164,7 @@ def _apart(ledgers: int) -> str:
 
 
 def _odds(epsilon: float) -> str:
-    """e^ε with two digits, where it is large as a power of ten; no less than it is."""
+    """Return e^ε with two digits, where it is large as a power of ten; no less than it is."""
     if epsilon > _LARGE:
         return f"10^{math.ceil(epsilon / math.log(10))}"
     odds = math.exp(epsilon)

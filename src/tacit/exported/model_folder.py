@@ -54,11 +54,11 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
-    kept = results / "summary.json"
+    summary_file = results / "summary.json"
     of_the_run = results / "definition.json"
-    content = document(kept)
+    content = document(summary_file)
     definition = stored.as_kind(StoredDefinition, document(of_the_run), of_the_run)
-    summary = stored.as_kind(StoredSummary, content, kept)
+    summary = stored.as_kind(StoredSummary, content, summary_file)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
@@ -80,20 +80,20 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     file = results / WEIGHTS
     of_model = model.unflatten(torch.zeros(model.size))
     params = stored.weights(file, summary.model_sha256, model, of_model)
-    made = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(made, ignore_errors=True)
+    draft = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
     try:
-        _write(made, run, model, params, content)
-        made.rename(folder)
+        _write(draft, run, model, params, content)
+        draft.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def read(folder: Path, *, trust_code: bool = False) -> Exported:
-    """The model in `folder`, which may be anybody's.
+    """Return the model in `folder`, which may be anybody's.
 
     trust_code: whether code that it names may run on this machine, once it has the SHA-256 that
     model.json says. Raises ConfigError where it names code and that is not so; DataError where the
@@ -125,20 +125,20 @@ def _folders_fault(folder: Path) -> Iterator[None]:
 
 
 def _params(path: Path, sha256: str, model: Model) -> Tensor:
-    """The parameters in a folder's weights. Raises DataError."""
+    """Return the parameters in a folder's weights. Raises DataError."""
     if path.is_file() and path.stat().st_size < model.size * torch.float32.itemsize:
         raise DataError(f"{path}: has fewer numbers than the model, {model.size:,}")
     return stored.weights(path, sha256, model, model.state(torch.zeros(model.size)))
 
 
 def option_of_rows(folder: Path) -> str:
-    """The options of `tacit predict` for the model in `folder`, which was just exported."""
+    """Return the options of `tacit predict` for the model in `folder`, which was just exported."""
     facts = stored.as_kind(Facts, document(folder / FACTS), folder / FACTS)
     return model_card.options(_run(facts.run, folder / CODE, folder / FACTS))
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether `folder` has a model that was exported."""
+    """Check whether `folder` has a model that was exported."""
     return (folder / FACTS).is_file()
 
 
@@ -167,7 +167,7 @@ def _write(
 
 
 def _code(run: RunFile) -> Iterator[Path]:
-    """All files of own code and public weights, relative to the run file's folder."""
+    """Yield all files of own code and public weights, relative to the run file's folder."""
     for field, entry in entries(run):
         yield from entry_files(entry, run.folder, field)
     if run.model.weights is not None:
@@ -176,7 +176,7 @@ def _code(run: RunFile) -> Iterator[Path]:
 
 
 def _without_files(run: RunFile) -> dict[str, Any]:
-    """The run definition, as it is stated, with no name of a file or an owner."""
+    """Return the run definition, as it is stated, with no name of a file or an owner."""
     stated = run.stated()
     stated.pop("code", None)
     dealt = stated["data"].pop("dealt", None)
@@ -190,5 +190,5 @@ def _run(content: dict[str, Any], folder: Path, where: Path) -> RunFile:
     try:
         return RunFile.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        said = one_line(error, RunFile)
-        raise DataError(f"{where}: is not a run of this tacit: {said}") from error
+        complaint = one_line(error, RunFile)
+        raise DataError(f"{where}: is not a run of this tacit: {complaint}") from error

@@ -95,7 +95,7 @@ def _reader(run: RunFile, kind: RowsKind) -> Reader:
 
 
 def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
-    """Pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
+    """Return pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
     assert isinstance(run.source, Benchmark)
     shape = run.source.raw_shape
     classes = run.source.target.classes
@@ -115,7 +115,7 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
 
 
 def _names(reader: Reader, path: Path) -> list[str]:
-    """The files of pictures, which say more than their number."""
+    """Return the pictures' file names, which tell more than their number."""
     read = plain(reader)
     if not hasattr(read, "files"):
         return []

@@ -72,73 +72,73 @@ DocumentType = TypeVar("DocumentType", bound=Document)
 
 
 def document(path: Path) -> dict[str, Any]:
-    """The JSON object in the file at `path`. Raises DataError."""
+    """Return the JSON object in the file at `path`. Raises DataError."""
     try:
-        found = json.loads(regular_file.content(path))
+        content = json.loads(regular_file.content(path))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}; name a run that has ended") from error
     except RecursionError as error:
         raise DataError(f"{path}: is damaged: lists in lists, too deep") from error
     except ValueError as error:
         raise DataError(f"{path}: is damaged: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DataError(f"{path}: is damaged: no object")
-    if _deeper(found):
+    if _deeper(content):
         raise DataError(f"{path}: is damaged: lists in lists, more than {_DEEPEST} deep")
-    return found
+    return content
 
 
 def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) -> DocumentType:
-    """`content` of the file at `path`, as a `kind` of document. Raises DataError."""
+    """Return `content` of the file at `path`, as a `kind` of document. Raises DataError."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
-            shown = ""
+            suffix = ""
         else:
-            shown = f"={first['input']!r}"[:_SHOWN]
+            suffix = f"={first['input']!r}"[:_SHOWN]
         raise DataError(
-            f"{path}: is damaged: {field}{shown}: {first['msg']}; get it again from who wrote it"
+            f"{path}: is damaged: {field}{suffix}: {first['msg']}; get it again from who wrote it"
         ) from error
 
 
 def weights(path: Path, sha256: str, model: Model, expected: Mapping[str, Tensor]) -> Tensor:
-    """The parameters (d,) of `model`, from a file that holds tensors like `expected`, by name.
+    """Return the parameters (d,) of `model`, from a file of tensors like `expected`, by name.
 
     Raises DataError for another SHA-256, other names, shapes or types, or a number that is nan or
     infinite. A file that is larger than these tensors is not read.
     """
-    numbers = sum(one.numel() * one.element_size() for one in expected.values())
+    numbers = sum(tensor.numel() * tensor.element_size() for tensor in expected.values())
     try:
         content = regular_file.content(path, numbers + _HEADER)
         if hashlib.sha256(content).hexdigest() != sha256:
             raise DataError(f"{path}: is not the file that was written: another SHA-256")
-        found = safetensors.torch.load(content)
+        tensors = safetensors.torch.load(content)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from error
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged: {error}") from error
-    for name in sorted(expected.keys() ^ found.keys()):
+    for name in sorted(expected.keys() ^ tensors.keys()):
         if name in expected:
             what = f"has no {name!r}"
         else:
             what = f"has {name!r}, which the model has not"
         raise DataError(f"{path}: {what}; it is another model's")
-    for name, one in expected.items():
-        _check(path, name, found[name], one)
-    return torch.cat([found[name].flatten() for name, _ in model.layout])
+    for name, tensor in expected.items():
+        _check(path, name, tensors[name], tensor)
+    return torch.cat([tensors[name].flatten() for name, _ in model.layout])
 
 
-def _check(path: Path, name: str, found: Tensor, expected: Tensor) -> None:
-    said, wanted = ((one.dtype, list(one.shape)) for one in (found, expected))
-    if said != wanted:
+def _check(path: Path, name: str, tensor: Tensor, expected: Tensor) -> None:
+    kind, expected_kind = ((each.dtype, list(each.shape)) for each in (tensor, expected))
+    if kind != expected_kind:
         raise DataError(
-            f"{path}: {name!r}: expected {_words(*wanted)}, found {_words(*said)}; it is another "
-            "model's"
+            f"{path}: {name!r}: expected {_words(*expected_kind)}, found {_words(*kind)}; it is "
+            "another model's"
         )
-    if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
         raise DataError(
             f"{path}: {name!r}: has numbers that are not finite (nan or inf), so the model says "
             "nothing; train it again, with a smaller learning rate"
@@ -150,13 +150,13 @@ def _words(dtype: torch.dtype, shape: list[int]) -> str:
 
 
 def _deeper(content: Any) -> bool:
-    """Whether lists and objects lie deeper in each other than `_DEEPEST`."""
+    """Check whether lists and objects lie deeper in each other than `_DEEPEST`."""
     level = [content]
     for _ in range(_DEEPEST):
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
         ]
     return bool(level)

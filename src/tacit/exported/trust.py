@@ -19,7 +19,7 @@ _SHOWN = 8  # files that are listed
 
 
 def entries(run: RunFile) -> Iterator[tuple[str, str]]:
-    """Every piece of code that a run names: the field, and "module:name"."""
+    """Yield the field and "module:name" of each piece of code that a run names."""
     if run.model.entry is not None:
         yield "model.entry", run.model.entry
     if run.model.loss is not None and ":" in run.model.loss:
@@ -32,18 +32,18 @@ def entries(run: RunFile) -> Iterator[tuple[str, str]]:
 
 def refuse_code(run: RunFile, folder: Path) -> None:
     """Raise ConfigError, which names every file of code in `folder`, where `run` names code."""
-    named = list(entries(run))
-    if not named:
+    code_entries = list(entries(run))
+    if not code_entries:
         return
     files: dict[Path, None] = {}
     installed = []
-    for field, entry in named:
-        own = entry_files(entry, run.folder, field)
-        files |= dict.fromkeys(own)
-        if not own:
+    for field, entry in code_entries:
+        entry_paths = entry_files(entry, run.folder, field)
+        files |= dict.fromkeys(entry_paths)
+        if not entry_paths:
             installed.append(f"{entry} of an installed package")
     paths = [run.folder / file for file in files]
-    said = [f"{one} (SHA-256 {_digest(one)})" for one in paths[:_SHOWN]] + installed
+    digests = [f"{path} (SHA-256 {_digest(path)})" for path in paths[:_SHOWN]] + installed
     if len(paths) > _SHOWN:
         more = f" and {len(paths) - _SHOWN} more"
     else:
@@ -53,7 +53,7 @@ def refuse_code(run: RunFile, folder: Path) -> None:
     else:
         look = "if so"
     raise ConfigError(
-        f"{folder}: predicting would run {', '.join(said)}{more}, with all your rights; {look}, "
+        f"{folder}: predicting would run {', '.join(digests)}{more}, with all your rights; {look}, "
         "say --trust-code"
     )
 

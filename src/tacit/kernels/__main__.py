@@ -51,7 +51,10 @@ def fill() -> None:
 
 
 def fill_every_level() -> int:
-    """`fill` in a process for each level, as numba has one target in a process; the exit code."""
+    """Run `fill` in a process for each level, as numba has one target in a process.
+
+    Returns the exit code.
+    """
     # -P: nothing is imported from the current folder.
     command = [sys.executable, "-P", "-m", "tacit.kernels"]
     codes = [

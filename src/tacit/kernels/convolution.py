@@ -26,16 +26,16 @@ _Five = tuple[np.float32, np.float32, np.float32, np.float32, np.float32]
 
 @inner
 def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Floats) -> None:
-    """flat (outputs, n) = Σ w·x[tap …] + b: of few channels, plane by plane.
+    """Compute flat (outputs, n) = Σ w·x[tap …] + b: of few channels, plane by plane.
 
     x: the planes one after the other; taps: where each tap's first number is. n is a multiple of
     32; what stands where no place is, is not used.
     """
-    n, whole, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
+    n, blocked, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
     for j in range(0, n, 2 * WIDE):
-        for o in range(0, whole, FIVE):
+        for o in range(0, blocked, FIVE):
             _plane5(x, taps, w[o:], b[o:], j, out[o * n + j :], n)
-        for o in range(whole, len(flat)):
+        for o in range(blocked, len(flat)):
             _plane(x, taps, w[o], b[o], j, out[o * n + j :])
 
 
@@ -81,7 +81,7 @@ def _plane(x: _Floats, taps: _Places, w: _Floats, b: np.float32, j: int, out: _F
 def weigh_planes(
     v: _Floats, places: _Places, x: _Floats, taps: _Places, kernel: int, sums: _Floats, dw: _Floats
 ) -> None:
-    """dw (outputs, taps) = Σ v·x[tap + place]; places in a plane of the input.
+    """Compute dw (outputs, taps) = Σ v·x[tap + place]; places in a plane of the input.
 
     sums: memory for `layout.SUMS` numbers.
     """
@@ -119,7 +119,7 @@ def _lines5(
 
 @inner
 def from_planes(flat: _Floats, side: int, out: int, z: _Floats) -> None:
-    """z (places, outputs) from flat (outputs, n), whose lines are of `side`."""
+    """Write z (places, outputs) from flat (outputs, n), whose lines are of `side`."""
     for y in range(out):
         for x in range(out):
             for o in range(len(flat)):
@@ -136,7 +136,7 @@ def pool_planes(
     pooled: _Floats,
     places: _Places,
 ) -> None:
-    """`pool` of flat (outputs, n), whose lines are of `side`; places in such a plane.
+    """Apply `pool` to flat (outputs, n), whose lines are of `side`; places in such a plane.
 
     best, where: memory for out//2 numbers of either kind.
     """
@@ -152,7 +152,7 @@ def pool_planes(
 
 @inner
 def _pool_lines(upper: _Floats, lower: _Floats, side: int, best: _Floats, where: _Places) -> None:
-    """The largest of 2×2 of two lines, and how far from the first number it is."""
+    """Write the largest of 2×2 of two lines, and how far from the first number it is."""
     for x in range(len(upper) // 2):
         a, b, c, d = upper[2 * x], upper[2 * x + 1], lower[2 * x], lower[2 * x + 1]
         right, under = (b > a) | (b != b), (d > c) | (d != d)
@@ -165,7 +165,7 @@ def _pool_lines(upper: _Floats, lower: _Floats, side: int, best: _Floats, where:
 
 @inner
 def pool(z: _Floats, out: int, pooled: _Floats, places: _Places) -> None:
-    """pooled (out//2 squared, channels): the largest of 2×2, and the place where it stood.
+    """Write pooled (out//2 squared, channels): the largest of 2×2, and its place.
 
     The first of equals; what is not a number is larger than all, as torch has it.
     """
@@ -184,7 +184,7 @@ def pool(z: _Floats, out: int, pooled: _Floats, places: _Places) -> None:
 
 @inner
 def gather(a: _Floats, side: int, kernel: int, patches: _Floats) -> None:
-    """patches (places, ≥ kernel²·depth), line by line of the window, of a (side, side·depth)."""
+    """Gather patches (places, ≥ kernel²·depth), line by line, of a (side, side·depth)."""
     run, depth, out = kernel * (a.shape[1] // side), a.shape[1] // side, side - kernel + 1
     for y in range(out):
         for x in range(out):
@@ -195,20 +195,20 @@ def gather(a: _Floats, side: int, kernel: int, patches: _Floats) -> None:
 
 @inner
 def convolve(patches: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
-    """z (places, outputs) = patches·wᵀ + b; taps are a multiple of 16."""
-    last, whole = len(patches) - 1, len(w) // FIVE * FIVE
+    """Compute z (places, outputs) = patches·wᵀ + b; taps are a multiple of 16."""
+    last, blocked = len(patches) - 1, len(w) // FIVE * FIVE
     for p in range(0, len(patches), 2):
         x, y = patches[p], patches[min(p + 1, last)]
         a, c = z[p], z[min(p + 1, last)]
-        for o in range(0, whole, FIVE):
+        for o in range(0, blocked, FIVE):
             _dots5(x, y, w[o:], b[o:], a[o:], c[o:])
-        for o in range(whole, len(w)):
+        for o in range(blocked, len(w)):
             _dots(x, y, w[o], b[o], a[o:], c[o:])
 
 
 @inner
 def _dots5(x: _Floats, y: _Floats, w: _Floats, b: _Floats, a: _Floats, c: _Floats) -> None:
-    """a = w·x + b and c = w·y + b, of five outputs."""
+    """Compute a = w·x + b and c = w·y + b, of five outputs."""
     w0, w1, w2, w3, w4 = w[0], w[1], w[2], w[3], w[4]
     a0 = a1 = a2 = a3 = a4 = spread(np.float32(0), WIDE)
     c0, c1, c2, c3, c4 = a0, a1, a2, a3, a4
@@ -237,12 +237,12 @@ def _dots(x: _Floats, y: _Floats, w: _Floats, b: np.float32, a: _Floats, c: _Flo
 
 @inner
 def weigh(v: _Floats, places: _Places, patches: _Floats, dw: _Floats) -> None:
-    """dw (outputs, taps) = Σ v·patches[place]; v, places (n, outputs)."""
-    whole = len(v) // 4 * 4
+    """Compute dw (outputs, taps) = Σ v·patches[place]; v, places (n, outputs)."""
+    blocked = len(v) // 4 * 4
     dw[:] = np.float32(0)
     for o in range(len(dw)):
         row = dw[o]
-        for q in range(0, whole, 4):
+        for q in range(0, blocked, 4):
             add4(
                 row,
                 (v[q, o], v[q + 1, o], v[q + 2, o], v[q + 3, o]),
@@ -251,13 +251,13 @@ def weigh(v: _Floats, places: _Places, patches: _Floats, dw: _Floats) -> None:
                 patches[places[q + 2, o]],
                 patches[places[q + 3, o]],
             )
-        for q in range(whole, len(v)):
+        for q in range(blocked, len(v)):
             add(row, v[q, o], patches[places[q, o]])
 
 
 @inner
 def scatter(dz: _Floats, w: _Floats, side: int, kernel: int, patch: _Floats, da: _Floats) -> None:
-    """da (side, side·depth) = the patches dz·w, added where they were gathered from."""
+    """Compute da (side, side·depth) = the patches dz·w, added where they were gathered from."""
     run, depth, out = kernel * (da.shape[1] // side), da.shape[1] // side, side - kernel + 1
     da[:] = np.float32(0)
     for y in range(out):
@@ -272,7 +272,7 @@ def scatter(dz: _Floats, w: _Floats, side: int, kernel: int, patch: _Floats, da:
 def scatter_chosen(
     v: _Floats, places: _Places, w: _Floats, side: int, kernel: int, da: _Floats
 ) -> None:
-    """`scatter` of the chosen places alone."""
+    """Apply `scatter` to the chosen places alone."""
     wide, depth, out = da.shape[1], da.shape[1] // side, side - kernel + 1
     into, run = da.reshape(-1), kernel * depth
     da[:] = np.float32(0)
@@ -286,10 +286,10 @@ def scatter_chosen(
 
 @inner
 def _add_line(out: _Floats, v: np.float32, w: _Floats, count: int) -> None:
-    """out += v·w, `count` numbers; what is behind them stays as it is."""
-    by, whole = spread(v, 8), count // 8 * 8
-    for j in range(0, whole, 8):
+    """Compute out += v·w, `count` numbers; what is behind them stays as it is."""
+    by, blocked = spread(v, 8), count // 8 * 8
+    for j in range(0, blocked, 8):
         store(out, j, fma(by, load(w, j, 8), load(out, j, 8)))
-    if whole < count:
-        some = first(load(w, whole, 8), count - whole)
-        store(out, whole, fma(by, some, load(out, whole, 8)))
+    if blocked < count:
+        some = first(load(w, blocked, 8), count - blocked)
+        store(out, blocked, fma(by, some, load(out, blocked, 8)))

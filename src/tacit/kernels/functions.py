@@ -24,7 +24,7 @@ _SIGN, _SIZE = np.int32(-(2**31)), np.int32(2**31 - 1)  # bits of a float32
 
 @inner
 def _power(y: float) -> tuple[float, float]:
-    """e^r - 1 and 2^k, for -1000 < y < 1000; nan for nan."""
+    """Return e^r - 1 and 2^k, for -1000 < y < 1000; nan for nan."""
     shifted = y * _PER_LOG2 + _WHOLE
     r = y - (shifted - _WHOLE) * _LOG2
     series = 1 / 362880 + r * (1 / 3628800 + r * (1 / 39916800))
@@ -36,7 +36,7 @@ def _power(y: float) -> tuple[float, float]:
 
 @inner
 def exponential(y: float) -> float:
-    """e^y, for y ≤ 0; 0 where float32 would call it denormal; nan for nan."""
+    """Return e^y, for y ≤ 0; 0 where float32 would call it denormal; nan for nan."""
     small = y < _LEAST
     power, scale = _power(_LEAST if small else y)
     return 0.0 if small else scale * power + scale
@@ -44,7 +44,7 @@ def exponential(y: float) -> float:
 
 @inner
 def tanh(z: NDArray[np.float32]) -> None:
-    """z becomes tanh z, in place: ±0 for ±0, ±1 for ±inf, nan for nan."""
+    """Replace z by tanh z, in place: ±0 for ±0, ±1 for ±inf, nan for nan."""
     for j in range(len(z)):
         size = abs(np.float64(z[j]))
         power, scale = _power(-2.0 * (_ENOUGH if size > _ENOUGH else size))

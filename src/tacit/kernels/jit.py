@@ -48,8 +48,8 @@ def _level() -> str:
         return str(config.CPU_NAME)
     if platform.machine() not in ("x86_64", "AMD64"):
         return ""
-    found = binding.get_host_cpu_features()
-    able = (name for name, (needed, _) in LEVELS.items() if all(map(found.get, needed)))
+    features = binding.get_host_cpu_features()
+    able = (name for name, (needed, _) in LEVELS.items() if all(map(features.get, needed)))
     return next(able, "")
 
 
@@ -88,11 +88,11 @@ class Beside(UserProvidedCacheLocator):  # type: ignore[misc]
         self._cache_path = str(FOLDER)
 
     def ensure_cache_path(self) -> None:
-        """Nothing: it is known already."""
+        """Do nothing: the folder exists."""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Beside:
-        """The folder for every function of this room."""
+        """Return the folder for every function of this room."""
         return cls(function, file)
 
 
@@ -108,12 +108,12 @@ def entry(function: _Function) -> _Function:
     before = config.CACHE_LOCATOR_CLASSES
     config.CACHE_LOCATOR_CLASSES = f"{__name__}.Beside"
     try:
-        made: _Function = numba.njit(cache=CACHED, error_model="numpy")(function)
+        compiled: _Function = numba.njit(cache=CACHED, error_model="numpy")(function)
     finally:
         config.CACHE_LOCATOR_CLASSES = before
     if CACHED and not WRITABLE:
-        made._cache.save_overload = lambda *_: None  # type: ignore[attr-defined]
-    return made
+        compiled._cache.save_overload = lambda *_: None  # type: ignore[attr-defined]
+    return compiled
 
 
 def inner(function: _Function) -> _Function:
@@ -122,18 +122,20 @@ def inner(function: _Function) -> _Function:
     Sums keep the order in which they are written. `function` must neither make nor return an array:
     references to arrays are not counted (`_nrt`), so that views cost nothing.
     """
-    made: _Function = numba.njit(error_model="numpy", fastmath={"contract"}, _nrt=False)(function)
-    return made
+    compiled: _Function = numba.njit(error_model="numpy", fastmath={"contract"}, _nrt=False)(
+        function
+    )
+    return compiled
 
 
 def dot(function: _Function) -> _Function:
     """Compile as `inner`, but add in an order that the compiler chooses by the length alone."""
     flags = {"contract", "reassoc", "nsz"}
-    made: _Function = numba.njit(error_model="numpy", fastmath=flags, _nrt=False)(function)
-    return made
+    compiled: _Function = numba.njit(error_model="numpy", fastmath=flags, _nrt=False)(function)
+    return compiled
 
 
 def viewing(function: _Function) -> _Function:
     """Compile a function that returns a view of an array, or calls one that does."""
-    made: _Function = numba.njit(error_model="numpy")(function)
-    return made
+    compiled: _Function = numba.njit(error_model="numpy")(function)
+    return compiled

@@ -50,13 +50,13 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any, lanes:
 
 def _spread(builder: Any, number: Any, lanes: Lanes) -> Any:
     nothing = ir.Constant(lanes.vector, ir.Undefined)
-    one = builder.insert_element(nothing, number, ir.Constant(_INT, 0))
-    return builder.shuffle_vector(one, nothing, _indices([0] * lanes.count))
+    single = builder.insert_element(nothing, number, ir.Constant(_INT, 0))
+    return builder.shuffle_vector(single, nothing, _indices([0] * lanes.count))
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def load(_: Any, x: Any, i: Any, count: Any) -> Any:
-    """The `count` numbers of x (n,) from the i-th on."""
+    """Load the `count` numbers of x (n,) from the i-th on."""
     lanes = Lanes(count.literal_value)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -68,7 +68,7 @@ def load(_: Any, x: Any, i: Any, count: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store(_: Any, x: Any, i: Any, v: Any) -> Any:
-    """x[i], x[i + 1] … = v."""
+    """Store v as x[i], x[i + 1] …."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature.args[0], args[0], args[1], v)
@@ -80,7 +80,7 @@ def store(_: Any, x: Any, i: Any, v: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def spread(_: Any, number: Any, count: Any) -> Any:
-    """`count` times the number."""
+    """Return `count` times the number."""
     lanes = Lanes(count.literal_value)
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -91,7 +91,7 @@ def spread(_: Any, number: Any, count: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c, in one rounding where the processor can."""
+    """Return a·b + c, in one rounding where the processor can."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(a.vector, [a.vector] * 3)
@@ -103,13 +103,13 @@ def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def first(_: Any, v: Any, n: Any) -> Any:
-    """The first n of v, and zeros behind them."""
+    """Keep the first n of v, and put zeros behind them."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         limit = builder.trunc(args[1], _INT)
         nothing = ir.Constant(ir.VectorType(_INT, v.count), ir.Undefined)
-        one = builder.insert_element(nothing, limit, ir.Constant(_INT, 0))
-        limits = builder.shuffle_vector(one, nothing, _indices([0] * v.count))
+        single = builder.insert_element(nothing, limit, ir.Constant(_INT, 0))
+        limits = builder.shuffle_vector(single, nothing, _indices([0] * v.count))
         inside = builder.icmp_signed("<", _indices(list(range(v.count))), limits)
         return builder.select(inside, args[0], ir.Constant(v.vector, [0.0] * v.count))
 
@@ -118,14 +118,14 @@ def first(_: Any, v: Any, n: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def summed(_: Any, v: Any) -> Any:
-    """The sum of the lanes: halves are added until one is left."""
+    """Return the sum of the lanes: halves are added until one is left."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        whole, half = args[0], v.count // 2
+        total, half = args[0], v.count // 2
         while half:
             turned = [lane + half if lane < half else 0 for lane in range(v.count)]
-            upper = builder.shuffle_vector(whole, whole, _indices(turned))
-            whole, half = builder.fadd(whole, upper), half // 2
-        return builder.extract_element(whole, ir.Constant(_INT, 0))
+            upper = builder.shuffle_vector(total, total, _indices(turned))
+            total, half = builder.fadd(total, upper), half // 2
+        return builder.extract_element(total, ir.Constant(_INT, 0))
 
     return types.float32(v), code

@@ -32,7 +32,7 @@ Four = tuple[np.float32, np.float32, np.float32, np.float32]
 
 @inner
 def copy(out: _Floats, x: _Floats) -> None:
-    """out = x, of the same length."""
+    """Compute out = x, of the same length."""
     for j in range(len(out)):
         out[j] = x[j]
 
@@ -58,14 +58,14 @@ def _dots4(x: _Floats, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> Fo
 
 @inner
 def add(out: _Floats, v: np.float32, w: _Floats) -> None:
-    """out += v·w."""
+    """Compute out += v·w."""
     for j in range(len(out)):
         out[j] += v * w[j]
 
 
 @inner
 def add4(out: _Floats, v: Four, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floats) -> None:
-    """out += v·w, of four rows."""
+    """Compute out += v·w, of four rows."""
     v0, v1, v2, v3 = v
     for j in range(len(out)):
         out[j] += v0 * w0[j] + v1 * w1[j] + v2 * w2[j] + v3 * w3[j]
@@ -73,7 +73,7 @@ def add4(out: _Floats, v: Four, w0: _Floats, w1: _Floats, w2: _Floats, w3: _Floa
 
 @inner
 def _add8(out: _Floats, v: _Floats, w: _Floats) -> None:
-    """out += v·w, of eight rows of w."""
+    """Compute out += v·w, of eight rows of w."""
     v0, v1, v2, v3, v4, v5, v6, v7 = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
     w0, w1, w2, w3, w4, w5, w6, w7 = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
     for j in range(len(out)):
@@ -83,23 +83,23 @@ def _add8(out: _Floats, v: _Floats, w: _Floats) -> None:
 
 @inner
 def linear(x: _Floats, w: _Floats, b: _Floats, z: _Floats) -> None:
-    """z = w·x + b."""
-    whole = len(z) // 4 * 4
-    for o in range(0, whole, 4):
+    """Compute z = w·x + b."""
+    blocked = len(z) // 4 * 4
+    for o in range(0, blocked, 4):
         s0, s1, s2, s3 = _dots4(x, w[o], w[o + 1], w[o + 2], w[o + 3])
         z[o], z[o + 1], z[o + 2], z[o + 3] = s0 + b[o], s1 + b[o + 1], s2 + b[o + 2], s3 + b[o + 3]
-    for o in range(whole, len(z)):
+    for o in range(blocked, len(z)):
         z[o] = _dot(x, w[o]) + b[o]
 
 
 @inner
 def back(dz: _Floats, w: _Floats, dx: _Floats) -> None:
-    """dx = dz·w."""
-    whole, half = len(dz) // 8 * 8, len(dz) // 4 * 4
+    """Compute dx = dz·w."""
+    blocked, half = len(dz) // 8 * 8, len(dz) // 4 * 4
     dx[:] = np.float32(0)
-    for o in range(0, whole, 8):
+    for o in range(0, blocked, 8):
         _add8(dx, dz[o:], w[o:])
-    for o in range(whole, half, 4):
+    for o in range(blocked, half, 4):
         v = dz[o], dz[o + 1], dz[o + 2], dz[o + 3]
         add4(dx, v, w[o], w[o + 1], w[o + 2], w[o + 3])
     for o in range(half, len(dz)):
@@ -108,7 +108,7 @@ def back(dz: _Floats, w: _Floats, dx: _Floats) -> None:
 
 @inner
 def outer(dz: _Floats, x: _Floats, dw: _Floats) -> None:
-    """dw = dz ⊗ x."""
+    """Compute dw = dz ⊗ x."""
     for o in range(len(dz)):
         v, row = dz[o], dw[o]
         for j in range(len(x)):
@@ -117,7 +117,7 @@ def outer(dz: _Floats, x: _Floats, dw: _Floats) -> None:
 
 @inner
 def total(dz: _Floats, db: _Floats) -> None:
-    """db = Σ dz over the places."""
+    """Compute db = Σ dz over the places."""
     db[:] = np.float32(0)
     for p in range(len(dz)):
         add(db, np.float32(1), dz[p])
@@ -125,7 +125,7 @@ def total(dz: _Floats, db: _Floats) -> None:
 
 @inner
 def activate(kind: int, z: _Floats) -> None:
-    """z becomes a, in place."""
+    """Replace z by a, in place."""
     if kind == RELU:
         for j in range(len(z)):
             z[j] = np.float32(0) if z[j] <= 0 else z[j]
@@ -135,7 +135,7 @@ def activate(kind: int, z: _Floats) -> None:
 
 @inner
 def deactivate(kind: int, a: _Floats, da: _Floats) -> None:
-    """da becomes dz, in place, by the activation's derivative at a."""
+    """Replace da by dz, in place, by the activation's derivative at a."""
     if kind == RELU:
         for j in range(len(a)):
             v = da[j]  # read in either case: what is read only in one is a branch
@@ -160,7 +160,7 @@ def _moments(z: _Floats, first: int, last: int) -> tuple[float, float]:
 
 @inner
 def normalize(z: _Floats, groups: int, inverse: _Floats) -> None:
-    """Each group of channels gets mean 0 and variance 1; inverse (groups,): 1/deviation."""
+    """Give each group of channels mean 0 and variance 1; inverse (groups,): 1/deviation."""
     width = z.shape[1] // groups
     for g in range(groups):
         mean, variance = _moments(z, g * width, (g + 1) * width)
@@ -182,7 +182,7 @@ def _products(dz: _Floats, z: _Floats, first: int, last: int) -> tuple[float, fl
 
 @inner
 def denormalize(dz: _Floats, z: _Floats, inverse: _Floats) -> None:
-    """dz, by the normalized z, becomes that by what was normalized, in place."""
+    """Replace dz, by the normalized z, by that by what was normalized, in place."""
     width = z.shape[1] // len(inverse)
     for g in range(len(inverse)):
         mean, along = _products(dz, z, g * width, (g + 1) * width)
@@ -193,7 +193,7 @@ def denormalize(dz: _Floats, z: _Floats, inverse: _Floats) -> None:
 
 @inner
 def cross_entropy(z: _Floats, label: int, dz: _Floats) -> None:
-    """dz = softmax(z) - the label's unit vector."""
+    """Compute dz = softmax(z) - the label's unit vector."""
     largest, total = z[0], 0.0
     for c in range(1, len(z)):
         largest = z[c] if (z[c] > largest) | (z[c] != z[c]) else largest

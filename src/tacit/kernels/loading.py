@@ -58,5 +58,5 @@ def described() -> str:
     from tacit.kernels import jit
 
     target = jit.LEVEL or "this processor"
-    kept = f"kept in {jit.FOLDER}" if jit.CACHED else "compiled at every start: no cache"
-    return f"numba {numba.__version__} for {target}, {kept}"
+    cache = f"kept in {jit.FOLDER}" if jit.CACHED else "compiled at every start: no cache"
+    return f"numba {numba.__version__} for {target}, {cache}"

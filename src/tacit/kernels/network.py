@@ -39,7 +39,7 @@ def _input(layer: _Layer, memory: _Floats, start: int) -> _Floats:
 
 @viewing
 def _planes(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
-    """The outputs' planes (outputs, line) of a first layer."""
+    """Return the outputs' planes (outputs, line) of a first layer."""
     w, b = _weights(layer, params)
     flat = _matrix(memory, layer.planes, layer.width, layer.line)
     convolution.convolve_planes(memory[layer.a :], taps, w, b, flat)
@@ -48,7 +48,7 @@ def _planes(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _
 
 @viewing
 def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) -> _Floats:
-    """z (places, outputs), normalized if it is."""
+    """Return z (places, outputs), normalized if it is."""
     w, b = _weights(layer, params)
     z = _matrix(memory, layer.z, layer.out**2, layer.width)
     if layer.kind == PLANES:
@@ -66,7 +66,7 @@ def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) ->
 
 @viewing
 def _chosen(layer: _Layer, places: _Places) -> _Places:
-    """The places that a layer's pool chose, (chosen, outputs)."""
+    """Return the places that a layer's pool chose, (chosen, outputs)."""
     count = (layer.out // 2) ** 2
     return places[layer.places : layer.places + count * layer.width].reshape(count, layer.width)
 
@@ -75,7 +75,7 @@ def _chosen(layer: _Layer, places: _Places) -> _Places:
 def _output(
     layer: _Layer, params: _Floats, memory: _Floats, places: _Places, taps: _Places
 ) -> _Floats:
-    """What a convolution passes on before the activation, (places, outputs), pooled if it is."""
+    """Return a convolution's output before the activation, (places, outputs), pooled if it is."""
     side = layer.out // 2 if layer.pooled else layer.out
     compact = _matrix(memory, layer.flat, side**2, layer.width)
     if layer.kind == PLANES and layer.chosen:
@@ -119,7 +119,7 @@ def _forward(plan: Any, params: _Floats, memory: _Floats, places: _Places, taps:
 
 @viewing
 def _come_back(layer: _Layer, following: _Layer, memory: _Floats) -> _Floats:
-    """The loss's derivative by what was pooled or normalized, (places, channels)."""
+    """Return the loss's derivative by what was pooled or normalized, (places, channels)."""
     side = layer.out // 2 if layer.pooled else layer.out
     line, wide = side * layer.width, (side + 2 * layer.pad) * layer.width
     size = side * line
@@ -134,7 +134,7 @@ def _come_back(layer: _Layer, following: _Layer, memory: _Floats) -> _Floats:
 
 @viewing
 def _spread(layer: _Layer, v: _Floats, memory: _Floats, places: _Places) -> _Floats:
-    """dz (places, outputs) of a convolution."""
+    """Return dz (places, outputs) of a convolution."""
     dz = _matrix(memory, layer.dz, layer.out**2, layer.width)
     if layer.pooled:
         where = _chosen(layer, places)
@@ -235,7 +235,7 @@ def gradients(
     penalty: np.float32,
     out: _Floats,
 ) -> None:
-    """out[i] = the gradient of row index[i] of x (n, inputs), y (n,), with penalty·params."""
+    """Write out[i], the gradient of row index[i] of x (n, inputs), y (n,), with penalty·params."""
     last = plan[len(plan) - 1]
     for i in range(len(index)):
         _take(plan[0], x[index[i]], memory)
@@ -260,7 +260,7 @@ def deltas(
     hinge: bool,
     out: _Floats,
 ) -> None:
-    """out (R, outputs) = the loss's derivative by the scores of one dense layer."""
+    """Compute out (R, outputs) = the loss's derivative by the scores of one dense layer."""
     inputs, outputs = x.shape[1], out.shape[1]
     w, b = params[: inputs * outputs].reshape(outputs, inputs), params[inputs * outputs :]
     z = np.empty(outputs, dtype=np.float32)

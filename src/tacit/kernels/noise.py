@@ -92,7 +92,10 @@ def _halves(
     d: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """out = half the sum of the four; by views, as an index that may be negative takes a gather."""
+    """Compute out = half the sum of the four.
+
+    It is by views, as an index that may be negative takes a gather.
+    """
     for i in range(len(out)):
         out[i] = 0.5 * (a[i] + b[i] + c[i] + d[i])
 
@@ -130,10 +133,10 @@ def normals(
 def add_on_grid(
     total: NDArray[np.float64], std: float, grid: float, noise: NDArray[np.float64]
 ) -> int:
-    """noise = total + std·noise, rounded to multiples of `grid`; return how many totals are not
-    finite.
+    """Write noise = total + std·noise, rounded to multiples of `grid`.
 
-    Every operation is rounded by itself, as torch's are: the same bits.
+    Returns how many totals are not finite. Every operation is rounded by itself, as torch's are:
+    the same bits.
     """
     lost = 0
     for i in range(len(noise)):

@@ -29,7 +29,7 @@ _Wide = NDArray[np.float64]
 
 @dot
 def _square(g: _Row) -> float:
-    """‖g‖², in float64: off by d·2^-53 of it at most, in whatever order it is added."""
+    """Return ‖g‖², in float64: off by d·2^-53 of it at most, in whatever order it is added."""
     total = 0.0
     for j in range(len(g)):
         value = np.float64(g[j])
@@ -39,13 +39,13 @@ def _square(g: _Row) -> float:
 
 @inner
 def _factor(norm: float, reduced: float) -> float:
-    """min(1, C'/norm); 0 for a row that is not finite, or too long."""
+    """Return min(1, C'/norm); 0 for a row that is not finite, or too long."""
     return min(1.0, reduced / norm) if norm <= MAX_NORM else 0.0
 
 
 @inner
-def _kept(factor: float) -> np.int32:
-    """All bits, or none where factor is 0; by its bits, as a compiler makes a branch of `if`."""
+def _mask(factor: float) -> np.int32:
+    """Return all bits, or none where factor is 0: without `if`, which compiles to a branch."""
     bits = np.float64(factor).view(np.int64)
     return np.int32((bits | -bits) >> 63)
 
@@ -54,7 +54,7 @@ def _kept(factor: float) -> np.int32:
 def _add_steps(
     g: _Row, scale: np.float32, factor: np.float32, keep: np.int32, total: _Integers
 ) -> np.float32:
-    """total += the whole numbers in (scale·g)·factor; return the sum of their squares.
+    """Add the whole numbers in (scale·g)·factor to total; return the sum of their squares.
 
     They are cut toward zero: -factor takes back what factor adds.
     keep: -1, or 0 for a row that adds nothing, whatever stands in it. float32 adds the squares
@@ -71,7 +71,7 @@ def _add_steps(
 
 @inner
 def _too_long(squares: np.float32, limit: int) -> bool:
-    """Whether a row's integers may be longer than `limit` allows.
+    """Check whether a row's integers may be longer than `limit` allows.
 
     They never are, as the factor leaves 2^-16 of room: so such a row is added, and taken back.
     """
@@ -80,16 +80,16 @@ def _too_long(squares: np.float32, limit: int) -> bool:
 
 @inner
 def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Integers) -> None:
-    """total += the whole numbers in g·factor, if their squares' sum is at most `limit`."""
-    one, keep = np.float32(1), np.int32(-1 if used else 0)
-    if _too_long(_add_steps(g, one, factor, keep, total), limit):
-        _add_steps(g, one, -factor, keep, total)
+    """Compute total += the whole numbers in g·factor, if their squares' sum is at most `limit`."""
+    unit, keep = np.float32(1), np.int32(-1 if used else 0)
+    if _too_long(_add_steps(g, unit, factor, keep, total), limit):
+        _add_steps(g, unit, -factor, keep, total)
 
 
 @inner
 def _add_scaled(g: _Row, factor: float, total: _Wide) -> None:
-    """total += factor·g; nothing where factor is 0, whatever stands in g."""
-    bits, keep = g.view(np.int32), _kept(factor)
+    """Compute total += factor·g; nothing where factor is 0, whatever stands in g."""
+    bits, keep = g.view(np.int32), _mask(factor)
     for j in range(len(g)):
         total[j] += factor * np.float64(np.int32(bits[j] & keep).view(np.float32))
 
@@ -98,14 +98,14 @@ def _add_scaled(g: _Row, factor: float, total: _Wide) -> None:
 def add_integers(
     rows: _Rows, factors: _Row, used: NDArray[np.bool_], limit: int, total: _Integers
 ) -> None:
-    """total += the whole numbers in each row (d,) times its factor, where `used`."""
+    """Compute total += the whole numbers in each row (d,) times its factor, where `used`."""
     for i in range(len(rows)):
         _add_row(rows[i], factors[i], used[i], limit, total)
 
 
 @entry
 def clip_integers(rows: _Rows, reduced: float, step: float, limit: int, total: _Integers) -> None:
-    """total += each row clipped to `reduced` and cut to whole steps."""
+    """Compute total += each row clipped to `reduced` and cut to whole steps."""
     for i in range(len(rows)):
         norm = math.sqrt(_square(rows[i]))
         factor = np.float32(_factor(norm, reduced) / step)
@@ -114,7 +114,7 @@ def clip_integers(rows: _Rows, reduced: float, step: float, limit: int, total: _
 
 @entry
 def clip_floats(rows: _Rows, used: NDArray[np.bool_], reduced: float, total: _Wide) -> None:
-    """total += each row clipped to `reduced`, where `used`."""
+    """Compute total += each row clipped to `reduced`, where `used`."""
     for i in range(len(rows)):
         factor = _factor(math.sqrt(_square(rows[i])), reduced)
         _add_scaled(rows[i], factor if used[i] else 0.0, total)
@@ -122,7 +122,7 @@ def clip_floats(rows: _Rows, used: NDArray[np.bool_], reduced: float, total: _Wi
 
 @inner
 def _norms(delta: _Row, x: _Row) -> float:
-    """‖(δ ⊗ x, δ)‖."""
+    """Return ‖(δ ⊗ x, δ)‖."""
     return math.sqrt(_square(delta)) * math.sqrt(_square(x) + 1.0)
 
 
@@ -130,9 +130,9 @@ def _norms(delta: _Row, x: _Row) -> float:
 def _add_outer(
     delta: _Row, x: _Row, factor: np.float32, used: bool, total: _Integers
 ) -> np.float32:
-    """`_add_steps` of (δ ⊗ x, δ): a row that is never written out."""
-    inputs, one, keep = len(x), np.float32(1), np.int32(-1 if used else 0)
-    squares = _add_steps(delta, one, factor, keep, total[len(delta) * inputs :])
+    """Return `_add_steps` of (δ ⊗ x, δ): a row that is never written out."""
+    inputs, unit, keep = len(x), np.float32(1), np.int32(-1 if used else 0)
+    squares = _add_steps(delta, unit, factor, keep, total[len(delta) * inputs :])
     for o in range(len(delta)):
         part = total[o * inputs : (o + 1) * inputs]
         squares += _add_steps(x, delta[o], factor, keep, part)
@@ -149,7 +149,7 @@ def outer_integers(
     limit: int,
     total: _Integers,
 ) -> None:
-    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped and cut to whole steps."""
+    """Compute total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped and cut to whole steps."""
     for i in range(len(deltas)):
         delta, values = deltas[i], x[index[i]]
         norm = _norms(delta, values)
@@ -160,7 +160,7 @@ def outer_integers(
 
 @inner
 def _widen(x: _Row, scale: float, keep: np.int32, out: _Wide) -> None:
-    """out = scale·x in float64; zeros where nothing is kept, whatever stands in x."""
+    """Compute out = scale·x in float64; zeros where nothing is kept, whatever stands in x."""
     bits = x.view(np.int32)
     for j in range(len(x)):
         out[j] = scale * np.float64(np.int32(bits[j] & keep).view(np.float32))
@@ -168,7 +168,7 @@ def _widen(x: _Row, scale: float, keep: np.int32, out: _Wide) -> None:
 
 @inner
 def _add4(out: _Wide, scales: _Wide, x0: _Wide, x1: _Wide, x2: _Wide, x3: _Wide) -> None:
-    """out += scales·x, one of the four after another, as if each were added by itself."""
+    """Compute out += scales·x, one of the four after another, as if each were added by itself."""
     s0, s1, s2, s3 = scales[0], scales[1], scales[2], scales[3]
     for j in range(len(out)):
         sum0 = out[j] + s0 * x0[j]
@@ -186,7 +186,7 @@ def outer_floats(
     reduced: float,
     total: _Wide,
 ) -> None:
-    """total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped, where `used`.
+    """Compute total (o·i + o,) += each (δ_i ⊗ x_index, δ_i), clipped, where `used`.
 
     Four rows are added at a time, in their order: the last ones may have rows of zeros beside them.
     """
@@ -199,7 +199,7 @@ def outer_floats(
     for start in range(0, count, _TOGETHER):
         for k in range(_TOGETHER):
             factor, i = factors[start + k], min(start + k, count - 1)
-            keep = _kept(factor)
+            keep = _mask(factor)
             _widen(x[index[i]], 1.0, keep, wide[k])
             _widen(deltas[i], factor, keep, scales[k])
         for o in range(outputs):

@@ -37,7 +37,7 @@ def build(
     width: int = 16,
     blocks: int = 1,
 ) -> Model:
-    """A model for inputs of `shape` and `classes` classes.
+    """Return a model for inputs of `shape` and `classes` classes.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
     sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
@@ -133,10 +133,10 @@ def _deep(
 def _padding(
     shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int
 ) -> int:
-    """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel //
-    2.
+    """Return the padding: 0, as in the MAPA paper, or kernel // 2.
 
-    With pool_every above 1 always kernel // 2 ("same"), as in FedAsync's network.
+    It is 0 where that leaves at least 2×2 for the dense layers. With pool_every above 1 always
+    kernel // 2 ("same"), as in FedAsync's network.
     """
     if len(shape) != 3 or shape[1] != shape[2]:
         raise ConfigError(
@@ -163,7 +163,7 @@ def _padding(
 
 
 def checked_size(model: Model) -> Model:
-    """`model` itself, if memory can hold its parameters. Raises ConfigError if not.
+    """Return `model` itself, if memory can hold its parameters. Raises ConfigError if not.
 
     The size is known from the shapes, before anything is allocated.
     """
@@ -188,7 +188,7 @@ class Constant:
     error: float
 
     def beaten(self, accuracy: float | None, loss: float | None) -> bool:
-        """Whether a model of this accuracy and loss is better, by more than two standard errors."""
+        """Check whether a model of this accuracy and loss is better by over two standard errors."""
         if self.accuracy is not None:
             return accuracy is not None and accuracy > self.accuracy + self.error
         return loss is not None and self.loss is not None and loss < self.loss - self.error
@@ -213,35 +213,35 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
 def evaluate(
     model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000
 ) -> tuple[float, float]:
-    """(accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
+    """Return (accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
 
     The accuracy is nan where the model guesses no classes.
 
     Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
     perplexity.
     """
-    found = answers(model, params, data, NOTHING_KEPT, batch=batch)
-    return found.accuracy, found.loss
+    answered = answers(model, params, data, NOTHING_KEPT, batch=batch)
+    return answered.accuracy, answered.loss
 
 
 @torch.no_grad()
 def answers(
-    model: Model, params: torch.Tensor, data: Dataset, kept: MetricInputs, batch: int = 1000
+    model: Model, params: torch.Tensor, data: Dataset, inputs: MetricInputs, batch: int = 1000
 ) -> Answers:
-    """The answers to a dataset that is not empty; of scores and guesses what is `kept`."""
+    """Return the answers to a dataset that is not empty, with what `inputs` names."""
     right = 0.0
     loss = 0.0
     scores: list[torch.Tensor] = []
     guesses: list[torch.Tensor] = []
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
     for x, y in zip(torch.split(data.x, step), torch.split(data.y, step), strict=True):
-        found = model.logits(params, x)
-        guessed = model.guesses(found)
+        output = model.logits(params, x)
+        guessed = model.guesses(output)
         right += math.nan if guessed is None else int((guessed == y).sum())
-        loss += float(model.data_loss(found, y).double().sum())
-        if kept.scores:
-            scores.append(found)
-        if kept.guesses and guessed is not None:
+        loss += float(model.data_loss(output, y).double().sum())
+        if inputs.scores:
+            scores.append(output)
+        if inputs.guesses and guessed is not None:
             guesses.append(guessed)
     return Answers(
         accuracy=right / data.y.numel(),

@@ -57,7 +57,7 @@ _POWER = "pow.Tensor_Scalar"  # of a fixed exponent, which raises for all number
 
 
 def harmless(operation: Any) -> bool:
-    """Whether `operation` is one of torch's own that gives a result whatever the numbers are.
+    """Check whether torch's `operation` gives a result whatever the numbers are.
 
     One in place counts as the same that is not.
     """
@@ -69,15 +69,15 @@ def harmless(operation: Any) -> bool:
 
 
 def writes_to_its_first(operation: Any) -> bool:
-    """Whether an operation that writes in place writes to its first argument alone.
+    """Check whether an operation that writes in place writes to its first argument alone.
 
     That is one tensor, and it keeps the memory that it has. Not so: `set_`, which gives it
     another's; `resize_`; what writes to a list of tensors, or to `out`.
     """
     written = [
         place
-        for place, one in enumerate(operation._schema.arguments)
-        if one.alias_info is not None and one.alias_info.is_write
+        for place, argument in enumerate(operation._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
     ]
     return _name(operation) in _IN_PLACE and written == [0]
 

@@ -13,21 +13,24 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> (
 
 
 def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of one example: output (classes,), y () int64. The loss of a classification.
+    """Return the cross-entropy of one example, a classification's loss.
 
-    Without an index into the output, which could raise.
+    output: (classes,); y: () int64. Without an index into the output, which could raise.
     """
-    own = torch.arange(len(output), device=output.device) == y
-    return torch.logsumexp(output, 0) - torch.where(own, output, 0).sum()
+    is_label = torch.arange(len(output), device=output.device) == y
+    return torch.logsumexp(output, 0) - torch.where(is_label, output, 0).sum()
 
 
 def mse(output: Tensor, y: Tensor) -> Tensor:
-    """Squared error of one example: output () or (1,), y () float32. The loss of a regression."""
+    """Return the squared error of one example, a regression's loss.
+
+    output: () or (1,); y: () float32.
+    """
     return functional.mse_loss(output.reshape(()), y)
 
 
 def bce_with_logits(output: Tensor, y: Tensor) -> Tensor:
-    """Binary cross-entropy of one example: output () or (1,), y () in {0, 1}."""
+    """Return the binary cross-entropy of one example: output () or (1,), y () in {0, 1}."""
     return functional.binary_cross_entropy_with_logits(output.reshape(()), y.to(output.dtype))
 
 

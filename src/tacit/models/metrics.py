@@ -27,48 +27,48 @@ from tacit.user_code import load_entry
 Metric = Callable[[Answers, Target], dict[str, float]]
 
 
-def accuracy(seen: Answers, target: Target) -> dict[str, float]:
-    """The share of examples, or words, that are guessed."""
-    return {"accuracy": seen.accuracy}
+def accuracy(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the share of examples, or words, that are guessed."""
+    return {"accuracy": answered.accuracy}
 
 
-def per_class(seen: Answers, target: Target) -> dict[str, float]:
+def per_class(answered: Answers, target: Target) -> dict[str, float]:
     """Return each class's recall, the share of its examples that is guessed; it may have none."""
-    assert seen.guesses is not None
-    right = seen.guesses == seen.y
-    found = {}
+    assert answered.guesses is not None
+    right = answered.guesses == answered.y
+    recalls = {}
     for place, name in enumerate(target.names):
-        if len(of_it := right[seen.y == place]):
-            found[f"accuracy of {name}"] = float(of_it.double().mean())
-    return found
+        if len(of_it := right[answered.y == place]):
+            recalls[f"accuracy of {name}"] = float(of_it.double().mean())
+    return recalls
 
 
-def auc(seen: Answers, target: Target) -> dict[str, float]:
+def auc(answered: Answers, target: Target) -> dict[str, float]:
     """Return the area under the ROC curve, a tie counting half.
 
     It is how often an example of a class has a higher score for it than one of another class has.
     Of more than two classes it is the mean over classes, each against the rest, by softmax.
     """
-    scores = _by_class(seen)
+    scores = _by_class(answered)
     places = range(scores.shape[1] == 2, scores.shape[1])
-    found = [_auc(scores[:, place], seen.y == place) for place in places]
-    known = [one for one in found if not math.isnan(one)]
-    return {"auc": sum(known) / len(known) if known else math.nan}
+    areas = [_auc(scores[:, place], answered.y == place) for place in places]
+    defined = [area for area in areas if not math.isnan(area)]
+    return {"auc": sum(defined) / len(defined) if defined else math.nan}
 
 
-def rmse(seen: Answers, target: Target) -> dict[str, float]:
-    """Root of the mean squared error, in the unit of the file."""
-    return {"rmse": float((_errors(seen, target) ** 2).mean().sqrt())}
+def rmse(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the root of the mean squared error, in the unit of the file."""
+    return {"rmse": float((_errors(answered, target) ** 2).mean().sqrt())}
 
 
-def mae(seen: Answers, target: Target) -> dict[str, float]:
-    """Mean absolute error, in the unit of the file."""
-    return {"mae": float(_errors(seen, target).abs().mean())}
+def mae(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the mean absolute error, in the unit of the file."""
+    return {"mae": float(_errors(answered, target).abs().mean())}
 
 
-def perplexity(seen: Answers, target: Target) -> dict[str, float]:
-    """The exponential of a word's mean loss."""
-    return {"perplexity": math.exp(min(seen.loss, 700.0))}
+def perplexity(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the exponential of a word's mean loss."""
+    return {"perplexity": math.exp(min(answered.loss, 700.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,14 @@ class OwnMetric:
     entry: str
     function: Callable[[Tensor, Tensor], float]
 
-    def __call__(self, seen: Answers, target: Target) -> dict[str, float]:
-        """What the function says. Raises ConfigError where it raises, or says no number."""
-        assert seen.scores is not None
-        scores = seen.scores
-        y = seen.y
+    def __call__(self, answered: Answers, target: Target) -> dict[str, float]:
+        """Return what the function returns.
+
+        Raises ConfigError where it raises or gives no number.
+        """
+        assert answered.scores is not None
+        scores = answered.scores
+        y = answered.y
         if target.kind == "number":
             scores = target.unscaled(scores.flatten())
             y = target.unscaled(y.flatten())
@@ -112,34 +115,34 @@ class Metrics:
     def measure(
         self, model: Model, params: Tensor, data: Dataset
     ) -> tuple[Answers, dict[str, float]]:
-        """The answers to a test set that is not empty, and what every metric says of them.
+        """Return the answers to a test set that is not empty, and the value of every metric.
 
         Raises ConfigError where a user's own metric or module does.
         """
-        kept = MetricInputs(
+        inputs = MetricInputs(
             scores=any(metric not in _WITHOUT_SCORES for metric in self.metrics),
             guesses=per_class in self.metrics,
         )
         try:
-            seen = answers(model, params, data, kept)
+            answered = answers(model, params, data, inputs)
         except FROM_OWN_CODE as error:  # of a module, at a row of the public test set
             raise ConfigError(
                 f"model.name={model.name}: {type(error).__name__} on the test set, at this model"
             ) from error
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for metric in self.metrics:
-            found |= metric(seen, self.target)
-        return seen, found
+            values |= metric(answered, self.target)
+        return answered, values
 
 
 def chosen(names: Iterable[str], target: Target, folder: Path) -> Metrics:
-    """The metrics called so; () are those that fit the `target`. folder: of the run file.
+    """Return the metrics of these `names`; of (), those that fit the `target`.
 
-    Raises ConfigError for one that does not fit, or is not there.
+    folder: of the run file. Raises ConfigError for one that does not fit, or is not there.
     """
     fitting = {"classes": _CLASSES, "number": _NUMBER, "text": _TEXT}[target.kind]
-    wanted = list(names) or _usual(fitting, target)
-    return Metrics(tuple(_one(name, fitting, target, folder) for name in wanted), target)
+    selected = list(names) or _usual(fitting, target)
+    return Metrics(tuple(_metric(name, fitting, target, folder) for name in selected), target)
 
 
 def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
@@ -150,7 +153,7 @@ def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
     return ["accuracy"]
 
 
-def _one(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:
+def _metric(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:
     if ":" in name:
         if target.kind == "text":
             raise ConfigError(f"evaluation.metrics={name}: is for classes and numbers, not texts")
@@ -163,9 +166,9 @@ def _one(name: str, fitting: dict[str, Metric], target: Target, folder: Path) ->
     return fitting[name]
 
 
-def _by_class(seen: Answers) -> Tensor:
-    """(n, classes): one score for each class. Of two, or of one output, the odds count."""
-    scores = seen.scores
+def _by_class(answered: Answers) -> Tensor:
+    """Return (n, classes): one score for each class. Of two, or of one output, the odds count."""
+    scores = answered.scores
     assert scores is not None
     if scores.shape[1] > 2:
         return scores.softmax(1)
@@ -184,6 +187,6 @@ def _auc(scores: Tensor, is_it: Tensor) -> float:
     return (float(ranks[is_it].sum()) - positive * (positive + 1) / 2) / (positive * negative)
 
 
-def _errors(seen: Answers, target: Target) -> Tensor:
-    assert seen.scores is not None
-    return (seen.scores.flatten().double() - seen.y.flatten().double()) * target.span
+def _errors(answered: Answers, target: Target) -> Tensor:
+    assert answered.scores is not None
+    return (answered.scores.flatten().double() - answered.y.flatten().double()) * target.span

@@ -79,7 +79,10 @@ class Model(ABC):
     def at_work(
         self, params: torch.Tensor, x: torch.Tensor
     ) -> tuple[list[LayerValues], torch.Tensor]:
-        """Every layer at work, as `trace`, and the scores (B, classes), of a batch (B, *shape)."""
+        """Return every layer at work, as `trace`, and the scores (B, classes).
+
+        x: a batch (B, *shape).
+        """
         layers = self.trace(params, x)
         return layers, layers[-1].output
 
@@ -109,7 +112,7 @@ class Model(ABC):
         return False
 
     def anew(self) -> Model:
-        """The same model with a state of its own, where running it leaves any."""
+        """Return the same model with a state of its own, where running it leaves any."""
         return self
 
     @property
@@ -149,7 +152,7 @@ class Model(ABC):
         return params
 
     def unflatten(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Views of the flat vector by name, for safetensors."""
+        """Return views of the flat vector by name, for safetensors."""
         # Not torch.split, which takes longer to find this out than to do it.
         parts = zip(self.layout, params.split_with_sizes(self.sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
@@ -159,11 +162,11 @@ class Model(ABC):
         return self.unflatten(params)
 
     def logits(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Scores (B, classes) of a batch x (B, *shape); or (classes,) of one example (*shape)."""
+        """Return scores (B, classes) of a batch x (B, *shape), or (classes,) of one example."""
         return self.trace(params, x)[-1].output
 
     def loss(self, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Loss () of one example x (*shape), y (), with the penalty λ/2·‖params‖².
+        """Return loss () of one example x (*shape), y (), with the penalty λ/2·‖params‖².
 
         The penalty is inside the per-example loss, so it is inside the gradient that is clipped.
         """
@@ -173,7 +176,7 @@ class Model(ABC):
         return loss
 
     def penalty(self, params: torch.Tensor) -> torch.Tensor:
-        """λ/2·‖params‖² (); its gradient is λ·params."""
+        """Return λ/2·‖params‖² (); its gradient is λ·params."""
         return 0.5 * self.regularization * params.dot(params)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -189,7 +192,10 @@ class Model(ABC):
         return False
 
     def guesses(self, scores: torch.Tensor) -> torch.Tensor | None:
-        """The class (...) that scores (..., classes) speak for; None where there are no classes."""
+        """Return the class (...) of the highest of scores (..., classes), or None.
+
+        None: there are no classes.
+        """
         return scores.argmax(-1)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
@@ -199,27 +205,27 @@ class Model(ABC):
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`count` random examples, of no data: x (count, *shape) uniform in [0, 1), y uniform.
+        """Return `count` random examples, of no data.
 
-        For probes and tests.
+        x: (count, *shape) uniform in [0, 1); y: uniform. For probes and tests.
         """
         x = torch.rand(count, *self.shape, generator=generator)
         return x, torch.randint(self.classes, (count,), generator=generator)
 
     def schema(self) -> str:
-        """A stable line, equal for two models exactly when their vectors are interchangeable."""
+        """Return a stable line, equal for two models only if their vectors are interchangeable."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         return f"{self.name} input{list(self.shape)} {self.variant} {layers}".replace(", ", ",")
 
     def schema_hash(self) -> bytes:
-        """SHA-256 of `schema()`, 32 bytes: what a message must carry to be for this model."""
+        """Return SHA-256 of `schema()`, 32 bytes, which a message for this model must carry."""
         return hashlib.sha256(self.schema().encode()).digest()
 
 
 def normalized(x: torch.Tensor) -> torch.Tensor:
-    """x (..., channels, side, side), with groups of channels brought to mean 0 and variance 1.
+    """Return x (..., channels, side, side) with groups of channels normalized.
 
-    Each example by itself. Nothing is learned.
+    They have mean 0 and variance 1. Each example by itself. Nothing is learned.
     """
     groups = groups_of(x.shape[-3])
     return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)

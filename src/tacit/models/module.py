@@ -67,23 +67,25 @@ class ModuleModel(Model):
     @cached_property
     def module(self) -> nn.Module:
         """The module whose code is run; its parameters are given with every call."""
-        return self._made(seed=0)
+        return self._build(seed=0)
 
     @cached_property
     def layout(self) -> Layout:
         """(name, shape) of every trainable parameter, each once, in the order of its definition."""
-        return tuple((name, tuple(one.shape)) for name, one in self._trained(self.module))
+        return tuple(
+            (name, tuple(parameter.shape)) for name, parameter in self._trained(self.module)
+        )
 
     @cached_property
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that are not trained, and buffers, by name; public."""
         trained = {name for name, _ in self._trained(self.module)}
-        rest = {
-            name: one.detach()
-            for name, one in self.module.named_parameters()
+        untrained = {
+            name: parameter.detach()
+            for name, parameter in self.module.named_parameters()
             if name not in trained
         }
-        return rest | dict(self.module.named_buffers())
+        return untrained | dict(self.module.named_buffers())
 
     @property
     def variant(self) -> str:
@@ -93,49 +95,52 @@ class ModuleModel(Model):
     @cached_property
     def seen(self) -> SeenModule | None:
         """The module's layers, where its code shows all of them."""
-        module = self._made(seed=0)
+        module = self._build(seed=0)
         trained = {name for name, _ in self._trained(module)}
-        for name, one in module.named_parameters():
-            one.requires_grad_(name in trained)
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name in trained)
         return seen_through(module, self.shape)
 
     @cached_property
     def traced(self) -> bool:
-        """Whether its layers are seen and its loss is one of tacit's, and one backward pass finds
-        the gradients of a trial.
+        """Whether one backward pass finds the gradients of a trial.
+
+        Its layers must be seen, and its loss be one of tacit's.
         """
-        known = self.example_loss in LOSSES.values()
-        return known and self.seen is not None and agrees(self)
+        known_loss = self.example_loss in LOSSES.values()
+        return known_loss and self.seen is not None and agrees(self)
 
     def anew(self) -> ModuleModel:
-        """The same model with a module that has not been run."""
-        made = replace(self)
-        made.layout, made.frozen  # noqa: B018  (made here, and not where the module is recorded)
-        return made
+        """Return the same model with a module that has not been run."""
+        model = replace(self)
+        model.layout, model.frozen  # noqa: B018  (made here, and not where the module is recorded)
+        return model
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """Only the module as a whole: its input and its scores."""
+        """Return only the module as a whole: its input and its scores."""
         return [LayerValues(x, self.logits(params, x))]
 
     def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
-        """Every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
+        """Return every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
         assert self.seen is not None
         return self.seen.run({**self.unflatten(params), **self.frozen}, x)
 
     def init(self, seed: int) -> Tensor:
-        """The module's own initial parameters (d,), of the seed alone, or its public start."""
-        return torch.cat([one.detach().reshape(-1) for _, one in self._trained(self._made(seed))])
+        """Return the module's own initial parameters (d,), of the seed alone, or its start."""
+        return torch.cat(
+            [parameter.detach().reshape(-1) for _, parameter in self._trained(self._build(seed))]
+        )
 
     def state(self, params: Tensor) -> dict[str, Tensor]:
         """Return what the module loads: frozen parameters too, and tied ones by all names."""
-        module = self._made(seed=0)
+        module = self._build(seed=0)
         with torch.no_grad():
             for name, value in self.unflatten(params).items():
                 module.get_parameter(name).copy_(value)
         return {name: value.clone() for name, value in module.state_dict().items()}
 
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
-        """The module's output of a batch x (B, *shape), or of one example (*shape)."""
+        """Return the module's output of a batch x (B, *shape), or of one example (*shape)."""
         state = {**self.unflatten(params), **self._frozen_on(params.device)}
         module = self.module
         if self.trusted:  # nothing that its code writes to is there for the next row
@@ -143,9 +148,9 @@ class ModuleModel(Model):
             x = x.clone()
             state = {name: value.clone() for name, value in state.items()}
         with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
-            one = x.dim() == len(self.shape)
-            scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if one else x,))
-            if one:
+            single = x.dim() == len(self.shape)
+            scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if single else x,))
+            if single:
                 return scores.squeeze(0)
             return scores
 
@@ -157,7 +162,7 @@ class ModuleModel(Model):
         return scores.softmax(-1)
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of one example's output, (), or of each of a batch, (B,)."""
+        """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         if y.dim() == 0:
             return self.example_loss(scores, y)
         return of_each(self.example_loss)(scores, y)
@@ -179,30 +184,34 @@ class ModuleModel(Model):
         return None
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """`count` random examples, of no data: x uniform in [0, 1), y a class or in [0, 1)."""
+        """Return `count` random examples, of no data.
+
+        x is uniform in [0, 1), and y a class or in [0, 1).
+        """
         x = torch.rand(count, *self.shape, generator=generator)
         if not self.labels:
             return x, torch.rand(count, generator=generator)
         return x, torch.randint(self.labels, (count,), generator=generator)
 
     def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
-        return {name: one.to(device) for name, one in self.frozen.items()}
+        return {name: tensor.to(device) for name, tensor in self.frozen.items()}
 
-    def _made(self, seed: int) -> nn.Module:
+    def _build(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = self.factory()
-        own = dict(made.named_parameters())
+            module = self.factory()
+        parameters = dict(module.named_parameters())
         with torch.no_grad():
             for name, value in self.start.items():
-                own[name].copy_(value)
-        return made.to("cpu")
+                parameters[name].copy_(value)
+        return module.to("cpu")
 
     def _trained(self, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
         return [
-            (name, one)
-            for name, one in module.named_parameters()
-            if one.requires_grad and any(fnmatch.fnmatchcase(name, each) for each in self.trainable)
+            (name, parameter)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+            and any(fnmatch.fnmatchcase(name, each) for each in self.trainable)
         ]
 
 
@@ -220,7 +229,7 @@ def module_model(
     regularization: float = 0.0,
     trusted: bool = False,
 ) -> ModuleModel:
-    """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
+    """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
     outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
     as outputs if not given; 0: it is a number.
@@ -266,10 +275,10 @@ def module_model(
 
 
 def _check_start(entry: str, model: ModuleModel) -> None:
-    known = dict(model.factory().named_parameters())
+    parameters = dict(model.factory().named_parameters())
     for name, value in model.start.items():
-        if name not in known or known[name].shape != value.shape:
-            has = list(known[name].shape) if name in known else "no such parameter"
+        if name not in parameters or parameters[name].shape != value.shape:
+            has = list(parameters[name].shape) if name in parameters else "no such parameter"
             raise ConfigError(f"model.weights: {name} is {list(value.shape)}, the module has {has}")
 
 
@@ -303,11 +312,11 @@ def _check_output(entry: str, model: ModuleModel) -> None:
 
 @torch.no_grad()
 def _check_examples_alone(entry: str, model: ModuleModel) -> None:
-    """An example's output must not depend on its companions, nor on when it is computed."""
+    """Check that an example's output depends on neither its companions nor the time."""
     x, _ = _public(model, 4)
     params = model.init(0)
     together = model.logits(params, x)
-    alone = torch.stack([model.logits(params, one) for one in x])
+    alone = torch.stack([model.logits(params, example) for example in x])
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
         raise ConfigError(
             f"model.entry={entry}: an example's output depends on the other examples of its "
@@ -317,21 +326,21 @@ def _check_examples_alone(entry: str, model: ModuleModel) -> None:
 
 
 def _check_steps(entry: str, model: ModuleModel) -> None:
-    """The module must take the same steps for every row, unless the owner of the rows trusts it."""
+    """Check that the module takes the same steps for every row, unless their owner trusts it."""
     if model.trusted or model.traced:
         return
     x, y = _public(model, 1)
-    found = recorded(model, "cpu", x.dtype, y.dtype)
-    if isinstance(found, str):
+    recording = recorded(model, "cpu", x.dtype, y.dtype)
+    if isinstance(recording, str):
         raise ConfigError(
-            f"model.entry={entry}: cannot be shown to take the same steps for every row: {found}; "
-            "its times and errors could tell a row: write it without (torch.where), or say "
-            'model.control_flow="trusted"'
+            f"model.entry={entry}: cannot be shown to take the same steps for every row: "
+            f"{recording}; its times and errors could tell a row: write it without (torch.where), "
+            'or say model.control_flow="trusted"'
         )
 
 
 def _check_gradients(entry: str, model: ModuleModel) -> None:
-    """Every trained parameter must get a gradient from some of a few public examples."""
+    """Check that every trained parameter gets a gradient from some of a few public examples."""
     x, y = _public(model, 8)
     gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
     for (name, _), part in zip(

@@ -78,14 +78,14 @@ class SeenModule:
     layers: tuple[str, ...]
 
     def run(self, state: Mapping[str, Tensor], x: Tensor) -> tuple[list[LayerValues], Tensor]:
-        """Every layer at work with the parameters `state`, and the scores, of a batch x."""
+        """Return every layer at work with the parameters `state`, and the scores, of a batch x."""
         at_work = _AtWork(self.graph, state)
         scores: Tensor = at_work.run(x)
-        return [at_work.found[name] for name in self.layers], scores
+        return [at_work.layers[name] for name in self.layers], scores
 
 
 def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None:
-    """The module's layers for examples of `shape`; None where its code does not show them all."""
+    """Return the module's layers for examples of `shape`; None where its code hides some."""
     try:
         graph = fx.symbolic_trace(module)
     except RAISED:
@@ -98,16 +98,16 @@ def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None
 
 
 def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules with trained parameters of their own."""
+    """Return the modules with trained parameters of their own."""
     return [
-        (name, one)
-        for name, one in module.named_modules()
-        if any(own.requires_grad for own in one.parameters(recurse=False))
+        (name, layer)
+        for name, layer in module.named_modules()
+        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
     ]
 
 
 def _one_by_one(graph: fx.GraphModule) -> bool:
-    """Whether every step is known to look at one example at a time."""
+    """Check whether every step is known to look at one example at a time."""
     modules = dict(graph.named_modules())
     return sum(node.op == "placeholder" for node in graph.graph.nodes) == 1 and all(
         _step_known(node, modules) for node in graph.graph.nodes
@@ -128,7 +128,7 @@ def _call_known(node: fx.Node) -> bool:
     if target in _POINTWISE or target in _PAIRED:
         # A rounding mode divides whole numbers as such, and by 0 that raises.
         plain = not {"out", "rounding_mode"} & node.kwargs.keys()
-        return plain and not any(one is True for one in arguments)
+        return plain and not any(argument is True for argument in arguments)
     if target in _REDUCED:
         return _spares_the_first(arguments, node.kwargs)
     if target in _RESHAPED:
@@ -137,7 +137,7 @@ def _call_known(node: fx.Node) -> bool:
 
 
 def _count_of_examples(node: fx.Node) -> bool:
-    """Whether a step is one of x.size(0), x.shape, and [0] of that."""
+    """Check whether a step is one of x.size(0), x.shape, and [0] of that."""
     if node.target is operator.getitem:
         of = node.args[0]
         first = isinstance(node.args[1], int) and node.args[1] == 0
@@ -148,15 +148,15 @@ def _count_of_examples(node: fx.Node) -> bool:
 
 
 def _spares_the_first(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Whether the dimensions that are named are positive numbers, so not the first."""
+    """Check whether the dimensions that are named are positive numbers, so not the first."""
     if arguments:
-        given = arguments[0]
+        stated = arguments[0]
     else:
-        given = options.get("dim", options.get("start_dim"))
-    if isinstance(given, tuple | list):
-        dims = given
+        stated = options.get("dim", options.get("start_dim"))
+    if isinstance(stated, tuple | list):
+        dims = stated
     else:
-        dims = (given,)
+        dims = (stated,)
     return all(isinstance(dim, int) and dim > 0 for dim in dims)
 
 
@@ -169,17 +169,17 @@ def _layer_known(layer: nn.Module) -> bool:
 
 
 def _square(layer: Any) -> bool:
-    """Whether a convolution is one that `Window` describes."""
+    """Check whether a convolution is one that `Window` describes."""
     same = (layer.kernel_size, layer.stride, layer.padding)
     return (
-        all(isinstance(one, tuple) and len(set(one)) == 1 for one in same)
+        all(isinstance(size, tuple) and len(set(size)) == 1 for size in same)
         and layer.dilation == (1, 1)
         and layer.padding_mode == "zeros"
     )
 
 
 def _plain_words(layer: Any) -> bool:
-    """Whether an embedding is one row a word, and no more."""
+    """Check whether an embedding is one row a word, and no more."""
     return (
         layer.padding_idx is None
         and layer.max_norm is None
@@ -198,23 +198,23 @@ _RULES: dict[type[nn.Module], Callable[[Any], bool]] = {
 
 
 def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
-    """Whether every trained parameter is weight or bias of a layer that is used once.
+    """Check whether every trained parameter is weight or bias of a layer that is used once.
 
     Where a layer has both, both are trained.
     """
     used = [str(node.target) for node in graph.graph.nodes if node.op == "call_module"]
     every = list(module.named_parameters(remove_duplicate=False))
-    tied = len(every) > len({id(one) for _, one in every})
+    tied = len(every) > len({id(parameter) for _, parameter in every})
     return not tied and all(
         type(layer) in _RULES
         and used.count(name) == 1
-        and all(own.requires_grad for own in layer.parameters())
+        and all(parameter.requires_grad for parameter in layer.parameters())
         for name, layer in _layers(module)
     )
 
 
 def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: int) -> bool:
-    """Whether the first dimension is the examples' at every step, and pairs have like shapes."""
+    """Check whether the first dimension is always the examples', and pairs have like shapes."""
     shapes = _Shapes(graph)
     try:
         shapes.run(torch.zeros(batch, *shape))
@@ -222,12 +222,12 @@ def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: 
         return False
     return all(
         value[0] == batch and all(_alike(value, other) for other in others)
-        for value, others in shapes.found
+        for value, others in shapes.steps
     )
 
 
-def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return len(one) == len(other) and one[0] == other[0]
+def _alike(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(shape) == len(other) and shape[0] == other[0]
 
 
 class _Shapes(fx.Interpreter):
@@ -235,7 +235,7 @@ class _Shapes(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph)
-        self.found: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+        self.steps: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
@@ -244,11 +244,11 @@ class _Shapes(fx.Interpreter):
                 pair = n.args
             else:
                 pair = ()
-            values = [self.env[one] for one in pair if isinstance(one, fx.Node)]
-            shapes = [tuple(one.shape) for one in values if isinstance(one, Tensor)]
+            values = [self.env[node] for node in pair if isinstance(node, fx.Node)]
+            shapes = [tuple(value.shape) for value in values if isinstance(value, Tensor)]
             # A whole batch's number (a size) in a sum is no example's, and is not looked through.
             odd = len(values) > len(shapes)
-            self.found.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
+            self.steps.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
         return result
 
 
@@ -258,26 +258,26 @@ class _AtWork(fx.Interpreter):
     def __init__(self, graph: fx.GraphModule, state: Mapping[str, Tensor]) -> None:
         super().__init__(graph)
         self.state = state
-        self.found = dict[str, LayerValues]()
+        self.layers = dict[str, LayerValues]()
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         layer: Any = self.fetch_attr(target)
         if type(layer) not in _RULES:
             return layer(*args)
-        own = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
+        parameters = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
         if type(layer) is nn.Embedding:
             x = args[0].clamp(0, len(layer.weight) - 1)
         else:
             x = args[0]
-        output = functional_call(layer, own, (x,))
+        output = functional_call(layer, parameters, (x,))
         if x is not args[0]:  # a word that is not there gives nan, as it must not raise
             output = torch.where((x == args[0]).unsqueeze(-1), output, torch.nan)
-        self.found[target] = _layer(layer, x, output)
+        self.layers[target] = _layer(layer, x, output)
         return output
 
 
 def _layer(layer: Any, x: Tensor, output: Tensor) -> LayerValues:
-    """A layer at work, as `models.vectors` takes it."""
+    """Return a layer at work, as `models.vectors` takes it."""
     if isinstance(layer, nn.Conv2d):
         window = Window(layer.kernel_size[0], int(layer.padding[0]), layer.stride[0], layer.groups)
         return LayerValues(x, output, window, layer.bias is not None)
@@ -302,7 +302,7 @@ def check_layers(entry: str, module: nn.Module) -> None:
 
 
 def _harmless(layer: object) -> bool:
-    """A dropout that never drops, an instance norm that keeps nothing."""
+    """Check whether a layer is a dropout that never drops, or an instance norm without state."""
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         return not layer.track_running_stats
     return isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p == 0

@@ -50,21 +50,21 @@ class Recorded:
     call. Proof: the list was made before any private row was there, and has no user's code in it
     (`recorded`). It begins with copies of its parameters, its row and its constants, and nothing
     but those copies reads them (`_copied`): what an operation writes to, stated or not, is one of
-    the copies or was made by the list, and is gone with the row. `whole` is there only if no
+    the copies or was made by the list, and is gone with the row. `mapped` is there only if no
     operation of the list can raise because of numbers (`models.harmless`), and computes all rows at
     once; else each row goes through the list alone, under `write_alone`.
     """
 
     graph: fx.GraphModule
-    whole: Gradient | None
+    mapped: Gradient | None
 
     def write(self, params: Tensor, x: Tensor, y: Tensor, out: Tensor) -> None:
         """Write each row's gradient into its row of `out` (B, d); nan for a row that raises."""
-        if self.whole is not None and len(y):
-            out.copy_(self.whole(params, x, y))
+        if self.mapped is not None and len(y):
+            out.copy_(self.mapped(params, x, y))
             return
-        for row, label, own in zip(x, y, out, strict=True):
-            write_alone(self.graph, params, row, label, own)
+        for row, label, gradient in zip(x, y, out, strict=True):
+            write_alone(self.graph, params, row, label, gradient)
 
 
 def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: Tensor) -> None:
@@ -89,13 +89,13 @@ def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: T
 
 
 def _raised_by_signals() -> bool:
-    """Whether Ctrl-C raises KeyboardInterrupt in this process, as in a command at a terminal."""
+    """Check whether Ctrl-C raises KeyboardInterrupt in this process, as at a terminal."""
     return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @lru_cache(maxsize=16)
 def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recorded | str:
-    """The list for rows of these types on `device`; where there can be none, why.
+    """Return the recorded list for rows of these types on `device`, or why there can be none.
 
     There is none for code that asks for a number of a row (a branch, an index of Python's, numpy),
     makes a size of numbers (a mask in brackets), draws at random, writes to its parameters or
@@ -106,11 +106,11 @@ def recorded(model: Model, device: str, x: torch.dtype, y: torch.dtype) -> Recor
     rows = rows.to(device, x)
     labels = labels.to(device, y)
     params = model.init(0).to(device)
-    own = model.anew()
+    fresh = model.anew()
 
     def gradient(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = grad(own.loss)(params, x, y)
-        return found
+        result: Tensor = grad(fresh.loss)(params, x, y)
+        return result
 
     try:
         with _Asked():
@@ -137,15 +137,15 @@ class _Asked(TorchFunctionMode):
 
 
 def _in_words(error: BaseException) -> str:
-    said = str(error).splitlines()
-    if said and ("tracing tensor" in said[0] or "data-dependent" in said[0]):
+    lines = str(error).splitlines()
+    if lines and ("tracing tensor" in lines[0] or "data-dependent" in lines[0]):
         return _OTHER_STEPS
-    return f"{type(error).__name__}: {said[0] if said else ''}".rstrip(": ")
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
 
 
 def _refused(graph: fx.GraphModule) -> str | None:
-    """Why the list may not be used; None: it may."""
-    given = _given(graph)
+    """Return why the list may not be used; None: it may."""
+    inputs = _inputs(graph)
     for node in graph.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
@@ -155,19 +155,20 @@ def _refused(graph: fx.GraphModule) -> str | None:
             return f"{node.target} draws at random"
         if _shaped_by_numbers(node):
             return f"{node.target} gives a size by numbers, as a mask in brackets does"
-        if _writes(node) and (not writes_to_its_first(node.target) or node.args[0] in given):
+        if _writes(node) and (not writes_to_its_first(node.target) or node.args[0] in inputs):
             return f"{node.target} writes, or may write, to parameters, buffers or rows"
     return None
 
 
 def _shaped_by_numbers(node: fx.Node) -> bool:
-    """Whether how much an operation gives, or writes, follows numbers: the recorded size is one
-    row's. An index does only if it is a mask.
+    """Check whether the size of an operation's result follows numbers.
+
+    The recorded size is one row's. An index follows numbers only if it is a mask.
     """
     operation: Any = node.target
     if operation.overloadpacket in _INDEXED:
         places: Any = node.args[1]
-        return any(one is not None and one.meta["val"].dtype in _MASKS for one in places)
+        return any(place is not None and place.meta["val"].dtype in _MASKS for place in places)
     return bool(
         {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & {*operation.tags}
     )
@@ -175,38 +176,40 @@ def _shaped_by_numbers(node: fx.Node) -> bool:
 
 def _writes(node: fx.Node) -> bool:
     return any(
-        one.alias_info is not None and one.alias_info.is_write
-        for one in node.target._schema.arguments  # type: ignore[union-attr]
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in node.target._schema.arguments  # type: ignore[union-attr]
     )
 
 
-def _given(graph: fx.GraphModule) -> set[Any]:
-    """The values that are, or may share memory with, what the list is given or keeps."""
-    given: set[Any] = set()
+def _inputs(graph: fx.GraphModule) -> set[Any]:
+    """Return the values that are, or may share memory with, the list's inputs or its state."""
+    inputs: set[Any] = set()
     for node in graph.graph.nodes:
-        if node.op != "call_function" or not given.isdisjoint(_shared(node)):
-            given.add(node)
-    return given
+        if node.op != "call_function" or not inputs.isdisjoint(_shared(node)):
+            inputs.add(node)
+    return inputs
 
 
 def _shared(node: fx.Node) -> set[fx.Node]:
-    """The arguments that what an operation gives may share memory with."""
+    """Return the arguments that an operation's result may share memory with."""
     schema: Any = getattr(node.target, "_schema", None)
     if schema is None or "unsafe" in schema.name:  # views that torch does not count as such
         return {*node.all_input_nodes}
-    names = [one.name if one.alias_info is not None else "" for one in schema.arguments]
-    named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    found: list[Any] = [value for name, value in named.items() if name in names and name]
-    return {one for value in found for one in _nodes(value)}
+    names = [
+        argument.name if argument.alias_info is not None else "" for argument in schema.arguments
+    ]
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    aliased: list[Any] = [value for name, value in arguments.items() if name in names and name]
+    return {source for value in aliased for source in _nodes(value)}
 
 
 def _nodes(value: Any) -> list[fx.Node]:
-    """The nodes of an argument, which may be a list of them."""
+    """Return the nodes of an argument, which may be a list of them."""
     if isinstance(value, list | tuple):
         values = value
     else:
         values = [value]
-    return [one for one in values if isinstance(one, fx.Node)]
+    return [node for node in values if isinstance(node, fx.Node)]
 
 
 def _copied(graph: fx.GraphModule) -> None:
@@ -230,22 +233,22 @@ def _with_safe_words(graph: fx.GraphModule) -> bool:
         node.target = _SAFE.get(node.target, node.target)
     graph.recompile()
     called = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-    return all(one in _OWN or harmless(one) for one in called)
+    return all(operation in _OWN or harmless(operation) for operation in called)
 
 
-def _words(weight: Tensor, words: Tensor, *rest: Any) -> Tensor:
-    """aten.embedding, with nan for a word that is not in `weight`."""
-    known = words.clamp(0, len(weight) - 1)
-    found: Tensor = _aten.embedding.default(weight, known, *rest)
-    return torch.where((known == words).unsqueeze(-1), found, math.nan)
+def _words(weight: Tensor, words: Tensor, *options: Any) -> Tensor:
+    """Call aten.embedding, with nan for a word that is not in `weight`."""
+    clamped = words.clamp(0, len(weight) - 1)
+    vectors: Tensor = _aten.embedding.default(weight, clamped, *options)
+    return torch.where((clamped == words).unsqueeze(-1), vectors, math.nan)
 
 
-def _words_backward(delta: Tensor, words: Tensor, count: int, *rest: Any) -> Tensor:
-    """aten.embedding_dense_backward, which no word makes raise."""
-    found: Tensor = _aten.embedding_dense_backward.default(
-        delta, words.clamp(0, count - 1), count, *rest
+def _words_backward(delta: Tensor, words: Tensor, count: int, *options: Any) -> Tensor:
+    """Call aten.embedding_dense_backward so that no word makes it raise."""
+    gradient: Tensor = _aten.embedding_dense_backward.default(
+        delta, words.clamp(0, count - 1), count, *options
     )
-    return found
+    return gradient
 
 
 _SAFE: dict[Any, Any] = {
@@ -256,19 +259,19 @@ _OWN = (*_SAFE.values(), operator.getitem)
 
 
 def _mapped(graph: fx.GraphModule, params: Tensor, x: Tensor, y: Tensor) -> Gradient | None:
-    """The list for a whole batch, tried on public rows; None where torch cannot map it."""
-    whole: Gradient = vmap(graph, in_dims=(None, 0, 0))
+    """Return the list for a whole batch, tried on public rows; None where torch cannot map it."""
+    mapped: Gradient = vmap(graph, in_dims=(None, 0, 0))
     try:
-        whole(params, x, y)
+        mapped(params, x, y)
     except RuntimeError:  # public rows, and operations that raise for shapes alone
         return None
-    return whole
+    return mapped
 
 
 def _tried(
     graph: fx.GraphModule, model: Model, params: Tensor, x: torch.dtype, y: torch.dtype
 ) -> str | None:
-    """Why the list may not be used, by public rows and two vectors of parameters; None: it may.
+    """Return why the list may not be used, by public rows and two vectors; None: it may.
 
     It must give the gradients of the code, and leave alone what it is given, however far the rows
     are from those that it was recorded with. A row where neither is finite (one that both raise at
@@ -280,14 +283,14 @@ def _tried(
     labels = labels.to(params.device, y)
     code = grad(model.anew().loss)
     for vector in (params, -2 * model.init(1).to(params.device)):
-        given = (vector, far, labels, *graph.buffers())
-        kept = [one.clone() for one in given]
+        inputs = (vector, far, labels, *graph.buffers())
+        copies = [tensor.clone() for tensor in inputs]
         first = _alone(graph, vector, far[0], labels[0])
         for row, label in zip(far, labels, strict=True):
-            if not _alike(*(_alone(one, vector, row, label) for one in (graph, code))):
+            if not _alike(*(_alone(function, vector, row, label) for function in (graph, code))):
                 return _OTHER_STEPS
         again = _alone(graph, vector, far[0], labels[0])
-        if not all(map(torch.equal, kept, given)) or not _alike(first, again):
+        if not all(map(torch.equal, copies, inputs)) or not _alike(first, again):
             return "it keeps something of a row for the next"
     return None
 
@@ -299,7 +302,7 @@ def _alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:
-    """Whether two gradients (d,) differ by rounding alone, or neither is finite."""
+    """Check whether two gradients (d,) differ by rounding alone, or neither is finite."""
     finite = bool(first.isfinite().all()), bool(second.isfinite().all())
     if not all(finite):
         return not any(finite)

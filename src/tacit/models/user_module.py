@@ -40,19 +40,19 @@ class UserModule:
     trusted: bool = False
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each file that the section names, by its key. Executes nothing.
+        """Return SHA-256 of each file that the section names, by its key. Executes nothing.
 
         Raises ConfigError.
         """
-        found = {"entry": entry_digest(self.entry, self.folder)}
+        digests = {"entry": entry_digest(self.entry, self.folder)}
         if self._own_loss:
-            found["loss"] = entry_digest(str(self.loss), self.folder, "model.loss")
+            digests["loss"] = entry_digest(str(self.loss), self.folder, "model.loss")
         if self.weights is not None:
-            found["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
-        return found
+            digests["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
+        return digests
 
     def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
-        """The model for examples of `shape`; classes: 0 where the target is a number.
+        """Return the model for examples of `shape`; classes: 0 where the target is a number.
 
         The code of the entry is executed. Raises ConfigError.
         """
@@ -77,7 +77,7 @@ class UserModule:
         return self.loss is not None and ":" in self.loss
 
     def _loss(self, classes: int) -> tuple[Loss, int]:
-        """The loss of one example, and how many numbers the module gives for one; 0: any."""
+        """Return the loss of one example, and the module's outputs for one (0: any number)."""
         name = self.loss or ("cross_entropy" if classes else "mse")
         if self._own_loss:
             return load_entry(name, self.folder, "model.loss").target, 0

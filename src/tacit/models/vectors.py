@@ -29,7 +29,7 @@ _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def learnable(vector: torch.Tensor) -> bool:
-    """Whether every number is finite and at most LARGEST in size: what may be learnt."""
+    """Check whether every number is finite and at most LARGEST in size."""
     if not vector.numel():
         return True
     least, largest = torch.aminmax(vector)  # of nan, both are nan, which no comparison passes
@@ -44,7 +44,7 @@ def example_gradients(
     *,
     chunk_size: int | None = None,
 ) -> torch.Tensor:
-    """The gradient (B, d) of each example's own loss, penalty included; B may be 0.
+    """Return the gradient (B, d) of each example's own loss, penalty included; B may be 0.
 
     Of a user's module, a row whose computation raises is nan throughout (`models.recorded`).
 
@@ -60,7 +60,7 @@ def example_gradients(
 def linear_factors(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(δ (B, classes), x (B, inputs)) of a linear model.
+    """Return (δ (B, classes), x (B, inputs)) of a linear model.
 
     Each example's gradient is (δ ⊗ x, δ), without the penalty.
     """
@@ -69,7 +69,7 @@ def linear_factors(
 
 
 def score_deltas(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """d loss / d scores (B, classes) of each example, without the penalty."""
+    """Return d loss / d scores (B, classes) of each example, without the penalty."""
     with torch.enable_grad():
         leaf = scores.detach().requires_grad_()
         (deltas,) = torch.autograd.grad(model.data_loss(leaf, y).sum(), [leaf])
@@ -79,14 +79,14 @@ def score_deltas(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.T
 def vmap_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """`example_gradients` by its definition, for tests; B at least 1."""
+    """Return `example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
 
 
 def mean_gradient(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """The gradient (d,) of the mean loss, penalty included; zeros if B is 0.
+    """Return the gradient (d,) of the mean loss, penalty included; zeros if B is 0.
 
     For runs without privacy.
     """
@@ -103,7 +103,7 @@ def mean_gradient(
 
 @lru_cache(maxsize=16)
 def _transformed(model: Model) -> _Gradients:
-    """The transformed function, cached: building it costs as much as a small batch."""
+    """Return the transformed function, cached: building it costs as much as a small batch."""
     per_example: _Gradients = vmap(grad(model.loss), in_dims=(None, 0, 0), randomness="different")
     return per_example
 
@@ -126,36 +126,36 @@ def _write_alone(
     By its recorded operations; where there can be none, by its code, row by row, if it is trusted.
     Raises PrivacyError if it is not.
     """
-    found = recorded(model, params.device.type, x.dtype, y.dtype)
-    if isinstance(found, Recorded):
-        found.write(params, x, y, out)
+    recording = recorded(model, params.device.type, x.dtype, y.dtype)
+    if isinstance(recording, Recorded):
+        recording.write(params, x, y, out)
     elif model.trusted:
         gradient = grad(model.loss)
-        for row, label, own in zip(x, y, out, strict=True):
-            write_alone(gradient, params, row.clone(), label.clone(), own)
+        for row, label, gradient_row in zip(x, y, out, strict=True):
+            write_alone(gradient, params, row.clone(), label.clone(), gradient_row)
     else:
-        raise PrivacyError(f"model.name={model.name}: {found}")
+        raise PrivacyError(f"model.name={model.name}: {recording}")
 
 
 def agrees(model: Model) -> bool:
-    """Whether one backward pass finds the gradients of each example's own loss.
+    """Check whether one backward pass gives the gradients of each example's own loss.
 
     Tried on three public examples, for a model whose layers are a user's.
     """
     x, y = model.random_batch(3, torch.Generator().manual_seed(2))
     params = model.init(2)
-    found = params.new_empty((len(y), model.size))
+    in_one_pass = params.new_empty((len(y), model.size))
     try:
-        _write_in_one_pass(model, params, x, y, found)
+        _write_in_one_pass(model, params, x, y, in_one_pass)
     except RuntimeError:
         return False
     with torch.enable_grad():
         leaf = params.requires_grad_()
-        own = [
+        one_by_one = [
             torch.autograd.grad(model.loss(leaf, row, label), leaf)[0]
             for row, label in zip(x, y, strict=True)
         ]
-    return torch.allclose(found, torch.stack(own), rtol=1e-3, atol=1e-5)
+    return torch.allclose(in_one_pass, torch.stack(one_by_one), rtol=1e-3, atol=1e-5)
 
 
 def _write_in_one_pass(
@@ -191,15 +191,16 @@ def _deltas(
 
 
 def _last(layer: LayerValues, delta: torch.Tensor) -> torch.Tensor:
-    """(B, positions, numbers that have a scale each): d loss / d output of such a layer."""
+    """Return (B, positions, numbers that have a scale each): d loss / d output of such a layer."""
     if layer.scale == "channels":
         return delta.flatten(2).transpose(1, 2)
     return delta.reshape(len(delta), -1, delta.shape[-1])
 
 
 def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor) -> None:
-    """Write weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a
-    sequence.
+    """Write weight (B, out·in) = δ xᵀ.
+
+    It is summed over the positions of a convolution or of a sequence.
     """
     x = layer.input.detach()
     if layer.scale:
@@ -221,18 +222,18 @@ def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor)
 def _write_kernel(
     window: Window, x: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
 ) -> None:
-    """`_write_weight` of a convolution, for as many rows as have patches that stay in a cache."""
+    """Do `_write_weight` of a convolution, for as many rows as have patches that fit a cache."""
     patches = _patches(x, window)
     places = delta[0, 0].numel()
     batch = len(x) * window.groups  # a group of channels sees its own patches
-    found = torch.bmm(
+    products = torch.bmm(
         delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
     )
-    weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
+    weight.view(len(x), delta.shape[1], -1).copy_(products.view(len(x), delta.shape[1], -1))
 
 
 def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
-    """(B, in·k·k, positions): what each position of a convolution sees.
+    """Return (B, in·k·k, positions): what each position of a convolution sees.
 
     Views and one copy; torch's unfold is 7 times slower.
     """

@@ -147,7 +147,7 @@ class Plan:
         return replace(self, sampling_rate=1.0, batch=1.0, noise_at="edge")
 
     def noise_variance(self, dims: int) -> float:
-        """E||η||²/C² of one push of `dims` parameters.
+        """Return E||η||²/C² of one push of `dims` parameters.
 
         d(z/L)² for Gaussian noise, d(d+1)(z/L)² for `knorm`; for the paper's mechanisms its claim
         (9).
@@ -166,8 +166,8 @@ class Plan:
 
     def step(self, clip: float) -> float | None:
         """Return the grid of a sum of integers at this clip; None for a sum of floats."""
-        whole = self.mechanism == "discrete_gaussian"
-        if whole:
+        on_grid = self.mechanism == "discrete_gaussian"
+        if on_grid:
             return mechanisms.grid_step(clip, self.noise_multiplier)
         return None
 
@@ -184,10 +184,11 @@ class Plan:
 
 
 def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
-    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= tail.
+    """Return B slots that a Poisson(rate) batch of at most `most` rows rarely exceeds.
 
-    A function of public numbers: `most` is the most rows that an edge may have, never how many it
-    has. Rounded up to a multiple of 16, which suits the processor's kernels.
+    It does so with probability <= tail. A function of public numbers: `most` is the most rows that
+    an edge may have, never how many it has. Rounded up to a multiple of 16, which suits the
+    processor's kernels.
     """
     if rate == 1:
         return most

@@ -155,12 +155,12 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
         if trusting:
             return "terms=None: only a server that states them gets updates without noise"
         return None
-    said = (
+    stated = (
         ("mechanism", terms.mechanism, plan.declared),
         ("sampling_rate", terms.sampling_rate, plan.sampling_rate),
         ("noise_multiplier", terms.noise_multiplier, plan.noise_multiplier),
     )
-    for field, theirs, ours in said:
+    for field, theirs, ours in stated:
         if theirs is not None and theirs != ours:
             return f"{field}={theirs}: this edge works with {ours} only"
     return None

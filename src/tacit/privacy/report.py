@@ -169,7 +169,7 @@ class Promise:
         else is as the definition has it: another δ would make an edge's ε look small.
         """
         last = history[-1] if history else None
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "epsilon_pld": epsilon_pld(at_most, self.delta),
             "epsilon_rdp": epsilon_rdp(at_most, self.delta),
             "delta": self.delta,
@@ -185,11 +185,11 @@ class Promise:
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in history],
         }
         if self.composition == "sum":
-            found["mu"] = gdp.mu(history)
-        return EdgePrivacy.model_validate(found, context=at_most)
+            fields["mu"] = gdp.mu(history)
+        return EdgePrivacy.model_validate(fields, context=at_most)
 
     def epsilon(self, edges: Iterable[EdgePrivacy]) -> float:
-        """ε of the run: the largest of any edge, or that of one person at all parties together."""
+        """Return ε of the run: the largest of any edge, or one person's at all parties."""
         if self.composition == "sum":
             return gdp.epsilon(gdp.compose(edge.mu for edge in edges), self.delta)
         if self.composition == "together":
@@ -229,7 +229,7 @@ class Promise:
 
 
 def composed(composition: Composition, histories: Iterable[History], delta: float) -> float:
-    """ε of a run at `delta`, of the histories of its workers."""
+    """Return ε of a run at `delta`, of the histories of its workers."""
     if composition == "sum":
         return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
     if composition == "together":

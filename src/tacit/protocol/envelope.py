@@ -26,7 +26,10 @@ HEAD = struct.Struct("<4sI")  # magic, length of the Meta
 
 
 def tensor_at(head: bytes | bytearray | memoryview | mmap.mmap) -> int:
-    """The offset of the tensor, by the first eight bytes: behind the Meta, at a multiple of 64."""
+    """Return the offset of the tensor, by the first eight bytes.
+
+    It is behind the Meta, at a multiple of 64.
+    """
     end: int = HEAD.size + HEAD.unpack_from(head)[1]
     return end + -end % 64
 
@@ -42,7 +45,7 @@ class InPlace:
         return len(self.front) + len(self.tensor)
 
     def between(self, begin: int, end: int) -> tuple[bytes, memoryview]:
-        """The bytes from `begin` to before `end`, in two pieces."""
+        """Return the bytes from `begin` to before `end`, in two pieces."""
         at = len(self.front)
         return self.front[begin:end], self.tensor[max(0, begin - at) : max(0, end - at)]
 
@@ -52,7 +55,7 @@ class InPlace:
         return self.front, self.tensor
 
     def whole(self) -> bytes:
-        """All of it; the tensor is copied."""
+        """Return all of it; the tensor is copied."""
         return b"".join(self.pieces)
 
 
@@ -60,7 +63,7 @@ class Growing(bytearray):
     """An envelope to which bytes are only added."""
 
     @property
-    def came(self) -> int:
+    def filled(self) -> int:
         """How many bytes have come."""
         return len(self)
 
@@ -72,30 +75,30 @@ class Growing(bytearray):
 class GrowingMap(mmap.mmap):
     """A long envelope that grows, in memory of its own; the system gets it back all at once.
 
-    It takes memory for what has come, in huge pages where the system lends them. came: the bytes
+    It takes memory for what has come, in huge pages where the system lends them. filled: the bytes
     that have come. Only `grow` may change it before it is whole.
     """
 
-    came: int
+    filled: int
 
     @classmethod
     def of(cls, begun: Growing, size: int) -> GrowingMap:
-        """One of `size` bytes that goes on where `begun` ends."""
-        found = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        """Return a map of `size` bytes that continues `begun`."""
+        grown = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without them
-                found.madvise(mmap.MADV_HUGEPAGE)
-        found[: len(begun)] = bytes(begun)
-        found.came = len(begun)
-        return found
+                grown.madvise(mmap.MADV_HUGEPAGE)
+        grown[: len(begun)] = bytes(begun)
+        grown.filled = len(begun)
+        return grown
 
     def grow(self, more: bytes | memoryview) -> None:
         """Add bytes at the end. Raises WireError for more than it has room for."""
-        end = self.came + len(more)
+        end = self.filled + len(more)
         if end > len(self):
             raise WireError("length", f"more than {len(self)} bytes")
-        self[self.came : end] = more
-        self.came = end
+        self[self.filled : end] = more
+        self.filled = end
 
 
 Whole = Growing | GrowingMap
@@ -134,7 +137,7 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
 
 
 def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
-    """As `encode`, but the tensor is not copied, unless it is made narrower."""
+    """Encode as `encode`, but do not copy the tensor, unless it is made narrower."""
     body = memoryview(b"")
     meta.reads = _FORMAT
     if tensor is not None:
@@ -148,7 +151,7 @@ def encode_in_place(meta: pb.Meta, tensor: Tensor | None = None) -> InPlace:
 
 
 def _body(tensor: Tensor) -> tuple[str, int, memoryview]:
-    """What `tensor` is sent as, how many of its numbers go apart, and its bytes."""
+    """Return how `tensor` is sent: its dtype, the count of numbers sent apart, and its bytes."""
     if tensor.dtype != torch.int32:
         return "f32", 0, numbers(tensor)
     packed = int16.packed(tensor)
@@ -158,7 +161,7 @@ def _body(tensor: Tensor) -> tuple[str, int, memoryview]:
 
 
 def numbers(tensor: Tensor, dtype: str = "f32") -> memoryview:
-    """The little-endian bytes of a tensor; no copy where the machine is little endian itself."""
+    """Return the little-endian bytes of a tensor, without a copy on a little-endian machine."""
     flat = tensor.detach().contiguous().numpy().astype(_NUMPY[dtype], copy=False).reshape(-1)
     return flat.view("u1").data
 
@@ -169,7 +172,7 @@ def decode(
     checked: bool = False,
     most: int | None = None,
 ) -> Received:
-    """The envelope in `payload`; a tensor of int16 is made wider, of others there is no copy.
+    """Return the envelope in `payload`. A tensor of int16 is widened; no other is copied.
 
     Raises WireError for anything else.
 
@@ -197,7 +200,7 @@ def decode(
 
 
 def has_tensor(payload: bytes | bytearray | mmap.mmap) -> bool:
-    """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
+    """Check whether an envelope is longer than its Meta, by its first eight bytes alone."""
     if len(payload) < HEAD.size:
         return False
     return len(payload) > tensor_at(payload)
@@ -245,6 +248,6 @@ def _check(meta: pb.Meta, body: memoryview) -> None:
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Whether every number is finite: the least and the largest are, and nan would be both."""
+    """Check whether every number is finite: the least and the largest are, and nan is both."""
     least, largest = torch.aminmax(tensor)
     return bool(torch.isfinite(least) & torch.isfinite(largest))

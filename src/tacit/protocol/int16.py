@@ -25,42 +25,42 @@ _APART = 8  # bytes of a number that does not fit, beside its int16
 
 
 def packed(integers: Tensor) -> tuple[memoryview, int] | None:
-    """The bytes of int32 numbers, and how many do not fit; None where that is not shorter."""
-    found = integers.reshape(-1).numpy()
-    body = np.empty(4 * len(found), "u1")  # of which memory is taken for what is written
-    small = body[: 2 * len(found)].view("<i2")
-    blocks = range(0, max(1, len(found)), _BLOCK)
-    places = np.concatenate([_put(small, found, at) for at in blocks])
-    if not shorter(len(found), len(places)):
+    """Return the bytes of int32 numbers, and how many do not fit; None if not shorter."""
+    numbers = integers.reshape(-1).numpy()
+    body = np.empty(4 * len(numbers), "u1")  # of which memory is taken for what is written
+    small = body[: 2 * len(numbers)].view("<i2")
+    blocks = range(0, max(1, len(numbers)), _BLOCK)
+    places = np.concatenate([_put(small, numbers, at) for at in blocks])
+    if not shorter(len(numbers), len(places)):
         return None
-    end = size(len(found), len(places))
+    end = size(len(numbers), len(places))
     small[places] = 0
-    body[2 * len(found) : end].view("<u4").reshape(2, -1)[:] = places, found[places]
+    body[2 * len(numbers) : end].view("<u4").reshape(2, -1)[:] = places, numbers[places]
     return body[:end].data, len(places)
 
 
 def size(numel: int, apart: int) -> int:
-    """How many bytes `numel` numbers take, of which `apart` do not fit."""
+    """Return the number of bytes of `numel` numbers, of which `apart` do not fit."""
     return 2 * numel + _APART * apart
 
 
 def shorter(numel: int, apart: int) -> bool:
-    """Whether that is fewer bytes than int32 takes: else it is not written so."""
+    """Check whether that is fewer bytes than int32 takes: else it is not written so."""
     return size(numel, apart) < 4 * numel
 
 
 def unpacked(body: memoryview, numel: int, apart: int) -> Tensor:
-    """The numbers, int32 (numel,), in memory of their own; body: `size` bytes.
+    """Return the numbers, int32 (numel,), in memory of their own; body: `size` bytes.
 
     Raises WireError ("apart") where those that do not fit are not as `packed` writes them: so the
     same numbers have the same bytes.
     """
     small = np.frombuffer(body, "<i2", numel)
-    whole = small.astype(np.int32)
+    numbers = small.astype(np.int32)
     if apart:
         places = np.frombuffer(body, "<u4", apart, 2 * numel).astype(np.int64)
-        _put_apart(whole, places, np.frombuffer(body, "<i4", apart, 2 * numel + 4 * apart))
-    return torch.from_numpy(whole)
+        _put_apart(numbers, places, np.frombuffer(body, "<i4", apart, 2 * numel + 4 * apart))
+    return torch.from_numpy(numbers)
 
 
 def _put(small: NDArray[np.int16], integers: NDArray[np.int32], at: int) -> NDArray[np.int64]:
@@ -72,10 +72,10 @@ def _put(small: NDArray[np.int16], integers: NDArray[np.int32], at: int) -> NDAr
 
 
 def _put_apart(
-    whole: NDArray[np.int32], places: NDArray[np.int64], values: NDArray[np.int32]
+    numbers: NDArray[np.int32], places: NDArray[np.int64], values: NDArray[np.int32]
 ) -> None:
-    if places[-1] >= len(whole) or not bool((places[1:] > places[:-1]).all()):
+    if places[-1] >= len(numbers) or not bool((places[1:] > places[:-1]).all()):
         raise WireError("apart", "the places of large numbers do not rise, or are none")
-    if whole[places].any() or bool(((values >= _LEAST) & (values <= _LARGEST)).any()):
+    if numbers[places].any() or bool(((values >= _LEAST) & (values <= _LARGEST)).any()):
         raise WireError("apart", "a number is there twice, or would fit")
-    whole[places] = values
+    numbers[places] = values

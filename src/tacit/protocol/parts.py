@@ -30,7 +30,7 @@ def count_parts(size: int, chunk: int) -> int:
 
 
 def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> bytes:
-    """The MQTT payload that holds part `number` of an envelope.
+    """Return the MQTT payload that holds part `number` of an envelope.
 
     chunk: its bytes at most, but for `front`, which comes before them.
     """
@@ -45,12 +45,12 @@ def part(envelope: Envelope, chunk: int, number: int, front: bytes = b"") -> byt
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
-    """The MQTT payloads of an envelope, each of at most `chunk` bytes, header included."""
+    """Yield the MQTT payloads of an envelope, each of at most `chunk` bytes, header included."""
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
 def question(envelope: Envelope, chunk: int) -> bytes:
-    """The payload that asks a receiver which parts of an envelope it lacks.
+    """Return the payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.
     """
@@ -58,7 +58,10 @@ def question(envelope: Envelope, chunk: int) -> bytes:
 
 
 def read_question(payload: bytes | memoryview) -> tuple[int, int] | None:
-    """(parts, total bytes) of the message that a question is about; None for any other payload."""
+    """Return (parts, total bytes) of the message that a question is about, or None.
+
+    None: it is any other payload.
+    """
     if len(payload) != _PART.size:
         return None
     magic, _, parts, total, _ = _PART.unpack(payload)
@@ -77,7 +80,7 @@ class Assembler:
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
         # The parts before number `_next`, one after the other.
-        self._whole: Whole = Growing()
+        self._message: Whole = Growing()
         self._next = 0
         self._ahead: dict[int, tuple[int, bytes]] = {}  # later ones: where each begins, its bytes
         self._ahead_bytes = 0
@@ -91,7 +94,7 @@ class Assembler:
     @property
     def held(self) -> int:
         """Bytes of memory that it takes, with what each part costs beside its bytes."""
-        return self._whole.came + self._ahead_bytes
+        return self._message.filled + self._ahead_bytes
 
     @property
     def begun(self) -> memoryview:
@@ -99,12 +102,12 @@ class Assembler:
 
         They stay as they are, and so does their place.
         """
-        if isinstance(self._whole, Growing):
+        if isinstance(self._message, Growing):
             return memoryview(b"")
-        return memoryview(self._whole)[: self._whole.came]
+        return memoryview(self._message)[: self._message.filled]
 
     def missing(self, limit: int) -> list[int]:
-        """The numbers of the first parts that have not come, at most `limit` of them."""
+        """Return the numbers of the first parts that have not come, at most `limit` of them."""
         if self.shape is None:
             parts = 0
         else:
@@ -149,22 +152,22 @@ class Assembler:
                 raise WireError("size", f"{len(self._ahead)} parts that are far too small")
             return
         self._append(offset, body)
-        while (found := self._ahead.pop(self._next, None)) is not None:
-            self._ahead_bytes -= len(found[1]) + PART_COST
-            self._append(*found)
+        while (ahead := self._ahead.pop(self._next, None)) is not None:
+            self._ahead_bytes -= len(ahead[1]) + PART_COST
+            self._append(*ahead)
 
     def _append(self, offset: int, body: bytes | memoryview) -> None:
-        if offset != self._whole.came:
+        if offset != self._message.filled:
             raise WireError(
                 "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
             )
-        self._whole.grow(body)
+        self._message.grow(body)
         self._next += 1
-        if isinstance(self._whole, Growing) and len(self._whole) > LARGE and self.shape:
-            self._whole = GrowingMap.of(self._whole, self.shape[1])
+        if isinstance(self._message, Growing) and len(self._message) > LARGE and self.shape:
+            self._message = GrowingMap.of(self._message, self.shape[1])
 
     def _finished(self, total: int) -> Whole:
-        count = self._whole.came
+        count = self._message.filled
         if count != total:
             raise WireError("length", f"all parts have {count} bytes, not {total}")
-        return self._whole
+        return self._message

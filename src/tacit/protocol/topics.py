@@ -17,44 +17,47 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def is_name(value: str) -> bool:
-    """Whether `value` can be the name of an edge or a run."""
+    """Check whether `value` can be the name of an edge or a run."""
     return _NAME.fullmatch(value) is not None
 
 
 def checked_name(field: str, value: str) -> str:
-    """`value` if it can be part of a topic and of a file name, else ConfigError naming `field`."""
+    """Return `value` if it can be part of a topic and of a file name.
+
+    Raises ConfigError naming `field` otherwise.
+    """
     if not is_name(value):
         raise ConfigError(f"{field}={value!r}: expected 1 to 64 letters, digits, '.', '_' or '-'")
     return value
 
 
 def model(run: str) -> str:
-    """Retained announcement of the run: version, state, epoch."""
+    """Return the topic of the run's retained announcement: version, state, epoch."""
     return f"tacit/v1/{run}/model"
 
 
 def up(run: str, edge: str, seq: int, part: int) -> str:
-    """The topic of one part of an edge's message number `seq`."""
+    """Return the topic of one part of an edge's message number `seq`."""
     return f"tacit/v1/{run}/up/{edge}/{seq}/{part}"
 
 
 def up_numbered(run: str, edge: str) -> str:
-    """The one topic of an edge whose payloads say their number themselves."""
+    """Return the one topic of an edge whose payloads carry their own number."""
     return up(run, edge, 0, 0)
 
 
 def up_all(run: str) -> str:
-    """The aggregator's subscription: all parts of all edges."""
+    """Return the aggregator's subscription: all parts of all edges."""
     return f"tacit/v1/{run}/up/+/+/+"
 
 
 def up_of(run: str, edge: str) -> str:
-    """The aggregator's subscription to one edge, where it does not want all."""
+    """Return the aggregator's subscription to one edge, where it does not want all."""
     return f"tacit/v1/{run}/up/{edge}/+/+"
 
 
 def down(run: str, edge: str, kind: str, part: int = 0) -> str:
-    """The topic from server to edge; kind is `model`, `receipt` or `control`."""
+    """Return the topic from server to edge; kind is `model`, `receipt` or `control`."""
     return f"tacit/v1/{run}/down/{edge}/{kind}/{part}"
 
 
@@ -64,7 +67,7 @@ def down_all(run: str, edge: str) -> str:
 
 
 def presence(run: str, edge: str) -> str:
-    """The retained topic of an edge's presence.
+    """Return the retained topic of an edge's presence.
 
     online, retired or left, said by the edge; offline, said by the broker (the edge's will).
     """
@@ -72,22 +75,22 @@ def presence(run: str, edge: str) -> str:
 
 
 def presence_all(run: str) -> str:
-    """The presence of every edge."""
+    """Return the subscription to the presence of every edge."""
     return f"tacit/v1/{run}/presence/+"
 
 
 def steps(run: str, edge: str) -> str:
-    """Retained: how many steps a peer has taken, said by itself."""
+    """Return the retained topic of how many steps a peer has taken, published by itself."""
     return f"tacit/v1/{run}/steps/{edge}"
 
 
 def steps_all(run: str) -> str:
-    """The steps of every peer."""
+    """Return the subscription to the steps of every peer."""
     return f"tacit/v1/{run}/steps/+"
 
 
 def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
-    """The topic of one part of a peer's message to another.
+    """Return the topic of one part of a peer's message to another.
 
     number: the sender's own, new for every copy.
     """
@@ -95,17 +98,17 @@ def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
 
 
 def peer_numbered(run: str, to: str, sender: str) -> str:
-    """The one topic from one peer to another, of payloads that say their number themselves."""
+    """Return the one topic from one peer to another, of payloads that carry their own number."""
     return peer(run, to, sender, 0, 0)
 
 
 def peer_all(run: str, to: str) -> str:
-    """A peer's subscription."""
+    """Return a peer's subscription."""
     return f"tacit/v1/{run}/peer/{to}/from/#"
 
 
 def parse_peer(topic: str) -> tuple[str, str, int, int]:
-    """(to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
+    """Return (to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
     if len(levels) != 9 or levels[3] != "peer" or levels[5] != "from":
         raise WireError("topic", topic[:120])
@@ -118,7 +121,7 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
 
 
 def health() -> str:
-    """The topic that a broker's own health check asks for; nothing is said there."""
+    """Return the topic that a broker's health check asks for; nothing is published there."""
     return "tacit/v1/health"
 
 
@@ -128,7 +131,7 @@ def everything() -> str:
 
 
 def parse_up(topic: str) -> tuple[str, int, int]:
-    """(edge, seq, part) of an `up` topic; WireError("topic") otherwise."""
+    """Return (edge, seq, part) of an `up` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
     if len(levels) != 7 or levels[3] != "up" or not _NAME.fullmatch(levels[4]):
         raise WireError("topic", topic[:120])
@@ -138,7 +141,7 @@ def parse_up(topic: str) -> tuple[str, int, int]:
 
 
 def number_front(number: int) -> bytes:
-    """What stands in front of a payload of message `number`.
+    """Return the bytes in front of a payload of message `number`.
 
     So all of a sender's messages have one topic, and a broker can be made to hold its retained
     messages to one.
@@ -147,12 +150,12 @@ def number_front(number: int) -> bytes:
 
 
 def numbered(number: int, payload: bytes) -> bytes:
-    """`payload`, with the number of its message in front."""
+    """Return `payload`, with the number of its message in front."""
     return number_front(number) + payload
 
 
 def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]:
-    """The number of a message, and its payload: `number`, its topic's, where it has none itself.
+    """Return the number of a message, and its payload; without a number, its topic's `number`.
 
     No byte of the payload is copied.
     """
@@ -162,7 +165,7 @@ def read_numbered(number: int, payload: bytes) -> tuple[int, bytes | memoryview]
 
 
 def sender(topic: str, payload: bytes) -> tuple[str, int, bytes | memoryview]:
-    """(edge, number of its message, part of it) of what came under an `up` topic.
+    """Return (edge, number of its message, part of it) of what came under an `up` topic.
 
     Raises WireError("topic").
     """

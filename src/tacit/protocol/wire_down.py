@@ -27,7 +27,7 @@ def down(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> bytes:
-    """A server's message as an envelope; the other arguments are those of `down_in_place`."""
+    """Return a server's message as an envelope; arguments are those of `down_in_place`."""
     return down_in_place(run, edge, message, schema, answer, answered).whole()
 
 
@@ -39,7 +39,7 @@ def down_in_place(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> InPlace:
-    """A server's message as an envelope that has no copy of its tensor.
+    """Return a server's message as an envelope that has no copy of its tensor.
 
     answer: the receipt of message `answered`, if it goes with it.
     """
@@ -79,24 +79,27 @@ def fill_vertical(meta: pb.Meta, message: Roster | Feedback | Request) -> Tensor
 def announcement(
     run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
 ) -> bytes:
-    """The retained announcement of a run.
+    """Return the retained announcement of a run.
 
     It holds the model itself if that takes at most `inline_below` bytes.
     """
     raw = numbers(model.params)
-    said = pb.Announcement(
+    announced = pb.Announcement(
         epoch=epoch,
         state=state,
         version=model.version,
         model_sha256=hashlib.sha256(raw).hexdigest(),
         model_bytes=len(raw),
     )
-    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=said)
+    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=announced)
     return encode(meta, model.params if len(raw) <= inline_below else None)
 
 
 def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
-    """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
+    """Return the role message in a server's envelope.
+
+    Raises WireError (kind, schema, shape, value).
+    """
     meta = received.meta
     kind = received.meta.WhichOneof("kind")
     if kind == "halt":
@@ -109,13 +112,13 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
         return read_vertical(meta, received.tensor)
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-    said = meta.model.terms
-    if said.HasField("noise_multiplier"):
-        z = said.noise_multiplier
+    stated = meta.model.terms
+    if stated.HasField("noise_multiplier"):
+        z = stated.noise_multiplier
     else:
         z = None
     if meta.model.HasField("terms"):
-        terms = Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+        terms = Terms(printable(stated.mechanism, MAX_MECHANISM), stated.sampling_rate, z)
     else:
         terms = None
     # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
@@ -123,16 +126,18 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
 
 
 def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | Request:
-    """The message of a vertical run in `meta`. Raises WireError (shape, value)."""
+    """Return the message of a vertical run in `meta`. Raises WireError (shape, value)."""
     kind = meta.WhichOneof("kind")
     if kind == "feedback":
-        said = meta.feedback
-        if (tensor is None) != (said.rows == 0) or (
-            tensor is not None and tensor.numel() % said.rows
+        feedback = meta.feedback
+        if (tensor is None) != (feedback.rows == 0) or (
+            tensor is not None and tensor.numel() % feedback.rows
         ):
-            raise WireError("shape", f"{meta.numel} elements in {said.rows} rows")
+            raise WireError("shape", f"{meta.numel} elements in {feedback.rows} rows")
         return Feedback(
-            said.iteration, said.step, None if tensor is None else tensor.view(said.rows, -1)
+            feedback.iteration,
+            feedback.step,
+            None if tensor is None else tensor.view(feedback.rows, -1),
         )
     if tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
@@ -147,7 +152,7 @@ def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | R
 
 
 def _pack_terms(terms: Terms | None) -> pb.Terms | None:
-    """A server's terms as protobuf."""
+    """Return a server's terms as protobuf."""
     if terms is None:
         return None
     return pb.Terms(

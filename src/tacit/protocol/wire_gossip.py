@@ -15,7 +15,7 @@ from tacit.protocol.wire import Received, encode
 
 
 def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
-    """A peer's message as an envelope.
+    """Return a peer's message as an envelope.
 
     Raises TypeError for a tensor that no `Trained` has sealed.
     """
@@ -45,7 +45,7 @@ def encode_peer_message(run: str, message: PeerMessage, schema: bytes) -> bytes:
 
 
 def read_peer_message(received: Received, schema: bytes, size: int) -> PeerMessage:
-    """The message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
+    """Return the message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
     meta = received.meta
     kind = received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:
@@ -56,11 +56,13 @@ def read_peer_message(received: Received, schema: bytes, size: int) -> PeerMessa
         return Share(meta.edge, meta.share.round, _vector(received, size))
     if kind not in ("proposal", "exchanged"):
         raise WireError("kind", f"{kind} does not come from a peer")
-    said = meta.proposal if kind == "proposal" else meta.exchanged
-    if not (said.life and said.seq):
-        raise WireError("value", f"life={said.life}, seq={said.seq}: both begin at 1")
-    made = Proposal if kind == "proposal" else Answer
-    return made(meta.edge, said.life, said.seq, _vector(received, size), dict(said.counts))
+    content = meta.proposal if kind == "proposal" else meta.exchanged
+    if not (content.life and content.seq):
+        raise WireError("value", f"life={content.life}, seq={content.seq}: both begin at 1")
+    message_type = Proposal if kind == "proposal" else Answer
+    return message_type(
+        meta.edge, content.life, content.seq, _vector(received, size), dict(content.counts)
+    )
 
 
 def _vector(received: Received, size: int) -> Tensor:

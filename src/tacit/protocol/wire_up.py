@@ -36,10 +36,10 @@ def up(
     message: Hello | Push | Report | Embed | Retired,
     schema: bytes,
     definition: str = "",
-    held: pb.Held | None = None,
+    receipt: pb.Held | None = None,
 ) -> bytes:
-    """An edge's message as an envelope; arguments and errors are those of `up_in_place`."""
-    return up_in_place(run, seq, message, schema, definition, held).whole()
+    """Return an edge's message as an envelope; arguments and errors are those of `up_in_place`."""
+    return up_in_place(run, seq, message, schema, definition, receipt).whole()
 
 
 def up_in_place(
@@ -48,17 +48,17 @@ def up_in_place(
     message: Hello | Push | Report | Embed | Retired,
     schema: bytes,
     definition: str = "",
-    held: pb.Held | None = None,
+    receipt: pb.Held | None = None,
 ) -> InPlace:
     """Return an edge's message as an envelope that has no copy of its tensor.
 
-    definition: the edge's run definition, for Hello. held: the newest receipt that the edge has.
+    definition: the edge's run definition, for Hello. receipt: the newest receipt that the edge has.
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
     `ReleasedEmbedding` in an Embed.
     """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
-    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema, held=held)
+    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema, held=receipt)
     tensor = _fill_up(meta, message)
     if isinstance(message, Hello):
         meta.hello.definition = definition
@@ -66,7 +66,7 @@ def up_in_place(
 
 
 def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) -> Tensor | None:
-    """Say in `meta` what an edge says; return the tensor that goes with it. Raises TypeError."""
+    """Fill `meta` with an edge's message; return the tensor that goes with it. Raises TypeError."""
     match message:
         case Hello():
             meta.hello.CopyFrom(_pack_hello(message))
@@ -114,7 +114,7 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
 def read_up(
     received: Received, schema: bytes, size: int, *, real: bool = True
 ) -> Hello | Update | Retired:
-    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
+    """Return the role message in an edge's envelope. Raises WireError (kind, schema, shape, value).
 
     real: False leaves an update's integers as they came.
     """
@@ -155,7 +155,7 @@ def read_up(
 
 
 def _pack_hello(message: Hello) -> pb.Hello:
-    """Hello as protobuf."""
+    """Return Hello as protobuf."""
     return pb.Hello(
         epsilon=message.epsilon,
         delta=message.delta,
@@ -171,7 +171,7 @@ def _pack_hello(message: Hello) -> pb.Hello:
 
 
 def _read_hello(edge: str, hello: pb.Hello) -> Hello:
-    """Hello of `edge` from protobuf. Raises WireError ("value")."""
+    """Return Hello of `edge` from protobuf. Raises WireError ("value")."""
     numbers = {
         name: finite(name, getattr(hello, name))
         for name in ("delta", "noise_variance", "clip_min", "clip_max")
@@ -191,7 +191,7 @@ def _read_hello(edge: str, hello: pb.Hello) -> Hello:
 
 
 def _pack_history(rows: History) -> list[pb.Spend]:
-    """A ledger's history as protobuf."""
+    """Return a ledger's history as protobuf."""
     return [
         pb.Spend(
             sampling_rate=row.sampling_rate,
@@ -203,8 +203,8 @@ def _pack_history(rows: History) -> list[pb.Spend]:
     ]
 
 
-def _read_history(said: Iterable[pb.Spend]) -> History:
-    """A ledger's history from protobuf.
+def _read_history(spends: Iterable[pb.Spend]) -> History:
+    """Return a ledger's history from protobuf.
 
     Raises WireError ("value") for one that no ledger can have.
     """
@@ -215,11 +215,11 @@ def _read_history(said: Iterable[pb.Spend]) -> History:
             s.count,
             s.mechanism or "gaussian",
         )
-        for s in said
+        for s in spends
     )
-    known = ("gaussian", "discrete_gaussian", "knorm")
+    mechanisms = ("gaussian", "discrete_gaussian", "knorm")
     if len(rows) > 1000 or any(
-        not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows
+        not 0 < row.sampling_rate <= 1 or row.mechanism not in mechanisms for row in rows
     ):
         raise WireError("value", "spent: a history that no ledger can have")
     return rows
@@ -240,12 +240,12 @@ def _read_charged(charged: pb.Charged) -> Charged:
 
 
 def _pack_part(message: UploadPart) -> pb.Part:
-    """A Part as protobuf, for an Update."""
+    """Return a Part as protobuf, for an Update."""
     return pb.Part(step=message.step, request=message.request, rows=pack_rows(message.rows))
 
 
 def _read_part(update: pb.Update) -> UploadPart | None:
-    """The Part of an Update, or None if it has none. Raises WireError (value)."""
+    """Return the Part of an Update; None if it has none. Raises WireError (value)."""
     if not update.HasField("part"):
         return None
     return UploadPart(update.part.step, update.part.request, read_rows(update.part.rows))
@@ -258,22 +258,22 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
     """
     if tensor.dtype == torch.float32:
         return tensor
-    found = np.empty(tensor.numel(), np.float32)
+    real = np.empty(tensor.numel(), np.float32)
     unit = np.float64(finite("scale", scale))
     safe = abs(unit) <= SAFE_SCALE
     with contextlib.nullcontext() if safe else np.errstate(over="ignore"):
         # numpy works block by block, so no float64 vector is ever made.
-        np.multiply(tensor.numpy(), unit, out=found, dtype=np.float64, casting="same_kind")
-    if not safe and not bool(np.isfinite(found).all()):
+        np.multiply(tensor.numpy(), unit, out=real, dtype=np.float64, casting="same_kind")
+    if not safe and not bool(np.isfinite(real).all()):
         raise WireError("value", f"scale={scale}")
-    return torch.from_numpy(found)
+    return torch.from_numpy(real)
 
 
 def gradient_in_place(tensor: Tensor, scale: float) -> Tensor:
-    """As `gradient`, in the memory of `tensor`, which holds no integers any more."""
+    """Return `gradient` in the memory of `tensor`, which holds no integers any more."""
     if tensor.dtype == torch.float32:
         return tensor
     real = tensor.view(torch.float32)
-    for some, found in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
-        found.copy_(gradient(some, scale))
+    for some, real_part in zip(torch.split(tensor, _BLOCK), torch.split(real, _BLOCK), strict=True):
+        real_part.copy_(gradient(some, scale))
     return real

@@ -14,19 +14,19 @@ MAX_MECHANISM = 40
 
 
 def finite(name: str, value: float) -> float:
-    """`value` if it is a finite number >= 0; else WireError ("value") with its name."""
+    """Return `value` if it is a finite number >= 0; else WireError ("value") with its name."""
     if not 0 <= value < float("inf"):
         raise WireError("value", f"{name}={value}")
     return value
 
 
 def pack_rows(rows: Tensor) -> bytes:
-    """Rows' numbers, int64 (b,), as uint32 little-endian."""
+    """Return the numbers of rows, int64 (b,), as uint32 little-endian."""
     return rows.numpy().astype("<u4").tobytes()
 
 
 def read_rows(packed: bytes) -> Tensor:
-    """Rows' numbers, int64 (b,). Raises WireError ("value")."""
+    """Return the numbers of rows, int64 (b,). Raises WireError ("value")."""
     if len(packed) % 4:
         raise WireError("value", f"rows: {len(packed)} bytes are no whole numbers")
     return torch.from_numpy(np.frombuffer(packed, dtype="<u4").astype(np.int64))

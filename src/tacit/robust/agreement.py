@@ -68,7 +68,7 @@ def opponents(
     unequal = opposed > OPPOSED or together < TOGETHER or gained > worse or less > behind
     if noise or unequal:
         return []
-    return [names[one] for one in chosen]
+    return [names[place] for place in chosen]
 
 
 def worsened(walks: Mapping[str, Walk], t: float) -> dict[str, float]:
@@ -91,14 +91,14 @@ def worsened(walks: Mapping[str, Walk], t: float) -> dict[str, float]:
         return {}
     products, variances = _products([walks[name] for name in names])
     z = math.sqrt(2 * (t + math.log(len(names))))
-    found = {}
+    cosines = {}
     gained, without = _gains(products, variances)
-    for one in ((gained <= WORSENED) & (without < 0)).nonzero().flatten().tolist():
-        cut, _, _, less = _deviations(products, variances, [one])
-        closest, together = _cosines(products, [one])
+    for place in ((gained <= WORSENED) & (without < 0)).nonzero().flatten().tolist():
+        cut, _, _, less = _deviations(products, variances, [place])
+        closest, together = _cosines(products, [place])
         if cut < -z and less <= BEHIND_LATER and together < TOGETHER:
-            found[names[one]] = closest
-    return found
+            cosines[names[place]] = closest
+    return cosines
 
 
 def _gains(products: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,8 +124,8 @@ def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
     noise = torch.outer(counts, counts) * stacked.shape[1]
     meets = torch.outer(counts, gram.diagonal())
     variance = torch.maximum(meets + meets.T - noise, noise)
-    own = torch.diag(variance.diagonal())
-    return gram - torch.diag(counts) * stacked.shape[1], variance + own
+    diagonal = torch.diag(variance.diagonal())
+    return gram - torch.diag(counts) * stacked.shape[1], variance + diagonal
 
 
 def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
@@ -139,8 +139,8 @@ def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
     noise = _off_diagonal(variances)
     alone = apart.sum(1) - 2 * apart.max(1).values
     starts = torch.argsort(alone, stable=True)[:STARTS].tolist()
-    found = (_improved(apart, noise, one, (count - 1) // 2) for one in starts)
-    _, chosen = min(found)
+    candidates = (_improved(apart, noise, start, (count - 1) // 2) for start in starts)
+    _, chosen = min(candidates)
     return sorted(chosen)
 
 
@@ -160,11 +160,11 @@ def _improved(apart: Tensor, noise: Tensor, start: int, most: int) -> tuple[floa
         spread = inside @ noise @ (1 - inside) + sign * (noise @ (1 - 2 * inside))
         size = inside.sum() + sign
         score = torch.where((size >= 1) & (size <= most), cut / spread.clamp(min=1.0).sqrt(), 1e300)
-        one = int(score.argmin())
-        if not float(score[one]) < best[0]:
+        place = int(score.argmin())
+        if not float(score[place]) < best[0]:
             return best
-        inside[one] = 1 - inside[one]
-        best = (float(score[one]), inside.nonzero().flatten().tolist())
+        inside[place] = 1 - inside[place]
+        best = (float(score[place]), inside.nonzero().flatten().tolist())
     return best
 
 
@@ -177,15 +177,15 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
     count = len(products)
     a = torch.zeros(count, dtype=torch.float64)
     a[chosen] = 1.0
-    rest = 1 - a
+    outside = 1 - a
     everybody = torch.ones(count, dtype=torch.float64)
     size = float(a.sum())
-    others = float(rest.sum())
-    cut = torch.outer(a, rest)
-    among = torch.outer(rest, rest)
+    others = float(outside.sum())
+    cut = torch.outer(a, outside)
+    among = torch.outer(outside, outside)
     among.fill_diagonal_(0.0)
     with_all = torch.outer(a, everybody)
-    rest_with_all = torch.outer(rest, everybody)
+    rest_with_all = torch.outer(outside, everybody)
     return [
         _deviation(products, variances, weights)
         for weights in (
@@ -199,15 +199,15 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
 
 def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
     """Return mean cosines: of `chosen` with the closest half of the rest, and among the rest."""
-    rest = [one for one in range(len(products)) if one not in chosen]
+    others = [place for place in range(len(products)) if place not in chosen]
     lengths = products.diagonal().clamp(min=1.0)
     ours = float(lengths[chosen].mean())
-    theirs = float(lengths[rest].mean())
-    among = _off_diagonal(products[rest][:, rest])
-    own = float(among.sum()) / max(1, len(rest) * (len(rest) - 1))
-    between = products[chosen][:, rest].mean(0).sort(descending=True).values
-    closest = float(between[: math.ceil(len(rest) / 2)].mean())
-    return closest / math.sqrt(ours * theirs), own / theirs
+    theirs = float(lengths[others].mean())
+    among = _off_diagonal(products[others][:, others])
+    within = float(among.sum()) / max(1, len(others) * (len(others) - 1))
+    between = products[chosen][:, others].mean(0).sort(descending=True).values
+    closest = float(between[: math.ceil(len(others) / 2)].mean())
+    return closest / math.sqrt(ours * theirs), within / theirs
 
 
 def _deviation(products: Tensor, variances: Tensor, weights: Tensor) -> float:

@@ -75,7 +75,7 @@ class Watch:
         self.t = math.log(4 * edges / false_alarm)  # -ln of a quarter of one edge's part of it
         self.edges: dict[str, Sums] = {}
         self.names: list[str] = []  # of `edges`, sorted
-        self.seen = 0  # updates judged
+        self.judged = 0  # updates judged
         self.renewal = 1  # updates an edge at which the current blocks began
         self.apart: frozenset[str] = frozenset()  # edges that pull away from the others
         self.opposed: frozenset[str] = frozenset()  # those of them that work against the others
@@ -87,7 +87,7 @@ class Watch:
         sums = self._sums(edge)
         sums.add(vector, law)
         self._measure(edge)
-        self.seen += 1
+        self.judged += 1
         if why := sums.broken(self.t):
             return GuardVerdict(0.0, {edge: why})
         weight = 1.0
@@ -132,34 +132,34 @@ class Watch:
         worked against the others once is held to do so while it stands apart.
         """
         size = math.ceil(len(self.names) / self.groups)
-        turn, left = divmod(self.seen, size)
-        if left or self.seen < 2 * len(self.names):  # else it would test at each newcomer
+        turn, remainder = divmod(self.judged, size)
+        if remainder or self.judged < 2 * len(self.names):  # else it would test at each newcomer
             return
         group = self._group(turn % self.groups)
-        t = self.t + 2 * math.log(1 + self.seen / size)  # a union bound over all the tests so far
-        whole = {name: sums.whole for name, sums in group.items()}
+        t = self.t + 2 * math.log(1 + self.judged / size)  # a union bound over all the tests so far
+        all_walks = {name: sums.whole for name, sums in group.items()}
         block = {name: sums.block for name, sums in group.items()}
-        apart = {*opponents(whole, t, worse=_ANY, behind=_ANY)} | {
+        apart = {*opponents(all_walks, t, worse=_ANY, behind=_ANY)} | {
             *opponents(block, t, worse=_ANY, behind=_ANY)
         }
         if apart:
-            against = {*opponents(whole, t)}
+            against = {*opponents(all_walks, t)}
         else:
             against = set()
         if apart and not against:
             against = {*opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER)}
-        if 2 * len(against | (hurt := self._worsened(whole, t))) < len(group):
+        if 2 * len(against | (hurt := self._worsened(all_walks, t))) < len(group):
             apart = apart | hurt
             against = against | hurt
         against |= self.opposed & apart
         self.apart = (self.apart - group.keys()) | apart
         self.opposed = (self.opposed - group.keys()) | against
 
-    def _worsened(self, whole: dict[str, Walk], t: float) -> set[str]:
+    def _worsened(self, all_walks: dict[str, Walk], t: float) -> set[str]:
         """Return the edges that all updates together work against, of nearly nobody's mind."""
         return {
             name
-            for name, cosine in worsened(whole, t).items()
+            for name, cosine in worsened(all_walks, t).items()
             if cosine <= (STILL_AWAY if name in self.opposed else AWAY)
         }
 
@@ -177,8 +177,8 @@ class Watch:
             return 1.0
         lengths = [self._lengths.get(name, _UNKNOWN) for name in group if name != edge]
         typical = [
-            median(high for _, high in others) / max(own, 1e-300)
-            for (own, _), others in zip(
+            median(high for _, high in others) / max(length, 1e-300)
+            for (length, _), others in zip(
                 self._lengths[edge], zip(*lengths, strict=True), strict=True
             )
         ]
@@ -189,7 +189,7 @@ class Watch:
 
     def _renew(self) -> None:
         """Begin new blocks whenever the number of updates has doubled; they show a late change."""
-        if self.seen >= 2 * self.renewal * len(self.edges):
+        if self.judged >= 2 * self.renewal * len(self.edges):
             self.renewal *= 2
             for edge, sums in self.edges.items():
                 sums.renew()
@@ -198,7 +198,7 @@ class Watch:
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits."""
+        """Return (tensors, JSON values) from which `restore` continues to the same bits."""
         tensors: dict[str, Tensor] = {}
         values: dict[str, Any] = {}
         for edge, sums in self.edges.items():
@@ -207,24 +207,24 @@ class Watch:
             values[edge] = {key: getattr(sums, key) for key in _SUMS} | {
                 name: {key: getattr(walk, key) for key in _WALK} for name, walk in walks.items()
             }
-        found = {"seen": self.seen, "renewal": self.renewal, "edges": values}
-        return tensors, found | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
+        totals = {"seen": self.judged, "renewal": self.renewal, "edges": values}
+        return tensors, totals | {"apart": sorted(self.apart), "opposed": sorted(self.opposed)}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.seen = values["seen"]
+        self.judged = values["seen"]
         self.renewal = values["renewal"]
         self.edges = {}
         self.names = []
-        for edge, kept in values["edges"].items():
+        for edge, stored in values["edges"].items():
             sums = self._sums(edge)
             for key in _SUMS:
-                setattr(sums, key, kept[key])
+                setattr(sums, key, stored[key])
             for name, walk in zip(_NAMES, sums.walks, strict=False):
-                if name in kept:  # a snapshot of 0.2 has no latest updates
+                if name in stored:  # a snapshot of 0.2 has no latest updates
                     walk.total = tensors[f"watch/{name}/{edge}"]
                     for key in _WALK:
-                        setattr(walk, key, kept[name][key])
+                        setattr(walk, key, stored[name][key])
             self._measure(edge)
         self.apart = frozenset(values.get("apart", ()))
         self.opposed = frozenset(values.get("opposed", ()))

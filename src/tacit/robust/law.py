@@ -101,7 +101,7 @@ class Walk:
         return longest_pull(self.pull, self.pull2, self.most, t) + noise
 
     def mean_square(self) -> float:
-        """An unbiased estimate of the squared length of the sum of the means."""
+        """Return an unbiased estimate of the squared length of the sum of the means."""
         return self.squared - self.weights[1] * len(self.total)
 
     def between(self, t: float) -> tuple[float, float]:
@@ -174,9 +174,9 @@ class Sums:
 
         t: -ln of the probability of a false alarm over this edge's whole life.
         """
-        whole = self.whole
+        all_updates = self.whole
         level = _level(self.whole.count, t)
-        for name, walk in (("all its updates", whole), ("its latest updates", self.block)):
+        for name, walk in (("all its updates", all_updates), ("its latest updates", self.block)):
             length = math.sqrt(walk.squared)
             bound = walk.longest(level)
             if walk.count and not length <= bound:
@@ -185,20 +185,20 @@ class Sums:
         energy = math.sqrt(self.energy)
         bound = self._most_energy(level)
         if not energy <= bound:
-            return f"its {whole.count} updates are {beside(energy / bound, 1)} times too long"
-        spread = self.energy - whole.squared / max(1, whole.count)
+            return f"its {all_updates.count} updates are {beside(energy / bound, 1)} times too long"
+        spread = self.energy - all_updates.squared / max(1, all_updates.count)
         least = self._least(level)
         if spread < least:
             part = beside(math.sqrt(max(0.0, spread) / least), 1, 2)
-            return f"its {whole.count} updates have {part} of the noise that they owe"
+            return f"its {all_updates.count} updates have {part} of the noise that they owe"
         return ""
 
     def _most_energy(self, t: float) -> float:
         n = self.whole.count
         d = len(self.whole.total)
         a = self.whole.most
-        one = longest_pull(self.most_one, a * self.most_one, a, t + math.log(max(1, n)))
-        return math.sqrt(n * d) + math.sqrt(2 * t) + math.sqrt(n) * one
+        single = longest_pull(self.most_one, a * self.most_one, a, t + math.log(max(1, n)))
+        return math.sqrt(n * d) + math.sqrt(2 * t) + math.sqrt(n) * single
 
     def _least(self, t: float) -> float:
         """Return the bound below which Σ‖w - mean‖² is with probability at most e^-t.

@@ -24,8 +24,9 @@ from tacit.protocol.messages import GlobalModel, Push
 
 
 def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
-    """Whether `answer_together` may take this task: the edge refuses nothing and its budget
-    pays.
+    """Check whether `answer_together` may take this task.
+
+    The edge refuses nothing and its budget pays.
     """
     if not isinstance(edge, MapaEdge | LocalSteps) or edge.halted or edge.refuses(message):
         return False
@@ -33,7 +34,7 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
 
 
 def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
-    """Whether `count` sums of this edge can be computed with others'.
+    """Check whether `count` sums of this edge can be computed with others'.
 
     They can with rigorous noise and a linear model, on the CPU, if the edge and the budget allow
     it.
@@ -49,7 +50,7 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
     messages = [message for _, message in tasks]
     local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
     if local:
-        done = release_steps_together(
+        releases = release_steps_together(
             [edge.releaser for edge in edges],
             local,
             lambda which, params: _sums(
@@ -59,12 +60,12 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
     else:
         models = [message.params for message in messages]
         clips = [message.clip for message in messages]
-        done = release_together(
+        releases = release_together(
             [edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips)
         )
     return [
         Push(edge.edge, m.version, released)
-        for (edge, m), released in zip(tasks, done, strict=True)
+        for (edge, m), released in zip(tasks, releases, strict=True)
     ]
 
 
@@ -91,20 +92,22 @@ def _sums(
     """
     slots = [edge.private_sum for edge in edges if isinstance(edge.private_sum, OuterSlots)]
     model = edges[0].model
-    batches = [one.draw() for one in slots]
+    batches = [edge_slots.draw() for edge_slots in slots]
     y = torch.cat(
         [
-            torch.index_select(one.y, 0, batch.index)
-            for one, batch in zip(slots, batches, strict=True)
+            torch.index_select(edge_slots.y, 0, batch.index)
+            for edge_slots, batch in zip(slots, batches, strict=True)
         ]
     )
     with torch.no_grad():
         scores = [
-            model.logits(params, torch.index_select(one.x, 0, batch.index))
-            for one, batch, params in zip(slots, batches, models, strict=True)
+            model.logits(params, torch.index_select(edge_slots.x, 0, batch.index))
+            for edge_slots, batch, params in zip(slots, batches, models, strict=True)
         ]
-    deltas = torch.split(score_deltas(model, torch.cat(scores), y), [one.size for one in slots])
+    deltas = torch.split(
+        score_deltas(model, torch.cat(scores), y), [edge_slots.size for edge_slots in slots]
+    )
     return [
-        drawn_outer_sum(own, one.x.flatten(1), batch, clip)
-        for own, one, batch, clip in zip(deltas, slots, batches, clips, strict=True)
+        drawn_outer_sum(delta, edge_slots.x.flatten(1), batch, clip)
+        for delta, edge_slots, batch, clip in zip(deltas, slots, batches, clips, strict=True)
     ]

@@ -237,18 +237,18 @@ class Simulator:
         due = heapq.nsmallest(
             MAX_TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel))
         )
-        known = [(name, task), *((sender, model) for _, _, sender, model in due)]
+        candidates = [(name, task), *((sender, model) for _, _, sender, model in due)]
         tasks = [
-            found
-            for sender, model in known
-            if (found := self._batchable(sender, model)) is not None
+            batchable
+            for sender, model in candidates
+            if (batchable := self._batchable(sender, model)) is not None
         ]
         self._computed_ahead |= {push.edge: push for push in batched_edges.answer_together(tasks)}
 
     def _batchable(
         self, name: str, task: Task | Timer | None
     ) -> tuple[EdgeRole, GlobalModel] | None:
-        """The edge and its task, if that is not computed yet and can be computed with others'."""
+        """Return the edge and its task, if the task is not computed yet and can be batched."""
         role = self.edges[name]
         if (
             name in self._computed_ahead
@@ -299,10 +299,10 @@ class Simulator:
 
     def _anybody_left(self) -> bool:
         records = self.server.edges
-        there = (
+        reachable = (
             name for name, pace in self._times.items() if math.isfinite(pace.next_online(self.now))
         )
-        return any(name in records and not records[name].retired for name in there)
+        return any(name in records and not records[name].retired for name in reachable)
 
     # -- sampled staleness -------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class Durations:
 
 
 def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
-    """The stream of this seed and these numbers, independent of all others."""
+    """Return the stream of this seed and these numbers, independent of all others."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([seed, *names])))
 
 
@@ -103,14 +103,14 @@ class EdgeTimes:
         """
         working = self._working(steps)
         duration = self.downlink() + working + self.uplink()
-        return self._done(now + duration)
+        return self._end_of_work(now + duration)
 
     def step(self, now: float) -> float:
         """Return when a peer's step that begins now is done (inf: never).
 
         Its messages take their own time.
         """
-        return self._done(now + self._working(1))
+        return self._end_of_work(now + self._working(1))
 
     def uplink(self) -> float:
         """Draw how long a message takes from this edge to the broker, or to the server."""
@@ -126,13 +126,13 @@ class EdgeTimes:
             working *= self._slow_factor
         return working
 
-    def _done(self, when: float) -> float:
+    def _end_of_work(self, when: float) -> float:
         if self._drop_out and self._random.uniform() < self._drop_out:
             self.dropped_out = True
         return self.next_online(when)
 
     def next_online(self, when: float) -> float:
-        """The first moment from `when` on at which the edge is present (inf: never again)."""
+        """Return the first moment from `when` on at which the edge is present, or inf."""
         if self.dropped_out:
             return math.inf
         return self._presence.next(when)

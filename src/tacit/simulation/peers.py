@@ -80,8 +80,9 @@ class PeerSimulator:
     # -- a peer ------------------------------------------------------------------------------------
 
     def _begin(self, name: str) -> None:
-        """Begin a step, if none is under way and the peer is present, waits for nobody and is not
-        finished.
+        """Begin a step where none is under way.
+
+        The peer must be present, wait for nobody and not be finished.
         """
         role = self.edges[name]
         back = self._times[name].next_online(self.now)
@@ -102,7 +103,7 @@ class PeerSimulator:
             self._at(self._times[name].step(self.now), partial(self._finish, name))
 
     def _gradient(self, name: str) -> Released:
-        """The release of a peer's step.
+        """Return the release of a peer's step.
 
         Its sum is computed with those of all others that compute, as each is a function of the
         model and its peer alone.
@@ -113,10 +114,10 @@ class PeerSimulator:
                 for other in self._busy
                 if other not in self._computed_ahead and self._can_batch(other)
             ]
-            found = clipped_sums(
+            sums = clipped_sums(
                 [self.edges[other] for other in due], [self._busy[other] for other in due]
             )
-            self._computed_ahead |= zip(due, found, strict=True)
+            self._computed_ahead |= zip(due, sums, strict=True)
         role = self.edges[name]
         params = self._busy.pop(name)
         total = self._computed_ahead.pop(name, None)
@@ -151,7 +152,7 @@ class PeerSimulator:
             self._at(self._times[name].step(self.now), partial(self._relay, name))
 
     def _anybody_left(self) -> bool:
-        """Whether a peer has budget left; without one, averages would be taken for ever."""
+        """Check whether a peer has budget left; without one, averages would be taken for ever."""
         records = self.server.edges
         return any(name not in records or not records[name].retired for name in self.edges)
 
@@ -183,8 +184,8 @@ class PeerSimulator:
     def _report(self, role: GossipWorker) -> None:
         steps = role.steps
         params = role.trained.params
-        before, said = self._reported[role.edge]
-        last = role.finished and role.settled and params is not said
+        before, reported = self._reported[role.edge]
+        last = role.finished and role.settled and params is not reported
         if last or steps - before >= role.settings.report_every:
             self._reported[role.edge] = steps, params
             self._tell(role.report())

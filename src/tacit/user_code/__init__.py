@@ -33,12 +33,12 @@ _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 class Entry:
     """What an entry names, and the SHA-256 (hexadecimal) of its code.
 
-    own: whether that is the user's own code, and not an installed package's.
+    from_folder: whether that is the user's own code, and not an installed package's.
     """
 
     target: Any
     digest: str
-    own: bool
+    from_folder: bool
 
 
 def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
@@ -57,7 +57,7 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
     module = _imported(module_name, where)
     if not callable(target := getattr(module, name, None)):
         raise ConfigError(f"{where}: {module_name} has no class or function {name}")
-    return Entry(target, digest, own=scan is not None)
+    return Entry(target, digest, from_folder=scan is not None)
 
 
 def load_module(
@@ -68,15 +68,15 @@ def load_module(
     It calls `entry` with `arguments`. Raises ConfigError, also where it gives no torch module, or
     names of an installed package anything but a class of one.
     """
-    found = load_entry(entry, folder, field)
-    if not found.own and not _a_module(found.target):
+    loaded = load_entry(entry, folder, field)
+    if not loaded.from_folder and not _a_module(loaded.target):
         raise ConfigError(
             f"{field}={entry}: of an installed package, only a class of torch.nn.Module can be "
             "named; write a function beside the run file"
         )
-    factory: Callable[[], nn.Module] = partial(found.target, **arguments)
+    factory: Callable[[], nn.Module] = partial(loaded.target, **arguments)
     try:
-        made = factory()
+        module = factory()
     except FROM_OWN_CODE as error:
         if str(error):
             why = str(error).splitlines()[0]
@@ -85,9 +85,11 @@ def load_module(
         raise ConfigError(
             f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
         ) from error
-    if not isinstance(made, nn.Module):
-        raise ConfigError(f"{field}={entry}: gives a {type(made).__name__}, not a torch.nn.Module")
-    return factory, found.digest
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"{field}={entry}: gives a {type(module).__name__}, not a torch.nn.Module"
+        )
+    return factory, loaded.digest
 
 
 def _a_module(target: object) -> bool:
@@ -95,7 +97,7 @@ def _a_module(target: object) -> bool:
 
 
 def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
-    """SHA-256 (hexadecimal) of the code that `entry` names, as `load_entry` gives it.
+    """Return SHA-256 (hexadecimal) of the code that `entry` names, as `load_entry` gives it.
 
     Executes nothing. Raises ConfigError.
     """
@@ -117,7 +119,7 @@ def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Pa
     if scan is None:
         _installed(module_name, where)
         return []
-    return sorted(one.path.resolve().relative_to(folder) for one in scan.sources.values())
+    return sorted(source.path.resolve().relative_to(folder) for source in scan.sources.values())
 
 
 def _checked(entry: str, field: str) -> str:
@@ -130,7 +132,7 @@ def _checked(entry: str, field: str) -> str:
 
 
 def _scanned(module: str, folder: Path, field: str) -> Scan | None:
-    """The code of `module` and of all that it imports from `folder`; None of an installed one."""
+    """Return the code of `module` and its imports from `folder`; None of an installed one."""
     top = module.partition(".")[0]
     package = folder / top / "__init__.py"
     if not any(path.exists() for path in (folder / f"{top}.py", package)):
@@ -169,7 +171,9 @@ def _contents(scan: Scan | None, module: str, folder: Path, field: str) -> dict[
     if scan is None:
         version = _version(module.partition(".")[0])
         return {f"{module} {version}": _installed(module, field).read_bytes()}
-    return {str(one.path.relative_to(folder)): one.content for one in scan.sources.values()}
+    return {
+        str(source.path.relative_to(folder)): source.content for source in scan.sources.values()
+    }
 
 
 def _spec(parts: list[str], places: list[str]) -> ModuleSpec | None:
@@ -194,7 +198,7 @@ def _installed(module: str, field: str) -> Path:
 
 
 def _version(top: str) -> str:
-    """The version of the package that has the module `top`; "" of one that has none."""
+    """Return the version of the package that has the module `top`; "" of one that has none."""
     names = metadata.packages_distributions().get(top)
     if names:
         return metadata.version(names[0])
@@ -217,7 +221,7 @@ def _imported(module: str, field: str) -> Any:
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:
-    """SHA-256 over names and contents, in the order of the names."""
+    """Return SHA-256 over names and contents, in the order of the names."""
     digest = hashlib.sha256()
     for name, content in sorted(contents.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)

@@ -93,8 +93,8 @@ class Scan(ModuleFinder):
             readable.check(source.content)
         except ValueError as error:
             raise NotSourceError(f"{path.relative_to(self._folder)}: {error}") from error
-        kept: Any = BytesIO(source.content)
-        return super().load_module(fqname, kept, pathname, file_info)
+        stream: Any = BytesIO(source.content)
+        return super().load_module(fqname, stream, pathname, file_info)
 
 
 class _Loader(SourceLoader):
@@ -112,7 +112,7 @@ class _Loader(SourceLoader):
         return self.source.content
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs it. Whoever asks for its text (torch.jit compiles it) is given the same bytes."""
+        """Run the module. Its source (torch.jit compiles it) is the same bytes."""
         name = str(self.source.path)
         text = decode_source(self.source.content)
         lines = text.splitlines(keepends=True)
@@ -132,16 +132,16 @@ class Folder(MetaPathFinder):
         self._missing: set[str] = set()
 
     def take(self, scan: Scan) -> None:
-        """From now on, imports are given these sources; what is loaded of others is forgotten."""
+        """Give imports these sources from now on; what is loaded of others is forgotten."""
         sources = scan.sources
-        changed = any(self._sources.get(name, one) != one for name, one in sources.items())
+        changed = any(self._sources.get(name, source) != source for name, source in sources.items())
         if changed or self._missing & set(sources) or scan.missing & set(self._sources):
             self._forget(self._sources)
             self._sources = {}
             self._missing = set()
         self._sources.update(sources)
         self._missing |= scan.missing
-        self._forget(name for name, one in sources.items() if _source(name) != one)
+        self._forget(name for name, source in sources.items() if _source(name) != source)
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
@@ -163,7 +163,7 @@ class Folder(MetaPathFinder):
         places = sys.path if path is None else path
         if not (self._beside(fullname) or self._inside(PathFinder.find_spec(fullname, places))):
             return None
-        outside = [one for one in places if not self._holds(one or ".")]
+        outside = [entry for entry in places if not self._holds(entry or ".")]
         if (spec := PathFinder.find_spec(fullname, outside)) is None:
             raise UnseenError(
                 f"{fullname} is imported unseen; write `import {fullname}`", name=fullname
@@ -179,11 +179,11 @@ class Folder(MetaPathFinder):
         if spec is None:
             return False
         places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
-        return any(self._holds(str(one)) for one in places)
+        return any(self._holds(str(entry)) for entry in places)
 
     def _holds(self, place: str) -> bool:
         path = Path(place).resolve()
-        installed = any(path.is_relative_to(one) for one in (*PACKAGES, *_PYTHON))
+        installed = any(path.is_relative_to(root) for root in (*PACKAGES, *_PYTHON))
         return path.is_relative_to(self.folder) and not installed
 
 
@@ -196,9 +196,11 @@ def _source(name: str) -> SourceFile | None:
 
 
 def serve(scan: Scan, folder: Path) -> None:
-    """Imports ask `folder` first, and are given what `scan` has read."""
+    """Let imports ask `folder` first, and give them what `scan` has read."""
     importlib.invalidate_caches()
-    known = [one for one in sys.meta_path if isinstance(one, Folder) and one.folder == folder]
-    found = known[0] if known else Folder(folder)
-    sys.meta_path[:] = [found, *(one for one in sys.meta_path if one is not found)]
-    found.take(scan)
+    folders = [
+        finder for finder in sys.meta_path if isinstance(finder, Folder) and finder.folder == folder
+    ]
+    importer = folders[0] if folders else Folder(folder)
+    sys.meta_path[:] = [importer, *(finder for finder in sys.meta_path if finder is not importer)]
+    importer.take(scan)

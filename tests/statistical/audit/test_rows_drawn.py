@@ -24,7 +24,7 @@ compiled = pytest.mark.skipif(
 @pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_held_back_does_not_tell_how_many_rows_were_drawn() -> None:
-    found = counted(seconds_and_rows, PUSHES["counted"], held=True)
+    found = counted(seconds_and_rows, PUSHES["counted"], delayed=True)
     assert found.honest
     assert found.verdict == "passes", found
 
@@ -32,7 +32,7 @@ def test_the_time_of_a_push_that_is_held_back_does_not_tell_how_many_rows_were_d
 @pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_not_held_back_tells_it() -> None:
-    found = counted(seconds_and_rows, PUSHES["counted"], held=False)
+    found = counted(seconds_and_rows, PUSHES["counted"], delayed=False)
     assert not found.honest
     assert found.verdict == "caught", found
 
@@ -47,7 +47,7 @@ def test_times_that_a_busy_machine_blurs_are_looked_at_again(share: float, caugh
         rows = random.binomial(64, 0.25, pushes).astype(float)
         return share * (rows - 16) / 3.5 + random.normal(size=pushes), rows
 
-    found = counted(blurred, PUSHES["counted"], held=False)
+    found = counted(blurred, PUSHES["counted"], delayed=False)
     assert found.verdict == caught
     assert looks > 1
 
@@ -59,5 +59,5 @@ def test_times_of_an_honest_edge_are_looked_at_once() -> None:
         looks.append(held)
         return random.normal(size=pushes), random.binomial(64, 0.25, pushes).astype(float)
 
-    assert counted(independent, PUSHES["counted"], held=True).verdict == "passes"
+    assert counted(independent, PUSHES["counted"], delayed=True).verdict == "passes"
     assert looks == [True]

@@ -33,7 +33,7 @@ CACHED = EmbeddingPlan("cached", 1.0, 5.0, 1e6, 1e-5)
 def loss_at(server: LabelServer, params: Tensor, h: Tensor, rows: Tensor) -> Tensor:
     """ℓ of eq. (1) for the sum head, written out: mean of -ln softmax(Σ_m h_m + θ_0)[y]."""
     scores = h.sum(1) + params
-    right = scores[torch.arange(len(rows)), server.people.labels[rows]]
+    right = scores[torch.arange(len(rows)), server.labelled.labels[rows]]
     return (scores.exp().sum(1).log() - right).mean()
 
 
@@ -112,7 +112,7 @@ def test_line_5_an_upload_is_h_of_the_chosen_records_and_of_no_other() -> None:
     server, message = made.server, first_upload(made)
     party = made.parties[message.edge]
     assert torch.equal(
-        part_of(message).rows, batch_rows(PROTOCOL, party.number, 1, server.people.records)
+        part_of(message).rows, batch_rows(PROTOCOL, party.number, 1, server.labelled.records)
     )
     x, _, _ = table("digits", None)
     expected = party.embedding.embed(party.theta, blocks(x, 4)[party.number][part_of(message).rows])
@@ -162,8 +162,8 @@ def test_eq_4b_the_other_clients_stay_as_they_are() -> None:
 def test_eq_3_the_delay_recursion(order: int, steps: int) -> None:
     made = world(run_file(updates=10**6), data=small()).after_tables()
     server = made.server
-    everything = torch.arange(server.people.records)
-    delays = torch.zeros(server.people.records, 4, dtype=torch.int64)
+    everything = torch.arange(server.labelled.records)
+    delays = torch.zeros(server.labelled.records, 4, dtype=torch.int64)
     assert torch.equal(server.delays(everything), delays)
     chosen = torch.Generator().manual_seed(order)
     for _ in range(steps):
@@ -278,14 +278,14 @@ def test_bounded_delay_no_entry_older_than_d_is_ever_used(order: int, bound: int
     server = made.start().run(order)
     assert server.version == 30  # and it never waits for ever
     assert max(used) <= bound
-    assert server.requests.made > 0 or max(used) < bound
+    assert server.requests.issued > 0 or max(used) < bound
 
 
 def test_without_a_bound_old_entries_are_used() -> None:
     made = world(run_file(updates=60), data=small())
     server = made.start().run(1)
-    assert int(server.delays(torch.arange(server.people.records)).max()) > 30
-    assert server.requests.made == 4  # of the evaluation at the end
+    assert int(server.delays(torch.arange(server.labelled.records)).max()) > 30
+    assert server.requests.issued == 4  # of the evaluation at the end
 
 
 def test_bounded_delay_the_server_waits_for_the_fresh_ones_then_goes_on() -> None:
@@ -325,7 +325,7 @@ def test_an_answer_that_comes_twice_is_used_once() -> None:
 def test_a_roster_or_a_request_that_comes_twice_is_answered_once() -> None:
     made = world(plan=FRESH).after_tables()
     party = made.parties["edge-0"]
-    assert party.on_message(Roster(made.server.people.names, made.server.people.records)) == []
+    assert party.on_message(Roster(made.server.labelled.names, made.server.labelled.records)) == []
     assert len(party.on_message(Request(5, torch.arange(3)))) == 1
     assert party.on_message(Request(5, torch.arange(3))) == []
     assert party.on_message(Request(4, torch.arange(3))) == []
@@ -403,23 +403,23 @@ def test_the_smoothing_neurons_are_the_same_in_an_upload_and_in_its_gradient() -
 def test_an_evaluation_sees_fresh_embeddings_of_rows_that_are_not_trained_on() -> None:
     made = world(run_file(updates=30, every=10)).start()
     server = made.server
-    made.run(until=lambda: server.evaluation.taken is not None)
-    assert server.evaluation.taken is not None
-    version, params, seen = server.evaluation.taken
+    made.run(until=lambda: server.evaluation.latest is not None)
+    assert server.evaluation.latest is not None
+    version, params, seen = server.evaluation.latest
     assert 10 <= version < 30
     assert torch.equal(params, server.params) or version < server.version
     assert seen.x.shape == (20, 4, 10)
     made.run()
     assert server.halt_reason == "all updates applied"
-    assert server.evaluation.taken[0] == 30
-    assert len(server.evaluation.taken[2]) == len(server.people.names) - server.people.records
+    assert server.evaluation.latest[0] == 30
+    assert len(server.evaluation.latest[2]) == len(server.labelled.names) - server.labelled.records
     x, y, records = table("digits", None)
     for party in made.parties.values():
         expected = party.embedding.embed(party.theta, blocks(x, 4)[party.number][records:])
         assert torch.allclose(
-            server.evaluation.taken[2].x[:, server.place(party.edge)], expected, atol=1e-5
+            server.evaluation.latest[2].x[:, server.place(party.edge)], expected, atol=1e-5
         )
-    assert torch.equal(server.evaluation.taken[2].y, y[records:])
+    assert torch.equal(server.evaluation.latest[2].y, y[records:])
 
 
 def test_the_last_evaluation_does_not_wait_for_ever() -> None:
@@ -452,7 +452,7 @@ def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
             {name: one.clone() for name, one in tensors.items()}, json.loads(json.dumps(values))
         )
         # The latest evaluation is kept for showing only.
-        again.evaluation.taken = broken.server.evaluation.taken
+        again.evaluation.latest = broken.server.evaluation.latest
         broken.server = again
     assert broken.server.version == 24
     assert broken.server.halted
@@ -511,7 +511,7 @@ def test_what_is_no_upload_never_enters_the_journal(
 def reference(made: World, horizon: int, views: list[Tensor], y: Tensor, penalty: float) -> float:
     """Accuracy of the centralised model on the rows behind the training records."""
     server, models = made.server, [party.embedding for party in made.parties.values()]
-    records = server.people.records
+    records = server.labelled.records
     params, thetas = centralised(
         server.protocol,
         horizon,

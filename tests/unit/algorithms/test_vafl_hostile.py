@@ -33,7 +33,7 @@ def upload(server: LabelServer, edge: str, step: int, rows: Tensor, value: float
 
 def test_no_gradient_is_given_for_rows_whose_labels_are_in_clear() -> None:
     server = world().after_tables().server
-    beyond = torch.arange(server.people.records, server.people.records + 5)
+    beyond = torch.arange(server.labelled.records, server.labelled.records + 5)
     assert server.screen(upload(server, "edge-0", 1, beyond)) == "rows"
     assert server.screen(upload(server, "edge-0", 1, beyond - 5)) is None
 

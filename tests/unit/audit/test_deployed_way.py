@@ -138,7 +138,7 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     for model in (role.model, mine.model):
         found = recorded(model, "cpu", torch.float32, torch.int64)
         assert isinstance(found, Recorded)
-        assert (found.whole is None) == (kind is Solving)
+        assert (found.mapped is None) == (kind is Solving)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)

@@ -305,7 +305,7 @@ def test_only_what_cannot_raise_is_computed_for_all_rows_at_once(
     model = model_of(kind)
     found = recorded(model, "cpu", torch.float32, torch.int64)
     assert isinstance(found, Recorded)
-    assert (found.whole is not None) == whole
+    assert (found.mapped is not None) == whole
     x, y = model.random_batch(5, torch.Generator().manual_seed(4))
     x[1], x[2], x[3] = torch.nan, torch.inf, 0.0
     params = model.init(2)

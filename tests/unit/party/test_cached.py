@@ -45,8 +45,8 @@ RUN: Layer = {
 
 
 def roster(run: RunFile) -> Roster:
-    people = registry.people(datasets.splits("digits", None), SALT)
-    return Roster(people.names, people.records)
+    labelled = registry.labelled_records(datasets.splits("digits", None), SALT)
+    return Roster(labelled.names, labelled.records)
 
 
 class Disk:

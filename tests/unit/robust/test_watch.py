@@ -217,5 +217,5 @@ def test_a_snapshot_of_0_2_goes_on_and_learns_the_latest_updates_anew() -> None:
     tensors = {name: one for name, one in tensors.items() if "recent" not in name}
     second.restore(tensors, values)
     judged(second, sent)
-    assert second.seen == 2 * len(sent)
+    assert second.judged == 2 * len(sent)
     assert second.judge("edge-0", AXIS, LAW).weight == 1.0

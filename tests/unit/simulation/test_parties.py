@@ -55,8 +55,8 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
     assert first.version == 120
     assert torch.equal(first.params, second.params)
     assert not torch.equal(first.params, other.params)
-    assert first.evaluation.taken is not None
-    version, params, seen = first.evaluation.taken
+    assert first.evaluation.latest is not None
+    version, params, seen = first.evaluation.latest
     assert version == 120
     assert evaluate(first.head, params, seen)[0] > 0.8
 
@@ -81,8 +81,8 @@ def test_budgets_bind_as_in_a_run_and_labels_are_noisy() -> None:
     assert role.halt_reason == "every party has retired"
     assert simulation.state == "halted"
     assert {record.charged.count for record in role.edges.values()} == {4}
-    assert role.people.label_epsilon == 2.0
-    assert 0 < int((role.people.labels != simulated(updates=1)[1].people.labels).sum()) < 1437
+    assert role.labelled.label_epsilon == 2.0
+    assert 0 < int((role.labelled.labels != simulated(updates=1)[1].labelled.labels).sum()) < 1437
 
 
 def test_a_party_that_drops_out_ends_the_run_early_and_ages_are_refused() -> None:

@@ -8,7 +8,10 @@ import importlib
 import pytest
 
 MODULES = (
+    "tacit.algorithms.base.edge",
+    "tacit.algorithms.base.server",
     "tacit.config.definition",
+    "tacit.config.run_file",
     "tacit.datasets.benchmarks.load",
     "tacit.models.building",
     "tacit.privacy.accounting.epsilon",

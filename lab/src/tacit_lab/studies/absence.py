@@ -166,7 +166,7 @@ def folded(path: Path, versions: list[int]) -> list[float]:
         reader = journal_file.JournalReader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
-        people = registry.people(datasets.splits(run.source.name, None), SALT.encode())
+        people = registry.labelled_records(datasets.splits(run.source.name, None), SALT.encode())
         server = registry.server(run.define(), model, people)
         schema = model.schema_hash()
         assert isinstance(server, LabelServer)

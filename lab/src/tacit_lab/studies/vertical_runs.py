@@ -88,7 +88,9 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
     splits = datasets.splits(run.source.name, root)
     salt = b"bench"
     count = run.edges.count
-    server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
+    server = registry.server(
+        run.define(), run.build_model(), registry.labelled_records(splits, salt)
+    )
     assert isinstance(server, LabelServer)
     ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
     parties = [
@@ -110,8 +112,8 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
 
 def accuracy(server: LabelServer) -> float:
     """Of the last evaluation."""
-    assert server.evaluation.taken is not None
-    _, params, seen = server.evaluation.taken
+    assert server.evaluation.latest is not None
+    _, params, seen = server.evaluation.latest
     return evaluate(server.head, params, seen)[0]
 
 
@@ -181,8 +183,8 @@ def _until(made: VerticalRoles, target: float, seed: int) -> float:
     """The clock when an evaluation first shows `target`; inf: never."""
     seen = 0
     for clock in made.run(seed):
-        if made.server.evaluation.taken and made.server.evaluation.taken[0] > seen:
-            seen = made.server.evaluation.taken[0]
+        if made.server.evaluation.latest and made.server.evaluation.latest[0] > seen:
+            seen = made.server.evaluation.latest[0]
             if accuracy(made.server) >= target:
                 return clock
     return float("inf")
@@ -201,8 +203,8 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
     running = made.run(1)
     while any(party.place is None for party in made.parties):
         next(running)
-    rows = torch.arange(len(server.people.labels))
-    records = server.people.records
+    rows = torch.arange(len(server.labelled.labels))
+    records = server.labelled.records
     views = [party._features(rows) for party in made.parties]
     models = [party.embedding for party in made.parties]
     found = {}
@@ -215,7 +217,7 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
             models,
             server.head,
             [view[:records] for view in views],
-            server.people.labels[:records],
+            server.labelled.labels[:records],
             penalty,
         )
         embedded = [
@@ -224,7 +226,7 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
         ]
         right = (
             server.head.logits(params, torch.stack(embedded, 1)).argmax(1)
-            == server.people.labels[records:]
+            == server.labelled.labels[records:]
         )
         found[f"{steps} steps"] = float(right.float().mean())
     print(json.dumps(found), flush=True)

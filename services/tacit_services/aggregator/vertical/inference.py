@@ -59,7 +59,7 @@ class Inference:
         self._driver = driver
         self._role = role
         self._salt = salt.encode()
-        self._row = {int(name): row for row, name in enumerate(role.people.names)}
+        self._row = {int(name): row for row, name in enumerate(role.labelled.names)}
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._now: Job | None = None
 

@@ -34,12 +34,12 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    everybody = registry.people((train, test), salt.encode())
+    labelled = registry.labelled_records((train, test), salt.encode())
     epsilon = vertical.settings.label_epsilon
     if epsilon is None:
-        return everybody
-    noisy = answers(labels, train.y, train.classes, epsilon, everybody.names[: len(train)])
-    return registry.people((train, test), salt.encode(), noisy, epsilon)
+        return labelled
+    noisy = answers(labels, train.y, train.classes, epsilon, labelled.names[: len(train)])
+    return registry.labelled_records((train, test), salt.encode(), noisy, epsilon)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:

@@ -1,4 +1,40 @@
-"""The edge role that algorithms share: it talks, and is given a private sum over its rows."""
+"""The edge role that algorithms share: it talks, and is given a private sum over its rows.
+
+Idea. A role turns a message into messages, without I/O or a clock. It holds no row itself: its
+`PrivateSum` draws and clips (`privacy/private_sum`), and its `Releaser` charges and adds the noise
+(`privacy/release`).
+
+What a reader finds. `start` is Hello, the public privacy configuration. `on_message` refuses a
+model that the plan does not allow, and otherwise does the algorithm's `work`. `retire` is the last
+message of an edge whose budget is spent.
+
+Guarantee. Whatever a server sends, only a `Released` leaves: a refused model costs no budget, and a
+spent budget ends in `Retired` before anything is computed.
+
+>>> import torch
+>>> from tacit import config, datasets
+>>> from tacit.algorithms import registry
+>>> from tacit.privacy.ledger import Ledger
+>>> from tacit.privacy.noise.randomness import Random
+>>> text = '''
+... run.updates = 5
+... data.dataset = "digits"
+... model.name = "logistic"
+... algorithm.name = "mapa"
+... '''
+>>> run = config.parse(text, "example").define()
+>>> model = run.build_model()
+>>> rows = datasets.load("digits", "train", None).take(torch.arange(250))
+>>> releaser = Releaser(run.plans.plan(0, len(rows)), Ledger(":memory:", "digits"), Random())
+>>> role = registry.edge(run, "edge-0", rows, model, releaser)
+>>> (push,) = role.on_message(GlobalModel(0, model.init(1), 1.0, run.terms))
+>>> push.to, push.message.base_version, releaser.ledger.charged().count
+('server', 0, 1)
+>>> role.on_message(GlobalModel(1, model.init(1), 1e9, run.terms))
+[]
+>>> role.refusals, releaser.ledger.charged().count
+(1, 1)
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Laws:
         """rows: `guard.rows`."""
         self._plans = plans
         self._rows = rows
-        self._known: dict[str, Plan] = {}
+        self._plan_of: dict[str, Plan] = {}
 
     def gradient(self, edge: str, clip: float) -> Law:
         """Return the law of one noisy mean gradient, (clipped sum + zC·noise)/L."""
@@ -30,12 +30,17 @@ class Laws:
         Each step's proximal part multiplies what the earlier ones have added by 1 - γρ. The law
         needs |1 - γρ| <= 1; the run file refuses γρ > 2 with guard.sums.
         """
-        one = self.gradient(edge, clip)
+        gradient_law = self.gradient(edge, clip)
         keeps = (1 - rate * proximal) ** 2
         least = sum(keeps**step for step in range(fewest)) / most
-        return Law(rate * one.pull, most * one.rows, rate * one.deviation * most**0.5, least)
+        return Law(
+            rate * gradient_law.pull,
+            most * gradient_law.rows,
+            rate * gradient_law.deviation * most**0.5,
+            least,
+        )
 
     def _plan(self, edge: str) -> Plan:
-        if edge not in self._known:
-            self._known[edge] = self._plans.named(edge)
-        return self._known[edge]
+        if edge not in self._plan_of:
+            self._plan_of[edge] = self._plans.named(edge)
+        return self._plan_of[edge]

@@ -46,7 +46,7 @@ class Dump(dict[str, Any]):
         self._members = members
 
     def text(self) -> str:
-        """What json.dumps gives of it, between its braces."""
+        """Return what json.dumps writes of the records, between its braces."""
         return ", ".join(self._members)
 
 
@@ -64,7 +64,7 @@ class Records(dict[str, EdgeRecord]):
         self._changed[name] = None
 
     def dump(self) -> Dump:
-        """All of them, of which only those that have changed are looked at."""
+        """Return all records; only those that have changed are encoded again."""
         for name in self._changed:
             self._values[name] = values = _dump(self[name])
             self._members[name] = f"{json.dumps(name)}: {json.dumps(values)}"
@@ -85,7 +85,7 @@ def _dump(record: EdgeRecord) -> dict[str, Any]:
 
 
 def read(values: dict[str, Any]) -> Records:
-    """The records that were dumped, in their order."""
+    """Return the dumped records, in their order."""
     edges = {}
     for name, saved in values.items():
         spent = tuple(Spend(*row) for row in saved["spent"])
@@ -98,7 +98,7 @@ def read(values: dict[str, Any]) -> Records:
 
 
 def _dump_hello(hello: Hello) -> dict[str, Any]:
-    """Its configuration; what it has spent is the record's."""
+    """Return the configuration of `hello`; the edge's record has what it has spent."""
     return {
         "epsilon": hello.epsilon,
         "delta": hello.delta,

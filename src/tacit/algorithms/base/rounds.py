@@ -62,7 +62,7 @@ class RoundServer(ServerRole):
         return []
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether it is the edge's first answer to this round, be it after others were asked."""
+        """Check whether the update is its edge's first answer to this round, in time or late."""
         return tau == 0 and bool(self.asked) and update.edge not in self.answers
 
     def joined(self, edge: str) -> list[Outgoing]:
@@ -80,7 +80,7 @@ class RoundServer(ServerRole):
         return self.answer(edge)
 
     def left(self, edge: str) -> list[Outgoing]:
-        """A round does not wait for an edge that will send no more."""
+        """Wait no longer for `edge`, which sends no more."""
         if edge in self.asked and edge not in self.answers:
             self.asked.remove(edge)
         return self._close_if_complete()
@@ -159,8 +159,8 @@ class RoundServer(ServerRole):
         self.asked = list(values["asked"])
         self.absent = set(values["absent"])
         self.waits = values["waits"]
-        given = (name for name in tensors if name.startswith("answer/"))
-        self.answers = {name.removeprefix("answer/"): tensors[name] for name in given}
+        answer_names = (name for name in tensors if name.startswith("answer/"))
+        self.answers = {name.removeprefix("answer/"): tensors[name] for name in answer_names}
 
     def _update(self, update: Update) -> list[Outgoing]:
         self.absent.discard(update.edge)  # perhaps too late, but it is connected

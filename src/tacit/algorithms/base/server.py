@@ -1,4 +1,35 @@
-"""The server role that parameter-server algorithms share: a fold of messages into a model."""
+"""The server role that parameter-server algorithms share: a fold of messages into a model.
+
+Idea. The state of a run is what its journal folds to. A role has no I/O, no clock and no
+randomness: the aggregator, the replay and the simulator give it the same messages in the same
+order, and get the same bits.
+
+What a reader finds. `Fold` is the state that every algorithm has, saved by `state` and continued by
+`restore`. `ServerRole` adds the messages: `screen` refuses an update before it enters the journal,
+`on_message` folds what entered, `apply` is the algorithm's step, and `answer` is an edge's task. At
+the end stand the guard's sums, which weigh an update or accuse its edge.
+
+Guarantee. Every update that enters is counted in its edge's record, also one that is stale, kept
+out or too late: it was released, so the reported ε must have it.
+
+>>> from tacit import config
+>>> from tacit.algorithms.mapa import MapaServer
+>>> text = '''
+... run.updates = 5
+... data.dataset = "digits"
+... model.name = "logistic"
+... algorithm.name = "mapa"
+... '''
+>>> run = config.parse(text, "example").define()
+>>> server = MapaServer(run, run.build_model())
+>>> (task,) = server.on_message(Hello("edge-0", 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ()))
+>>> update = Update("edge-0", task.message.version, server.params, 1.0, ())
+>>> server.screen(update) is None
+True
+>>> (task,) = server.on_message(update)
+>>> task.to, task.message.version, server.version
+('edge-0', 1, 1)
+"""
 
 from __future__ import annotations
 
@@ -87,7 +118,7 @@ class Fold:
         return GlobalModel(self.version, self.params, self.clip, self.terms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits.
+        """Return (tensors, JSON values) from which `restore` continues to the same bits.
 
         Algorithms add their own. Nothing is ever written into the tensors, nor into `edges`, so
         that another thread may store them while the fold goes on.
@@ -167,7 +198,10 @@ class ServerRole(Fold, ABC):
         return [Outgoing(edge, self.global_model())]
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether the update counts; else it is stale: charged by its edge, too old to apply."""
+        """Check whether the update counts.
+
+        A stale one is charged by its edge, and too old to apply.
+        """
         return tau <= self.max_staleness
 
     def joined(self, edge: str) -> list[Outgoing]:
@@ -183,7 +217,7 @@ class ServerRole(Fold, ABC):
         return ""
 
     def over(self) -> bool:
-        """Whether the run has reached its end."""
+        """Check whether the run has reached its end."""
         return self.version >= self.horizon
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
@@ -308,8 +342,8 @@ class ServerRole(Fold, ABC):
         """Ignore `edge` from now on. The run ends where no majority of edges is left."""
         self.accused = self.accused | {edge: why}  # another thread may read it
         if 2 * len(self.accused) >= len(self.edges):
-            said = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
-            return self._halt(f"no majority of honest edges ({said})")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
+            return self._halt(f"no majority of honest edges ({reasons})")
         return self.shut_out(edge)
 
     def shut_out(self, edge: str) -> list[Outgoing]:

@@ -50,20 +50,20 @@ class DpPasgdServer(RoundServer):
         self.algorithm = a
 
     def combine(self, answers: list[Tensor]) -> Tensor:
-        """θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)).
+        """Return θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)).
 
         Over the devices that answered in time.
         """
         return self.average(answers)
 
     def law(self, update: Update) -> Law:
-        """τ local steps."""
+        """Return the law of τ local steps."""
         a = self.algorithm
         rate = a.learning_rate * a.factor(update.base_version, self.horizon)
         return self.laws.steps(update.edge, self.clip, rate, most=a.tau, fewest=a.tau)
 
     def schedule(self) -> dict[str, float]:
-        """C, η, τ, and how far the round has come."""
+        """Return C, η, τ, and how far the round has come."""
         a = self.algorithm
         rate = a.learning_rate * a.factor(self.version, self.horizon)
         return {"clip": self.clip, "learning_rate": rate, "tau": a.tau} | self.progress()
@@ -73,7 +73,7 @@ class AveragingEdge(LocalSteps[DpPasgd]):
     """A device: the first case of eqs (6) and (7)."""
 
     def steps(self, message: GlobalModel) -> Steps:
-        """θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I), τ times."""
+        """Return τ steps θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I)."""
         rate = self.algorithm.learning_rate * self.algorithm.factor(message.version, self.horizon)
         return descend(message, self.task_steps(message.version), rate)
 
@@ -83,5 +83,5 @@ class AveragingEdge(LocalSteps[DpPasgd]):
         return self.algorithm.tau
 
     def task_steps(self, version: int) -> int:
-        """τ."""
+        """Return τ."""
         return self.algorithm.tau

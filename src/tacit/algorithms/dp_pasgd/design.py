@@ -50,8 +50,9 @@ Bound = Callable[
 
 @dataclass(frozen=True, slots=True)
 class DesignedRun:
-    """A design and what it costs. `sigma` is the root mean square of `sigmas`, one per entry of
-    Problem.batch.
+    """A design and what it costs.
+
+    `sigma` is the root mean square of `sigmas`, one per entry of Problem.batch.
 
     epsilon: recomputed from K and z, by (9) for `corrected` and `paper`, by PLD for `poisson`; the
     paper's exceeds ε_th. predicted_loss: the bound that was minimised, on E[L(θ) - L*];
@@ -86,11 +87,11 @@ class Zcdp:
         self._Z = Z
 
     def squares(self, K: Numbers) -> Numbers:
-        """z² for K steps."""
+        """Return z² for K steps."""
         return 2 * K / self._Z * _UP
 
     def exact(self, K: int) -> float:
-        """z for K steps."""
+        """Return z for K steps."""
         return math.sqrt(2 * K / self._Z * _UP)
 
     def epsilon(self, K: int, z: float) -> float:
@@ -108,24 +109,26 @@ class Poisson:
         """Calibrate at a few K from 1 to `most`. Raises ConfigError when no noise reaches ε_th."""
         self._p = p
         self._rate = sampling_rate
-        self.known: dict[int, float] = {}
+        self.calibrated: dict[int, float] = {}
         for K in np.geomspace(1, most, _CALIBRATIONS).round():
             self.exact(int(K))
 
     def exact(self, K: int) -> float:
-        """The least z for K steps, on tacit's grid of 0.001: about a second each new K."""
+        """Return the least z for K steps, on a grid of 0.001; each new K takes about a second."""
         p = self._p
-        if K not in self.known:
+        if K not in self.calibrated:
             try:
-                self.known[K] = accounting.calibrate(p.epsilon, p.delta, K, self._rate, MECHANISM)
+                self.calibrated[K] = accounting.calibrate(
+                    p.epsilon, p.delta, K, self._rate, MECHANISM
+                )
             except PrivacyError as error:
                 raise ConfigError(str(error)) from error
-        return self.known[K]
+        return self.calibrated[K]
 
     def squares(self, K: Numbers) -> Numbers:
-        """z² for K steps: exact where it is known, else on a straight line of ln z over ln K."""
-        at = sorted(self.known)
-        z = np.array([self.known[k] for k in at])
+        """Return z² for K steps: exact where known, else on a line of ln z over ln K."""
+        at = sorted(self.calibrated)
+        z = np.array([self.calibrated[k] for k in at])
         between: Numbers = np.exp(2 * np.interp(np.log(K), np.log(at), np.log(z)))
         return between
 
@@ -142,7 +145,7 @@ class Poisson:
 def plan(
     p: DesignProblem, planner: Planner = "corrected", sampling_rate: float | None = None
 ) -> DesignedRun:
-    """The best feasible pair (R, τ) under `planner`'s privacy model and bound.
+    """Return the best feasible pair (R, τ) under `planner`'s privacy model and bound.
 
     corrected: (9) with its own root, and `last_iterate`. paper: (12), (13), (23) and (25) as
     printed, so that σ is too small; over the feasible pairs, not `relaxed` and rounded. poisson:
@@ -165,7 +168,7 @@ def plan(
     drawn = Poisson(p, sampling_rate, int(K.max()))
     while True:
         losses = _losses(p, rounds, tau, drawn, last_iterate)
-        surely = np.where(np.isin(K, list(drawn.known)), losses, math.inf)
+        surely = np.where(np.isin(K, list(drawn.calibrated)), losses, math.inf)
         if losses.min() >= surely.min() * (1 - _WORTH):
             return _plan(
                 p, planner, drawn, (rounds, tau, losses), int(surely.argmin()), sampling_rate
@@ -174,7 +177,7 @@ def plan(
 
 
 def pairs(p: DesignProblem) -> tuple[Numbers, Numbers]:
-    """Every (R, τ) within (21d) and (21e), in order of τ, then R: two arrays of one length.
+    """Return every (R, τ) within (21d) and (21e), in order of τ, then R: two arrays of one length.
 
     Raises ConfigError when there is none, or when there are more than PAIRS.
     """

@@ -22,7 +22,7 @@ Numbers = NDArray[np.float64]
 
 
 def cost(p: DesignProblem, rounds: Numbers, tau: Numbers) -> Numbers:
-    """(8), what one device spends: C = c1·K/τ + c2·K, with K = Rτ."""
+    """Return what one device spends by (8): C = c1·K/τ + c2·K, with K = Rτ."""
     return p.c1 * rounds + p.c2 * rounds * tau
 
 
@@ -37,7 +37,7 @@ def epsilon_zcdp(K: float, z: float, delta: float) -> float:
 
 
 def scale(epsilon: float, delta: float) -> float:
-    """Z of z² = 2K/Z: the ρ that (9) lets K steps spend.
+    """Return Z of z² = 2K/Z: the ρ that (9) lets K steps spend.
 
     √ρ = √(ln(1/δ) + ε) - √ln(1/δ), computed without cancellation.
     """
@@ -46,7 +46,7 @@ def scale(epsilon: float, delta: float) -> float:
 
 
 def paper_scale(epsilon: float, delta: float) -> float:
-    """Z by (25) as printed, which is the other root of (23).
+    """Return Z by (25) as printed, which is the other root of (23).
 
     It is a ρ of -√ln(1/δ) - √(ln(1/δ) + ε), so σ is 5 to 39 times too small.
     """
@@ -58,7 +58,7 @@ def paper_scale(epsilon: float, delta: float) -> float:
 
 
 def variance_floor(p: DesignProblem, tau: Numbers, z2: Numbers) -> Numbers:
-    """B of (13): where the error ends.
+    """Return B of (13): where the error ends.
 
     Needs (21e), and that E g is the *global* gradient: devices with data alike.
     """
@@ -71,7 +71,7 @@ def variance_floor(p: DesignProblem, tau: Numbers, z2: Numbers) -> Numbers:
 
 
 def paper_bound(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
-    """F of (21a), by (12) as printed; false.
+    """Return F of (21a), by (12) as printed; false.
 
     Without any noise it falls below the true gap (docs/privacy.md, section 5).
     """
@@ -79,18 +79,18 @@ def paper_bound(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
 
 
 def last_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
-    """(1 - ηλ)^K (α - B) + B, for the last iterate: (17) unrolled step by step instead of averaged.
+    """Return (1 - ηλ)^K (α - B) + B, for the last iterate.
 
-    Exact for τ = 1. For τ > 1 the drift cancels against the gradients only up to the weights (1 -
-    ηλ)^i of the steps since the last average; an approximation, and the objective of the planners
-    `corrected` and `poisson`.
+    It is (17), unrolled step by step instead of averaged. Exact for τ = 1. For τ > 1 the drift
+    cancels against the gradients only up to the weights (1 - ηλ)^i of the steps since the last
+    average; an approximation, and the objective of the planners `corrected` and `poisson`.
     """
-    left = np.exp(K * math.log1p(-p.lr * p.strong_convexity))
-    return left * p.gap + (1 - left) * B
+    contraction = np.exp(K * math.log1p(-p.lr * p.strong_convexity))
+    return contraction * p.gap + (1 - contraction) * B
 
 
 def average_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
-    """α(1 - ηλ)(1 - (1 - ηλ)^K)/(ηλK) + B, a provable bound.
+    """Return α(1 - ηλ)(1 - (1 - ηλ)^K)/(ηλK) + B, a provable bound.
 
     It is for the mean of all K iterates' gaps, so for the best one too.
     """
@@ -99,6 +99,6 @@ def average_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
 
 
 def longest_period(p: DesignProblem) -> float:
-    """The largest τ within (21e), ηL + η²L²τ(τ - 1) <= 1; a real number."""
+    """Return the largest τ within (21e), ηL + η²L²τ(τ - 1) <= 1; a real number."""
     rate = p.lr * p.smoothness
     return (1 + math.sqrt(1 + 4 * (1 - rate) / rate**2)) / 2

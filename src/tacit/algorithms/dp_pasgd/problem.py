@@ -20,9 +20,9 @@ ONE: Final = 1 + 1e-12  # 1, in (21e), as far as floating point knows
 
 @dataclass(frozen=True, slots=True)
 class DesignProblem:
-    """What (21) is given. Public numbers only: estimated on private data, they would be a leak that
-    nobody counts.
+    """The input of problem (21).
 
+    Its numbers are public: estimated on private data, they would be a leak that nobody counts.
     epsilon, delta: ε_th, δ of each device. devices: M. batch: X_m, one for all or one per device.
     lipschitz: G, also the clip of one example's gradient. dim: d. smoothness: L. strong_convexity:
     λ. lr: η. c1, c2: cost of one average and of one local step, of which `resource` C_th may be
@@ -70,8 +70,8 @@ class DesignProblem:
             need(1 <= value <= MOST, name, value, "expected a number of at least 1")
         for name, value in (("c1", self.c1), ("c2", self.c2), ("variance", self.variance or 0.0)):
             need(0 <= value <= MOST, name, value, "expected a number of at least 0")
-        said = f"expected a number above 0 and below 1 (and at least {LEAST_DELTA:g})"
-        need(LEAST_DELTA <= self.delta < 1, "delta", self.delta, said)
+        delta_range = f"expected a number above 0 and below 1 (and at least {LEAST_DELTA:g})"
+        need(LEAST_DELTA <= self.delta < 1, "delta", self.delta, delta_range)
         sizes = ",".join(f"{size:g}" for size in self.batch)
         why = f"{len(self.batch)} sizes for devices={self.devices}; give one, or one each"
         need(len(self.batch) in (1, self.devices), "batch", sizes, why)

@@ -22,7 +22,7 @@ class FedAsyncEdge(LocalSteps[FedAsync]):
         return self.algorithm.name == "fedbuff" or at_server
 
     def steps(self, message: GlobalModel) -> Steps:
-        """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
+        """Return H local steps on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
         a = self.algorithm
         rate = a.learning_rate * a.factor(message.version, self.horizon)
         steps = self.task_steps(message.version)
@@ -34,20 +34,20 @@ class FedAsyncEdge(LocalSteps[FedAsync]):
         return self.algorithm.steps
 
     def task_steps(self, version: int) -> int:
-        """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
+        """Return H in [H_min, H_max], by the edge's name and τ: public, and always the same.
 
         Near the end of the budget, what is left of it, but not below H_min.
         """
         a = self.algorithm
-        left = self.releaser.releases_left
+        remaining = self.releaser.releases_left
         most = a.steps
-        if left is not None and a.steps_min <= left < most:
-            most = left
+        if remaining is not None and a.steps_min <= remaining < most:
+            most = remaining
         return local_steps(a, most, self.edge, version)
 
 
 def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
-    """H in [H_min, `most`] for a task on model `version`."""
+    """Return H in [H_min, `most`] for a task on model `version`."""
     digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()
     return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
 

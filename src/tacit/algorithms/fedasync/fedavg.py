@@ -26,17 +26,17 @@ class AveragingServer(RoundServer):
         self.deltas = definition.privacy.noise_at == "server"
 
     def combine(self, answers: list[Tensor]) -> Tensor:
-        """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
-        made = self.average(answers)
+        """Return x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) of distances noised here."""
+        mean = self.average(answers)
         if self.deltas:
-            return self.params + made
-        return made
+            return self.params + mean
+        return mean
 
     def law(self, update: Update) -> Law:
-        """H local steps, as FedAsync's."""
+        """Return the law of H local steps, as FedAsync's."""
         return task_law(self, self.algorithm, update)
 
     def schedule(self) -> dict[str, float]:
-        """C, γ, and how far the round has come."""
+        """Return C, γ, and how far the round has come."""
         rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
         return {"clip": self.clip, "learning_rate": rate} | self.progress()

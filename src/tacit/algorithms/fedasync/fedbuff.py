@@ -30,11 +30,11 @@ class BufferedServer(MixingServer):
         self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
 
     def base(self, update: Update) -> Tensor:
-        """0: an update is a distance."""
+        """Return 0: an update is a distance."""
         return torch.zeros_like(self.params)
 
     def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
-        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come.
+        """Step x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come.
 
         room: where the sum may be written, `vector`'s own memory or None.
         """
@@ -56,10 +56,10 @@ class BufferedServer(MixingServer):
             self.version += 1
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The mixing server's, with the buffer."""
+        """Return the mixing server's state, with the buffer."""
         tensors, values = super().state()
-        kept = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
-        return tensors | kept | {"buffer": self.buffer}, values | {"held": self.held}
+        buffered = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
+        return tensors | buffered | {"buffer": self.buffer}, values | {"held": self.held}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""

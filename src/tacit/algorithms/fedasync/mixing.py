@@ -19,7 +19,7 @@ MODELS_HELD = 2**24  # bytes of earlier models, where the guard asks what update
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
-    """s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
+    """Return s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
 
     s(0) = 1 for all three.
     """
@@ -59,7 +59,7 @@ class MixingServer(ServerRole):
         return self._next(update.edge)
 
     def mix(self, vector: Tensor, tau: int, room: Tensor | None = None) -> None:
-        """α_t = α·s(t - τ), computed afresh: it never carries over to the next update.
+        """Mix at α_t = α·s(t - τ), computed afresh: it never carries over to the next update.
 
         room: where the result may be written, `vector`'s own memory or None.
         """
@@ -70,15 +70,15 @@ class MixingServer(ServerRole):
     # -- what the guard's sums ask -------------------------------------------------------------
 
     def base(self, update: Update) -> Tensor:
-        """x_τ."""
+        """Return x_τ."""
         return self.models.get(update.base_version, self.params)
 
     def law(self, update: Update) -> Law:
-        """H local steps, where the edge's name and τ say how many."""
+        """Return the law of H local steps, which the edge's name and τ determine."""
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether it is not too stale and, with guard.sums, of a base that is still held."""
+        """Check whether the update is fresh and, with guard.sums, of a base that is still held."""
         unknown = (
             self.watch is not None
             and self.needs_base
@@ -87,8 +87,9 @@ class MixingServer(ServerRole):
         return super().admits(update, tau) and not unknown
 
     def _hold(self) -> None:
-        """Keep this version's model, and of earlier ones what `MODELS_HELD` bytes allow, at least
-        two of every edge.
+        """Hold this version's model, and earlier ones within `MODELS_HELD` bytes.
+
+        At least two of every edge are held.
         """
         if self.watch is None or not self.needs_base:
             return
@@ -99,7 +100,7 @@ class MixingServer(ServerRole):
             del self.models[min(self.models)]
 
     def mixing(self) -> float:
-        """α at this epoch.
+        """Return α at this epoch.
 
         The configured one, times its decay once that part of the run is over.
         """
@@ -109,7 +110,7 @@ class MixingServer(ServerRole):
         )
 
     def schedule(self) -> dict[str, float]:
-        """C, γ, and α_t of the latest update."""
+        """Return C, γ, and α_t of the latest update."""
         return {
             "clip": self.clip,
             "learning_rate": self.algorithm.learning_rate
@@ -120,7 +121,7 @@ class MixingServer(ServerRole):
     # -- Scheduler ---------------------------------------------------------------------------------
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """The model for who is at work; the others are idle until they are triggered."""
+        """Return the model for an edge at work; the others are idle until they are triggered."""
         if edge in self.active:
             return [Outgoing(edge, self.global_model())]
         return []
@@ -132,13 +133,13 @@ class MixingServer(ServerRole):
         return self.answer(edge) or self._trigger()
 
     def left(self, edge: str) -> list[Outgoing]:
-        """Somebody else may work instead."""
+        """Let another edge work instead."""
         self.active.pop(edge, None)
         self.idle = [name for name in self.idle if name != edge]
         return self._trigger()
 
     def timer(self) -> Timer | None:
-        """The period after which tasks are given away, while others wait.
+        """Return the period after which tasks are given away, while others wait.
 
         Whoever has worked for longer may be gone.
         """
@@ -178,16 +179,16 @@ class MixingServer(ServerRole):
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The base's, with the scheduler's."""
+        """Return the base's state, with the scheduler's."""
         tensors, values = super().state()
-        own = {
+        scheduling = {
             "weight": self.weight,
             "active": self.active,
             "idle": self.idle,
             "triggers": self.triggers,
         }
-        held = {f"model/{version}": model.clone() for version, model in self.models.items()}
-        return tensors | held, values | own
+        models = {f"model/{version}": model.clone() for version, model in self.models.items()}
+        return tensors | models, values | scheduling
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""

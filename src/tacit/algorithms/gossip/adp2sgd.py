@@ -95,12 +95,12 @@ class Peer(GossipWorker):
         self.staleness: Counter[int] = Counter()
         self._age: int | None = None  # exchanges since ŵ was read; None: no step is being computed
         self._waiting: dict[tuple[str, bool], Proposal | Answer] = {}
-        self._told = False
+        self._farewell_sent = False
 
     # -- Algorithm 1 -------------------------------------------------------------------------------
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """Lines 4 and 6: ŵ to compute a gradient at, and the exchange that goes on beside.
+        """Begin a step: ŵ to compute a gradient at, and the exchange beside it (lines 4 and 6).
 
         None: the run is over.
         """
@@ -110,7 +110,7 @@ class Peer(GossipWorker):
         return self.trained.params, self.propose()
 
     def finish(self, released: Released) -> list[Outgoing]:
-        """Line 9: w_k ← w' - ηg̃(ŵ), where w' is what w_k has become meanwhile.
+        """Step w_k ← w' - ηg̃(ŵ) (line 9), where w' is what w_k has become meanwhile.
 
         Then comes what had to wait for it.
         """
@@ -131,7 +131,7 @@ class Peer(GossipWorker):
         return [out for message in waiting.values() for out in self.hear(message)]
 
     def propose(self) -> list[Outgoing]:
-        """Line 8: a new exchange, with a neighbour that is here and has none of ours open.
+        """Propose an exchange to a neighbour that is present and has none of ours open (line 8).
 
         Nothing, if there is no such neighbour.
         """
@@ -149,15 +149,15 @@ class Peer(GossipWorker):
 
         An exchange tells them, or an old answer again.
         """
-        if self._told:
+        if self._farewell_sent:
             return []
-        self._told = True
+        self._farewell_sent = True
         links = [(name, self.links[name]) for name in sorted(self.here)]
         again = [self._answer(name, link) for name, link in links if link.delta is not None]
         return again + [out for _ in links for out in self.propose()]
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """The open exchanges with `neighbours` once more, with the model as it is now.
+        """Propose the open exchanges with `neighbours` once more, with the model as it is now.
 
         The first to arrive decides.
         """
@@ -243,7 +243,7 @@ class Peer(GossipWorker):
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         A tensor never changes: a new one takes its place.
         """
@@ -280,9 +280,9 @@ class Peer(GossipWorker):
             if name in self.links:
                 delta = tensors.get(f"delta/{name}")
                 if delta is None:
-                    kept = None
+                    shared = None
                 else:
-                    kept = Trained.again(delta)
-                self.links[name] = NeighbourLink(proposed, is_open, life, answered, kept)
+                    shared = Trained.again(delta)
+                self.links[name] = NeighbourLink(proposed, is_open, life, answered, shared)
         self._age = None
         self._waiting = {}

@@ -49,7 +49,7 @@ class SyncPeer(GossipWorker):
     ) -> None:
         super().__init__(edge, model, releaser, private_sum, settings, topology, seed=seed)
         self.round = 0
-        self._said: dict[int, Shared] = {}  # ours, of this round and the last
+        self._shares: dict[int, Shared] = {}  # ours, of this round and the last
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
@@ -63,13 +63,13 @@ class SyncPeer(GossipWorker):
         """Step w_k ← w - ηg̃ (4), and send it to all."""
         self.trained.descend(released, self.rate)
         self.counts[self.edge] = self.round + 1
-        self._said = {
-            number: said for number, said in self._said.items() if number == self.round - 1
+        self._shares = {
+            number: shared for number, shared in self._shares.items() if number == self.round - 1
         }
-        self._said[self.round] = self.trained.share()
-        said = Share(self.edge, self.round, self._said[self.round])
+        self._shares[self.round] = self.trained.share()
+        share = Share(self.edge, self.round, self._shares[self.round])
         self._reduce()
-        return [Outgoing(other, said) for other in self.topology.peers if other != self.edge]
+        return [Outgoing(other, share) for other in self.topology.peers if other != self.edge]
 
     def abandon(self) -> list[Outgoing]:
         """Send nothing: without a step there is no share, and all others wait for it."""
@@ -89,10 +89,10 @@ class SyncPeer(GossipWorker):
                 if tensor is not None:
                     self._heard.setdefault(message.round, {}).setdefault(message.peer, tensor)
                     self._reduce()
-            case Missing() if message.peer in self.counts and message.round in self._said:
+            case Missing() if message.peer in self.counts and message.round in self._shares:
                 return [
                     Outgoing(
-                        message.peer, Share(self.edge, message.round, self._said[message.round])
+                        message.peer, Share(self.edge, message.round, self._shares[message.round])
                     )
                 ]
             case _:
@@ -128,7 +128,7 @@ class SyncPeer(GossipWorker):
         """Set w ← (1/K) Σ_k w_k, once all shares have come."""
         if self.settled:
             return
-        shares = self._heard.get(self.round, {}) | {self.edge: self._said[self.round].vector}
+        shares = self._heard.get(self.round, {}) | {self.edge: self._shares[self.round].vector}
         if len(shares) == len(self.counts):
             self.trained.mean([shares[name] for name in self.topology.peers])
             self._heard.pop(self.round, None)
@@ -140,14 +140,14 @@ class SyncPeer(GossipWorker):
     @property
     def settled(self) -> bool:
         """Whether this peer has still to take its step of the round, and so waits for no share."""
-        return self.round not in self._said
+        return self.round not in self._shares
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         Other peers' shares are left out: they can be asked for again.
         """
-        tensors = {f"said/{number}": said.vector for number, said in self._said.items()}
+        tensors = {f"said/{number}": shared.vector for number, shared in self._shares.items()}
         return tensors | {"params": self.trained.params}, {
             "round": self.round,
             "counts": self.counts,
@@ -158,8 +158,9 @@ class SyncPeer(GossipWorker):
         self.trained.restore(tensors["params"])
         self.round = values["round"]
         self.counts = dict(values["counts"])
-        said = {name: tensor for name, tensor in tensors.items() if name.startswith("said/")}
-        self._said = {
-            int(name.removeprefix("said/")): Trained.again(tensor) for name, tensor in said.items()
+        shares = {name: tensor for name, tensor in tensors.items() if name.startswith("said/")}
+        self._shares = {
+            int(name.removeprefix("said/")): Trained.again(tensor)
+            for name, tensor in shares.items()
         }
         self._heard = {}

@@ -107,7 +107,7 @@ class GossipWorker(EdgeRole):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues.
+        """Return (tensors, JSON values) from which `restore` continues.
 
         A tensor never changes: a new one takes its place.
         """
@@ -119,8 +119,10 @@ class GossipWorker(EdgeRole):
     @property
     def rate(self) -> float:
         """η of the step that is taken now, by what this peer knows of the global counter."""
-        done = sum(self.counts.values())
-        return self.settings.learning_rate * self.settings.factor(done, self.settings.horizon)
+        steps_taken = sum(self.counts.values())
+        return self.settings.learning_rate * self.settings.factor(
+            steps_taken, self.settings.horizon
+        )
 
     waits = False  # whether a step may have to wait for other peers
 
@@ -173,7 +175,7 @@ class GossipWorker(EdgeRole):
         ]
 
     def count_first_hand(self) -> None:
-        """From now on count a peer's steps by its own word only (`hear_steps`)."""
+        """Count a peer's steps by its own word only from now on (`hear_steps`)."""
         self._first_hand = {}
 
     def hear_steps(self, peer: str, steps: int) -> None:
@@ -185,8 +187,8 @@ class GossipWorker(EdgeRole):
         if self._first_hand is None or peer not in self.counts or peer == self.edge:
             return
         self._first_hand[peer] = max(self._first_hand.get(peer, 0), steps)
-        said = self._first_hand | {self.edge: self.counts[self.edge]}
-        middle = median_low(said.get(name, 0) for name in self.counts)
+        reported = self._first_hand | {self.edge: self.counts[self.edge]}
+        middle = median_low(reported.get(name, 0) for name in self.counts)
         for name, number in self._first_hand.items():
             believed = min(number, BELIEVED * middle + self.settings.report_every)
             self.counts[name] = max(self.counts[name], min(believed, self.settings.horizon))

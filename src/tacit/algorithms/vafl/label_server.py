@@ -62,7 +62,7 @@ class LabelServer(ServerRole):
         definition: Definition[Vafl],
         head: Model,
         protocol: Protocol,
-        people: LabelledRecords,
+        labelled: LabelledRecords,
         plan: PlanOfParty,
     ) -> None:
         """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
@@ -73,16 +73,16 @@ class LabelServer(ServerRole):
         self.names = definition.worker_names
         self.head = head
         self.protocol = protocol
-        self.people = people
+        self.labelled = labelled
         self.plan = plan
-        self.table = torch.zeros(len(people.names), *head.shape)
+        self.table = torch.zeros(len(labelled.names), *head.shape)
         # k of each entry's upload
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)
         self.complete: set[str] = set()  # parties whose step 0 is in the table
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.requests = Requests()
-        public = torch.arange(people.records, len(people.names))
+        public = torch.arange(labelled.records, len(labelled.names))
         section = definition.evaluation
         self.evaluation = TestEvaluations(public, section.every, section.samples, protocol.seed)
 
@@ -125,19 +125,19 @@ class LabelServer(ServerRole):
             return reason
         assert update.part is not None  # in_parts
         rows = update.part.rows
-        given = update.vector.numel()
+        size = update.vector.numel()
         # Gradients, which answer a step, show labels: only of rows whose labels are protected.
         stepped = update.part.step and not update.part.request
         if stepped:
-            most = self.people.records
+            most = self.labelled.records
         else:
             most = len(self.table)
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
             return "norm"
-        repeated = given == 0 and update.edge in self.complete  # frozen, and released before
-        if repeated or given == self.table.shape[2] * len(rows):
+        repeated = size == 0 and update.edge in self.complete  # frozen, and released before
+        if repeated or size == self.table.shape[2] * len(rows):
             return None
         return "shape"
 
@@ -147,10 +147,10 @@ class LabelServer(ServerRole):
 
     def answer(self, edge: str) -> list[Outgoing]:
         """Return the task of `edge`, if any; it has none while its upload waits for others."""
-        if (asked := self.requests.next(edge)) is not None:
-            return [Outgoing(edge, asked)]
+        if (request := self.requests.next(edge)) is not None:
+            return [Outgoing(edge, request)]
         if edge not in self.complete:
-            return [Outgoing(edge, Roster(self.people.names, self.people.records))]
+            return [Outgoing(edge, Roster(self.labelled.names, self.labelled.records))]
         if self._trained or edge not in self.answers or self._waits(edge):
             return []
         return [Outgoing(edge, self.answers[edge])]
@@ -163,14 +163,14 @@ class LabelServer(ServerRole):
         return self._evaluate(self._advance())
 
     def over(self) -> bool:
-        """Whether training has ended and its result is evaluated."""
+        """Check whether training has ended and its result is evaluated."""
         return self._trained and self.evaluation.over
 
     def timer(self) -> Timer | None:
         """Return the timer of the last evaluation, while that is under way."""
         last = self._trained and self.evaluation.waiting
         if last:
-            return Timer(self.requests.made, LAST_SECONDS)
+            return Timer(self.requests.issued, LAST_SECONDS)
         return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
@@ -180,27 +180,27 @@ class LabelServer(ServerRole):
         return self._evaluate([])
 
     def delays(self, rows: Tensor) -> Tensor:
-        """τ_{n,m}^k (b, M) by (3): 1 in the iteration after an upload, one more in each after."""
+        """Return τ_{n,m}^k (b, M) by (3): 1 after an upload, one more in each iteration."""
         return self.version - self.uploaded[rows]
 
     def scores(self, rows: Tensor) -> Tensor:
-        """The model's scores (b, classes) of `rows`, from the embeddings that the table holds."""
+        """Return the model's scores (b, classes) of `rows`, from the embeddings in the table."""
         return self.head.logits(self.params, self.table[rows] * self.scales())
 
     def scales(self) -> Tensor:
-        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
+        """Return (M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
 
         So a step is as long whatever the noise, whose standard deviation c_m is public.
         """
         parties, width = self.table.shape[1:]
-        known = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
-        variances = [*known, *parties * [0.0]][:parties]
+        declared = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
+        variances = [*declared, *parties * [0.0]][:parties]
         return torch.tensor(variances).clamp_min(1.0).rsqrt()[:, None]
 
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """Line 8: an upload goes into the table; then whatever it makes possible."""
+        """Put an upload into the table; then do whatever it makes possible (line 8)."""
         edge = update.edge
         part = update.part
         assert part is not None  # screen()
@@ -221,17 +221,17 @@ class LabelServer(ServerRole):
         # it else.
         if self.requests.next(edge) is not None:
             outgoing = [out for out in outgoing if out.to != edge]
-        told = any(out.to == edge for out in outgoing)
-        if told or edge not in self.answers:
+        has_task = any(out.to == edge for out in outgoing)
+        if has_task or edge not in self.answers:
             return outgoing
         return [*outgoing, *self.answer(edge)]
 
     def _turn(self, edge: str) -> bool:
-        """Whether a step of `edge` is due: no party may fill an iteration of t of them alone."""
+        """Check whether a step of `edge` is due: no party may fill an iteration of t alone."""
         return len(self.complete) == self.protocol.parties and not self._waits(edge)
 
     def _waits(self, edge: str) -> bool:
-        """Whether an upload of `edge` waits for others."""
+        """Check whether an upload of `edge` waits for others."""
         return any(edge == party for party, _, _ in self.gathered)
 
     def _enter(self, update: Update) -> None:
@@ -268,20 +268,20 @@ class LabelServer(ServerRole):
         return outgoing
 
     def _stale(self, group: _Group) -> dict[str, Tensor]:
-        """§2.3, 1.: the entries that are too old for `group` to be used, by party."""
+        """Return the entries that are too old for `group` to be used, by party (§2.3, 1.)."""
         if self.protocol.max_delay is None:
             return {}
         rows = torch.unique(torch.cat([rows for _, _, rows in group]))
         late = self.delays(rows) > self.protocol.max_delay
-        found = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
-        return {edge: rows for edge, rows in found.items() if len(rows)}
+        stale = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
+        return {edge: rows for edge, rows in stale.items() if len(rows)}
 
     def _forget(self, edge: str, number: int | None = None) -> None:
         """Stop waiting for what `edge` was asked for (only request `number`, if given)."""
         self.evaluation.waiting -= self.requests.close(edge, number)
 
     def _iterate(self, group: _Group) -> list[Outgoing]:
-        """Lines 9, 10, 12 and 13: one iteration k on the batches of t parties."""
+        """Do one iteration k on the batches of t parties (lines 9, 10, 12 and 13)."""
         total = torch.zeros_like(self.params)
         if self._common(group):
             common = self.gradients(group[0][2])
@@ -303,17 +303,17 @@ class LabelServer(ServerRole):
         return [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
 
     def _common(self, group: _Group) -> bool:
-        """Whether all of `group` have the same records: one gradient then serves them all."""
+        """Check whether all of `group` have the same records: one gradient then serves them all."""
         return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
+        """Return (∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
         with torch.enable_grad():
             params = self.params.clone().requires_grad_()
             h = self.table[rows].requires_grad_()
             scores = self.head.logits(params, h * self.scales())
-            labels = self.people.labels[rows]
-            epsilon = self.people.label_epsilon
+            labels = self.labelled.labels[rows]
+            epsilon = self.labelled.label_epsilon
             loss = corrected_loss(scores, labels, epsilon).mean()
             g_0, g_h = torch.autograd.grad(loss, [params, h])
         return g_0, g_h
@@ -321,8 +321,8 @@ class LabelServer(ServerRole):
     # -- evaluation, on the rows that are not trained on -------------------------------------------
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
-        """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
-        return self.evaluation.taken
+        """Return the latest evaluation that is ready: k, θ_0, and the embeddings with labels."""
+        return self.evaluation.latest
 
     def _evaluate(self, outgoing: list[Outgoing]) -> list[Outgoing]:
         """Take the evaluation that has been answered, and begin the one that is due.
@@ -333,9 +333,9 @@ class LabelServer(ServerRole):
         requests = self.requests
         if (rows := evaluation.answered()) is not None:
             h = self.table[rows] * self.scales()
-            y = self.people.labels[rows]
-            seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
-            evaluation.take(self.version, self.params, seen)
+            y = self.labelled.labels[rows]
+            test_set = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
+            evaluation.take(self.version, self.params, test_set)
         if not evaluation.due(self.version, trained=self._trained):
             return outgoing
         rows = evaluation.begin(self.version, trained=self._trained)
@@ -352,7 +352,7 @@ class LabelServer(ServerRole):
     # -- inference, after the end ------------------------------------------------------------------
 
     def pending(self) -> set[str]:
-        """Parties that have not answered what they were asked for."""
+        """Return parties that have not answered what they were asked for."""
         return self.requests.waiting()
 
     def _infer(self, rows: Tensor) -> list[Outgoing]:

@@ -95,7 +95,7 @@ class Party:
         return [Outgoing(SERVER, hello)]
 
     def on_message(self, message: Roster | Feedback | Request | Halt) -> list[Outgoing]:
-        """Lines 3 to 7; after the end only requests, for inference.
+        """Do lines 3 to 7; after the end, answer requests only, for inference.
 
         Raises DataError when the roster names a record that this party does not have.
         """
@@ -121,11 +121,11 @@ class Party:
         return []
 
     def task_steps(self, version: int) -> int:
-        """An answer is one activation."""
+        """Return 1: an answer is one activation."""
         return 1
 
     def held_steps(self, message: Roster | Feedback | Request | Halt) -> int:
-        """As many activations as have the rows of the answer: an answer is held back for each."""
+        """Return the activations that have as many rows as the answer: it is held back for each."""
         match message:
             case Roster():
                 rows = len(message.names)
@@ -164,16 +164,16 @@ class Party:
         return [activation]
 
     def next_charge(self) -> Charge | None:
-        """Nothing: what an answer costs depends on the records that are asked for."""
+        """Return None: an answer's cost depends on the records that are asked for."""
         return None
 
     def retire(self, reason: str) -> list[Outgoing]:
-        """The last word of a party whose budget is spent."""
+        """Return the last message of a party whose budget is spent."""
         ledger = self.releaser.ledger
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` goes on.
+        """Return (tensors, JSON values) from which `restore` goes on.
 
         To be made durable with what the party says.
         """
@@ -195,7 +195,7 @@ class Party:
         self.records = values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
-        """Whether the server's word can be followed, asked before anything is paid for.
+        """Check whether the server's message can be followed, before anything is charged.
 
         Rows must exist, and a gradient must have the shape of what it answers.
         """
@@ -214,7 +214,7 @@ class Party:
     # -- Algorithm 1, client side ------------------------------------------------------------------
 
     def _table(self, roster: Roster) -> list[Outgoing]:
-        """Step 0: align, and upload h_{n,m}(θ_m^0) of every record (the note below Algorithm 1)."""
+        """Align, and upload h_{n,m}(θ_m^0) of every record (step 0, the note below Algorithm 1)."""
         if self.step >= 0:
             return []
         self.place = torch.from_numpy(align(roster.names, self._names, self.edge))
@@ -265,7 +265,10 @@ class Party:
         return digest.hexdigest()
 
     def _learn(self, k: int, gradient: Tensor) -> None:
-        """(4a): θ_m ← θ_m - η(∇_θ h·∇_h ℓ + λθ_m); gradient (b, width) of the batch's mean loss."""
+        """Step θ_m ← θ_m - η(∇_θ h·∇_h ℓ + λθ_m) (4a).
+
+        gradient: (b, width) of the batch's mean loss.
+        """
         rows = self._batch(self.step)
         if self.releaser.plan.mode == "dp_sgd":
             total = self.releaser.step(rows, lambda: self._each(rows, len(rows) * gradient)) / len(
@@ -285,7 +288,7 @@ class Party:
         return self._x[self.place[rows]].to(self.device)
 
     def _embed(self, theta: Tensor, rows: Tensor) -> Tensor:
-        """u_L (b, width) with the smoothing neurons of (10), not yet clipped.
+        """Return u_L (b, width) with the smoothing neurons of (10), not yet clipped.
 
         The same again for the same step.
         """
@@ -298,14 +301,14 @@ class Party:
         return torch.cat(parts)
 
     def _jointly(self, rows: Tensor, gradient: Tensor) -> Tensor:
-        """Σ_n ∇_θ h_n·∇_{h_n} ℓ (1, d_m), through the clipping."""
+        """Return Σ_n ∇_θ h_n·∇_{h_n} ℓ (1, d_m), through the clipping."""
         with torch.enable_grad():
             theta = self.theta.clone().requires_grad_()
             (total,) = torch.autograd.grad(self._clipped(self._embed(theta, rows)), theta, gradient)
         return total[None]
 
     def _each(self, rows: Tensor, gradient: Tensor) -> Tensor:
-        """Every record's own ∇_θ h_n·∇_{h_n} ℓ_n (b, d_m)."""
+        """Return every record's own ∇_θ h_n·∇_{h_n} ℓ_n (b, d_m)."""
 
         def alone(theta: Tensor, x: Tensor, g: Tensor) -> Tensor:
             return (self._clipped(self.embedding.embed(theta, x[None]))[0] * g).sum()

@@ -15,25 +15,25 @@ from tacit.protocol.vertical import Request
 class Requests:
     """The requests that are not answered yet, by party, in the order of their numbers.
 
-    A party is told of its first one only, as it answers no number below its last. made: how many
+    A party is told of its first one only, as it answers no number below its last. issued: how many
     there have been, and so the number of the newest.
     """
 
     def __init__(self) -> None:
-        self.made = 0
+        self.issued = 0
         self.open: dict[str, list[Request]] = {}
 
     def ask(self, edge: str, rows: Tensor) -> Outgoing:
         """Add a request for embeddings of `rows`; return the one that `edge` is to answer."""
-        self.made += 1
-        self.open.setdefault(edge, []).append(Request(self.made, rows))
+        self.issued += 1
+        self.open.setdefault(edge, []).append(Request(self.issued, rows))
         return Outgoing(edge, self.open[edge][0])
 
     def next(self, edge: str) -> Request | None:
-        """The request that `edge` is to answer now, if there is one."""
-        asked = self.open.get(edge)
-        if asked:
-            return asked[0]
+        """Return the request that `edge` is to answer now; None where there is none."""
+        queue = self.open.get(edge)
+        if queue:
+            return queue[0]
         return None
 
     def close(self, edge: str, number: int | None = None) -> set[int]:
@@ -41,19 +41,20 @@ class Requests:
 
         It is answered, or will not be. Returns the numbers that were open.
         """
-        asked = self.open.get(edge, [])
-        gone = {one.number for one in asked if number in (None, one.number)}
-        self.open[edge] = [one for one in asked if one.number not in gone]
-        return gone
+        queue = self.open.get(edge, [])
+        closed = {request.number for request in queue if number in (None, request.number)}
+        self.open[edge] = [request for request in queue if request.number not in closed]
+        return closed
 
     def waiting(self) -> set[str]:
-        """Parties that have not answered all they were asked for."""
-        return {edge for edge, asked in self.open.items() if asked}
+        """Return parties that have not answered all they were asked for."""
+        return {edge for edge, queue in self.open.items() if queue}
 
     def awaits(self, update: Update) -> bool:
-        """Whether `update` answers an open request of its party, for the very same rows."""
+        """Check whether `update` answers an open request of its party, for the very same rows."""
         part = update.part
-        asked = self.open.get(update.edge, [])
+        queue = self.open.get(update.edge, [])
         return part is not None and any(
-            one.number == part.request and torch.equal(one.rows, part.rows) for one in asked
+            request.number == part.request and torch.equal(request.rows, part.rows)
+            for request in queue
         )

@@ -31,26 +31,28 @@ class SnapshotState(Protocol):
 def dump(
     server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """`tensors` and `values`, with what `read` needs."""
+    """Return `tensors` and `values`, with what `read` needs."""
     evaluation = server.evaluation
     tensors = {**tensors, "table": server.table.clone(), "uploaded": server.uploaded.clone()}
     tensors |= {
-        f"answer.{edge}": one.gradient.contiguous()
-        for edge, one in server.answers.items()
-        if one.gradient is not None
+        f"answer.{edge}": answer.gradient.contiguous()
+        for edge, answer in server.answers.items()
+        if answer.gradient is not None
     }
     return tensors, {
         **values,
-        "requests": server.requests.made,
+        "requests": server.requests.issued,
         "due": evaluation.next,
         "final": evaluation.final,
         "examined": evaluation.over,
         "complete": sorted(server.complete),
         "gathered": [[edge, step, rows.tolist()] for edge, step, rows in server.gathered],
-        "answers": {edge: [one.iteration, one.step] for edge, one in server.answers.items()},
+        "answers": {
+            edge: [answer.iteration, answer.step] for edge, answer in server.answers.items()
+        },
         "asked": {
-            edge: [[one.number, one.rows.tolist()] for one in asked]
-            for edge, asked in server.requests.open.items()
+            edge: [[request.number, request.rows.tolist()] for request in queue]
+            for edge, queue in server.requests.open.items()
         },
         "examining": sorted(evaluation.waiting),
         "exam_rows": None if evaluation.rows is None else evaluation.rows.tolist(),
@@ -77,8 +79,8 @@ def read(server: SnapshotState, tensors: dict[str, Tensor], values: dict[str, An
         edge: Feedback(iteration, step, tensors.get(f"answer.{edge}"))
         for edge, (iteration, step) in values["answers"].items()
     }
-    server.requests.made = values["requests"]
+    server.requests.issued = values["requests"]
     server.requests.open = {
-        edge: [Request(number, torch.tensor(rows)) for number, rows in asked]
-        for edge, asked in values["asked"].items()
+        edge: [Request(number, torch.tensor(rows)) for number, rows in queue]
+        for edge, queue in values["asked"].items()
     }

@@ -28,19 +28,19 @@ from torch import Tensor
 
 
 def delay_constant(tail: float, ratio: float) -> float:
-    """c_m = p̄(ρ/(1-ρ)² + 2ρ²/(1-ρ)³) of appendix C, from Assumption 5."""
+    """Return c_m = p̄(ρ/(1-ρ)² + 2ρ²/(1-ρ)³) of appendix C, from Assumption 5."""
     return tail * (ratio / (1 - ratio) ** 2 + 2 * ratio**2 / (1 - ratio) ** 3)
 
 
 def theorem_1(smoothness: float, delay: int, scale: float, horizon: int) -> float:
-    """Bounded delay, nonconvex: η = min{1/(4(1+D)L), c_η/sqrt(K)}."""
+    """Return η = min{1/(4(1+D)L), c_η/sqrt(K)}, for bounded delay and a nonconvex loss."""
     return min(1 / (4 * (1 + delay) * smoothness), scale / math.sqrt(horizon))
 
 
 def theorem_2(
     k: int, smoothness: float, convexity: float, delay: int, rarest: float, t: int = 1
 ) -> float:
-    """Bounded delay, strongly convex: η^k = 4/(μ·min q_m·(k + K_0)).
+    """Return η^k = 4/(μ·min q_m·(k + K_0)), for bounded delay and strong convexity.
 
     K_0 = 4(4(D+1)L + 2μ·min q_m·D)/(μ·t·min q_m), at the end of the proof; t > 1 as in Theorem 8.
     """
@@ -53,7 +53,7 @@ def theorem_2(
 
 
 def theorem_3(smoothness: float, tail: float, ratio: float, scale: float, horizon: int) -> float:
-    """Stochastic unbounded delay, nonconvex.
+    """Return η for stochastic unbounded delay and a nonconvex loss.
 
     η = min{1/(4(1+max sqrt(c_m))L), c_η/sqrt(K)}, eq. (34).
     """
@@ -69,11 +69,10 @@ def theorem_4(
     rarest: float,
     t: int = 1,
 ) -> float:
-    """Stochastic unbounded delay, strongly convex: η^k = 2/(ν(k + K_0)), K_0 = 4(1+max
-    sqrt(c_m))L/(tν).
+    """Return η^k = 2/(ν(k + K_0)), for stochastic unbounded delay and strong convexity.
 
-    ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max sqrt(c_m))L), at the end of the
-    proof.
+    K_0 = 4(1+max sqrt(c_m))L/(tν). ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max
+    sqrt(c_m))L), at the end of the proof.
     """
     c = delay_constant(tail, ratio)
     longest = _longest(smoothness, tail, ratio)
@@ -109,7 +108,7 @@ class StepRule:
     factor: Callable[[int, int], float] | None = None
 
     def party(self, k: int) -> float:
-        """η_m^k."""
+        """Return η_m^k."""
         match self.rule:
             case "theorem_1":
                 return theorem_1(self.smoothness, self.delay, self.scale, self.horizon) / self.t
@@ -129,7 +128,7 @@ class StepRule:
         return self.rate * (1.0 if self.factor is None else self.factor(k, self.horizon))
 
     def server(self, k: int) -> float:
-        """η_0^k: t·η_m^k in Theorems 7 and 9, which 1 and 3 are at t = 1."""
+        """Return η_0^k: t·η_m^k in Theorems 7 and 9, which 1 and 3 are at t = 1."""
         if self.rule == "constant":
             return self.server_share * self.party(k)
         return self.party(k) * (self.t if self.rule in ("theorem_1", "theorem_3") else 1)

@@ -28,14 +28,14 @@ class TestEvaluations:
         self.rows: Tensor | None = None
         self.waiting: set[int] = set()
         self.final = self.over = False
-        self.taken: tuple[int, Tensor, Dataset] | None = None
+        self.latest: tuple[int, Tensor, Dataset] | None = None
 
     def due(self, version: int, *, trained: bool) -> bool:
-        """Whether one is to begin at k = `version`: the last one, if the run is `trained`."""
+        """Check whether an evaluation is to begin at k = `version`: the last when `trained`."""
         return not self.waiting and not self.over and (trained or version >= self.next)
 
     def begin(self, version: int, *, trained: bool) -> Tensor:
-        """The rows of the one that begins at k = `version`."""
+        """Begin the evaluation at k = `version`, and return its rows."""
         self.next = version - version % self._every + self._every
         self.final = trained
         rows = self._all
@@ -46,14 +46,14 @@ class TestEvaluations:
         return rows
 
     def answered(self) -> Tensor | None:
-        """The rows of the one under way, if all have answered; it is under way no more."""
+        """End the evaluation under way where all have answered, and return its rows; else None."""
         if self.waiting:
             return None
         rows = self.rows
         self.rows = None
         return rows
 
-    def take(self, version: int, params: Tensor, seen: Dataset) -> None:
-        """Keep what the one that has been answered is measured by."""
-        self.taken = (version, params, seen)
+    def take(self, version: int, params: Tensor, test_set: Dataset) -> None:
+        """Keep the inputs of the evaluation that has been answered."""
+        self.latest = (version, params, test_set)
         self.over = self.final

@@ -35,9 +35,9 @@ class Vertical:
         return self.definition.algorithm
 
     def party_model(self, shape: tuple[int, ...]) -> Embedding:
-        """h_m of a party whose blocks have `shape`. Raises ConfigError."""
+        """Return h_m of a party whose blocks have `shape`. Raises ConfigError."""
         a = self.settings
-        made = embedding(
+        network = embedding(
             a.embedding,
             shape,
             a.width,
@@ -47,8 +47,8 @@ class Vertical:
             activation=a.activation,
             smoothing=a.smoothing,
         )
-        checked_size(made)
-        return made
+        checked_size(network)
+        return network
 
     def view(self, x: Tensor, party: int) -> Tensor:
         """Return the part of the examples x (n, *shape) that party `party` of the testbed holds.
@@ -60,19 +60,19 @@ class Vertical:
         return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
 
     def regularization(self, party: int) -> float:
-        """λ of party number `party`."""
-        given = self.settings.regularization
-        if len(given) > 1:
-            return given[party]
-        return given[0]
+        """Return λ of party number `party`."""
+        strengths = self.settings.regularization
+        if len(strengths) > 1:
+            return strengths[party]
+        return strengths[0]
 
     def plan(self, party: int) -> EmbeddingPlan:
-        """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly
-        (gdp.py).
+        """Return the privacy plan of party number `party`.
 
-        `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for
-        steps. `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every
-        record: pushes·batch/z² = μ².
+        It has the party's own ε_m, and one z that is calibrated for it, exactly (gdp.py). `cached`,
+        `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps.
+        `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every record:
+        pushes·batch/z² = μ².
         """
         a = self.settings
         p = self.definition.privacy
@@ -85,7 +85,7 @@ class Vertical:
         return EmbeddingPlan(mode, p.constant_clip, z, epsilon, p.delta, a.step_clip, z)
 
     def named(self, party: str) -> EmbeddingPlan:
-        """The privacy plan of the party called `party`."""
+        """Return the privacy plan of the party called `party`."""
         return self.plan(self.definition.plans.number(party))
 
 
@@ -120,14 +120,14 @@ def vertical(definition: Definition[Any]) -> Vertical:
 
 
 def record_ids(data: Dataset) -> list[str]:
-    """A name for every row, the same at every party of the testbed.
+    """Return an id for every row, the same at every party of the testbed.
 
     It says who the row is of, and which of their rows it is.
     """
     numbers = range(len(data)) if data.ids is None else data.ids.tolist()
-    seen: dict[int, int] = {}
-    found = []
+    occurrences: dict[int, int] = {}
+    ids = []
     for number in numbers:
-        seen[number] = seen.get(number, -1) + 1
-        found.append(f"{data.name}/{number}/{seen[number]}")
-    return found
+        occurrences[number] = occurrences.get(number, -1) + 1
+        ids.append(f"{data.name}/{number}/{occurrences[number]}")
+    return ids

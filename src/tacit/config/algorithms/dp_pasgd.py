@@ -25,7 +25,7 @@ class DpPasgd(StepSizes):
     deadline_s: Positive = Field(60.0, description="seconds that a round waits for all devices")
 
     def traits(self, workers: int) -> Traits:
-        """Each device sends one update for a round, of τ local steps."""
+        """Return the traits of rounds: each device sends one update a round, of τ local steps."""
         return Traits(
             uploads=workers,
             steps=self.tau,

@@ -83,7 +83,7 @@ class FedAsync(StepSizes):
         return self.steps_max or self.steps_min
 
     def traits(self, workers: int) -> Traits:
-        """FedAvg works in rounds of those asked, FedBuff in buffers of M; else each is answered.
+        """Return the traits: FedAvg in rounds, FedBuff in buffers of M; else each is answered.
 
         `concurrency` makes a queue of tasks.
         """
@@ -102,7 +102,7 @@ class FedAsync(StepSizes):
         )
 
     def unread(self) -> list[str]:
-        """The keys that the run file gives and this algorithm, of the four, does not read."""
+        """Return the keys that the run file states and this algorithm does not read."""
         return sorted(
             key for key in self.model_fields_set if self.name not in _READ.get(key, (self.name,))
         )

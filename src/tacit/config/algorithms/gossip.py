@@ -37,7 +37,7 @@ class Gossip(StepSizes):
     report_every: int = Field(10, gt=0, description="own steps between two reports to the observer")
 
     def traits(self, workers: int) -> Traits:
-        """A version is a step of any peer; of SYNC, a step of all."""
+        """Return the traits of gossip: a version is a step of any peer; of SYNC, a step of all."""
         return Traits(
             counted="steps" if self.name == "sync" else "updates",
             usual_clip=USUAL_CLIP,

@@ -36,7 +36,7 @@ class Mapa(StepSizes):
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
 
     def traits(self, workers: int) -> Traits:
-        """Each edge is answered for itself, and one update makes a version.
+        """Return the traits of MAPA: each update is answered by itself and makes a version.
 
         AUDP keeps its first C throughout, so eq. (12) sets it only where its constants are given.
         """

@@ -26,16 +26,16 @@ class StepSizes(AlgorithmSection):
 
     def factor(self, version: int, horizon: int) -> float:
         """Return what the step size of `version` of `horizon` is multiplied by, in [0, 1]."""
-        done = min(version / horizon, 1.0)
+        progress = min(version / horizon, 1.0)
         if self.warm_up:
             grown = min(1.0, (version + 1) / (self.warm_up * horizon))
         else:
             grown = 1.0
         match self.schedule:
             case "linear":
-                return grown * (1 - done)
+                return grown * (1 - progress)
             case "cosine":
-                return grown * (1 + math.cos(math.pi * done)) / 2
+                return grown * (1 + math.cos(math.pi * progress)) / 2
             case "step":
-                return float(grown * 0.5 ** min(_HALVINGS, int((_HALVINGS + 1) * done)))
+                return float(grown * 0.5 ** min(_HALVINGS, int((_HALVINGS + 1) * progress)))
         return grown

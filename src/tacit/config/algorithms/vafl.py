@@ -24,12 +24,11 @@ _RELEASED: dict[str, ReleaseTime] = {"trained": "in turn", "cached": "once"}  # 
 
 
 class Vafl(StepSizes):
-    """VAFL: parties hold different features of the same people. [model] is θ_0's; `privacy.clip` is
-    B.
+    """VAFL: parties hold different features of the same people.
 
-    `privacy.pushes`: releases of one record that the budget must cover (`trained`: vectors of a
-    party in all); `privacy.noise_multiplier`: z = c/(2B), so that one release is (1/z)-GDP. [edges]
-    are the parties.
+    [model] is θ_0's; `privacy.clip` is B. `privacy.pushes`: releases of one record that the budget
+    must cover (`trained`: vectors of a party in all); `privacy.noise_multiplier`: z = c/(2B), so
+    that one release is (1/z)-GDP. [edges] are the parties.
     """
 
     worker: ClassVar[WorkerKind] = "party"
@@ -93,13 +92,13 @@ class Vafl(StepSizes):
 
     def unread(self) -> list[str]:
         """Return `schedule` and `warm_up` where given beside a theorem's own step sizes."""
-        given = self.model_fields_set & {"schedule", "warm_up"}
+        stated = self.model_fields_set & {"schedule", "warm_up"}
         if self.steps_rule == "constant":
             return []
-        return sorted(given)
+        return sorted(stated)
 
     def traits(self, workers: int) -> Traits:
-        """T counts iterations, whatever number of activations makes one.
+        """Return the traits: T counts iterations, whatever number of activations makes one.
 
         Outside mode `trained` a record is released once, or as often as it is asked for.
         """
@@ -188,5 +187,5 @@ def _columns_agree(data: DataSection) -> None:
             f"data.kind={data.kind}: vafl's parties hold columns of a published data set"
         )
     if data.partition != "iid" or data.spare:
-        key, given = ("spare", data.spare) if data.spare else ("partition", data.partition)
-        raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
+        key, value = ("spare", data.spare) if data.spare else ("partition", data.partition)
+        raise ValueError(f"data.{key}={value}: vafl divides columns; leave it alone")

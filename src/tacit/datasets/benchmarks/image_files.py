@@ -37,13 +37,14 @@ _DIGITS_SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dd
 
 
 def mnist(images: bytes, labels: bytes, files: tuple[str, ...]) -> Stored:
-    """A pair of idx files, named `files` in errors."""
+    """Read a pair of idx files, named `files` in errors."""
     return Stored(idx(images, IMAGES, files[0]), idx(labels, LABELS, files[1]), high=_BYTE)
 
 
 def idx(content: bytes, magic: int, file: str) -> _Bytes:
-    """A gzipped idx file of unsigned bytes: u32 magic, u32 per dimension, then the values (big
-    endian).
+    """Read a gzipped idx file of unsigned bytes.
+
+    It has u32 magic, u32 per dimension, then the values (big endian).
     """
     body = unzipped(content, file)
     dims = magic & 0xFF
@@ -57,14 +58,15 @@ def idx(content: bytes, magic: int, file: str) -> _Bytes:
 
 
 def usps(content: bytes, split: Split) -> Stored:
-    """USPS, in thousandths from -1000 to 1000."""
+    """Read USPS, in thousandths from -1000 to 1000."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return Stored(arrays[f"x_{split}"], arrays[f"y_{split}"], -_USPS_UNIT, _USPS_UNIT)
 
 
 def cifar10(content: bytes, split: Split) -> Stored:
-    """The balanced subset of 20,000 and 4,000 images (3, 32, 32), stored as differences along every
-    axis.
+    """Read the balanced subset of 20,000 and 4,000 images (3, 32, 32).
+
+    It is stored as differences along every axis.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         x = arrays[f"x_{split}_delta"]
@@ -75,14 +77,17 @@ def cifar10(content: bytes, split: Split) -> Stored:
 
 
 def cifar10_labels(content: bytes, split: Split) -> RawArray:
-    """The labels only; the pixels stay compressed."""
+    """Return the labels only; the pixels stay compressed."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         labels: RawArray = arrays[f"y_{split}"]
     return labels
 
 
 def digits(split: Split) -> Stored:
-    """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 digits."""
+    """Return rows 0 to 1436 (train) or 1437 to 1796 (test) of the 1,797 digits.
+
+    They are in a fixed permutation.
+    """
     with np.load(_DIGITS, allow_pickle=False) as arrays:
         table: RawArray = arrays["rows"]
     check_sum("the bundled digits", table.tobytes(), _DIGITS_SHA256)

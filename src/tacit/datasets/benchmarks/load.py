@@ -46,15 +46,15 @@ class Dataset:
         A row with a label or a word outside [0, classes) becomes zeros, too. An error, now or when
         it is drawn, would reveal the row; so it counts like the public row, clipped to C.
         """
-        known = torch.ones(len(self), dtype=torch.bool)
+        valid = torch.ones(len(self), dtype=torch.bool)
         for values in (self.x, self.y):
             if not values.is_floating_point():
                 inside = (values >= 0) & (values < classes)
-                known &= inside.view(len(self), math.prod(values.shape[1:])).all(1)
-        return EdgeRows(_with_public_row(self.x, known), _with_public_row(self.y, known))
+                valid &= inside.view(len(self), math.prod(values.shape[1:])).all(1)
+        return EdgeRows(_with_public_row(self.x, valid), _with_public_row(self.y, valid))
 
     def take(self, index: torch.Tensor) -> Dataset:
-        """The rows numbered by `index` (int64 (m,)), in that order, copied."""
+        """Return the rows numbered by `index` (int64 (m,)), in that order, copied."""
         if self.ids is None:
             ids = None
         else:
@@ -66,9 +66,9 @@ class Dataset:
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
 
 
-def _with_public_row(values: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    kept = torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0)
-    return torch.cat((kept, kept.new_zeros(1, *kept.shape[1:])))
+def _with_public_row(values: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+    rows = torch.where(valid.view(-1, *[1] * (values.dim() - 1)), values, 0)
+    return torch.cat((rows, rows.new_zeros(1, *rows.shape[1:])))
 
 
 def load(
@@ -123,14 +123,14 @@ def load(
 
 
 def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
-    """The training rows and the test rows, as `load` gives them."""
+    """Return the training rows and the test rows, as `load` gives them."""
     return load(name, "train", root), load(name, "test", root)
 
 
 def load_labels(
     name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
 ) -> torch.Tensor:
-    """The labels only, int64 (n,), of text (n, T): what `partition.shard` needs.
+    """Return the labels only, int64 (n,), of text (n, T): what `partition.shard` needs.
 
     Raises as `load`.
     """
@@ -150,7 +150,7 @@ def load_labels(
 def load_groups(
     name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
 ) -> torch.Tensor:
-    """The natural group of every row, int64 (n,).
+    """Return the natural group of every row, int64 (n,).
 
     Raises as `load`, and ConfigError where there are none.
     """
@@ -166,7 +166,7 @@ def load_groups(
 
 
 def available(name: str, root: Path | None) -> bool:
-    """Whether the files of `name` are there; their contents are not checked. Raises ConfigError."""
+    """Check whether the files of `name` are there; contents are not read. Raises ConfigError."""
     files = source_of(name).sha256
     return all(root is not None and (root / file).is_file() for file in files)
 
@@ -185,7 +185,7 @@ def shape_of(
 
 
 def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
-    """The public number of rows of the training split, without reading the data.
+    """Return the public number of rows of the training split, without reading the data.
 
     Raises ConfigError.
     """
@@ -196,17 +196,17 @@ def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
 
 
 def is_text(name: str) -> bool:
-    """Whether a dataset's examples are sequences of words. Raises ConfigError."""
+    """Check whether a dataset's examples are sequences of words. Raises ConfigError."""
     return source_of(name).words > 0
 
 
 def group_count(name: str) -> int:
-    """The public number of natural groups, 0 where there are none. Raises ConfigError."""
+    """Return the public number of natural groups, 0 where there are none. Raises ConfigError."""
     return source_of(name).groups
 
 
 def party_columns(name: str) -> tuple[int, ...]:
-    """The columns of each vertical party, guest first, where a dataset was published so, else none.
+    """Return the columns of each vertical party, guest first; none for an undivided dataset.
 
     Raises ConfigError.
     """

@@ -76,7 +76,7 @@ def _same_files(
     groups: int = 0,
     blocks: tuple[int, ...] = (),
 ) -> BenchmarkSource:
-    """A source of which every file holds both splits."""
+    """Return a source of which every file holds both splits."""
     files = tuple(sha256)
     return BenchmarkSource(
         shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks
@@ -204,7 +204,7 @@ _SOURCES: dict[str, BenchmarkSource] = {
 
 
 def source_of(name: str) -> BenchmarkSource:
-    """The public facts of dataset `name`. Raises ConfigError for an unknown one."""
+    """Return the public facts of dataset `name`. Raises ConfigError for an unknown one."""
     if name not in _SOURCES:
         raise ConfigError(
             f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}"
@@ -213,7 +213,7 @@ def source_of(name: str) -> BenchmarkSource:
 
 
 def checked(source: BenchmarkSource, file: str, root: Path | None) -> bytes:
-    """The bytes of a data file whose checksum is right: what is parsed is what was checked.
+    """Return the bytes of a data file, whose checksum is right: parsed is what was checked.
 
     Raises DataError.
     """
@@ -234,14 +234,14 @@ def checked(source: BenchmarkSource, file: str, root: Path | None) -> bytes:
 
 def check_sum(what: str, content: bytes, expected: str) -> None:
     """Raise DataError, naming `what`, unless the SHA-256 of `content` is `expected`."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
-        shown = f"expected sha256 {expected[:_SHOWN]}…, found {found[:_SHOWN]}…"
-        raise DataError(f"{what} is not the published file: {shown}; copy it again")
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != expected:
+        mismatch = f"expected sha256 {expected[:_SHOWN]}…, found {sha256[:_SHOWN]}…"
+        raise DataError(f"{what} is not the published file: {mismatch}; copy it again")
 
 
 def unzipped(content: bytes, file: str) -> bytes:
-    """The content of a gzip file. Raises DataError, naming `file`."""
+    """Return the content of a gzip file. Raises DataError, naming `file`."""
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:

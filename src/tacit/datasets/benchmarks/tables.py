@@ -31,12 +31,12 @@ _CREDIT_UNITS = np.array([_MONEY, 2, 4, 3, 100, *[9] * 6, *[_MONEY] * 12])
 
 
 def adult(names: bytes, table: bytes, files: tuple[str, ...]) -> Stored:
-    """Census income (Becker and Kohavi, doi:10.24432/C5XW20): one-hot categories (n, 102), y = 1
-    above $50K.
+    """Read census income (Becker and Kohavi, doi:10.24432/C5XW20).
 
-    The eight categorical columns are used. Categories and their order are those of adult.names, and
-    a column with missing values has one more, last. Every row so has length √8. groups: the 16
-    educations. Section 8 of DP-PASGD (arXiv:2003.12705) uses the categorical columns alone too.
+    Categories are one-hot (n, 102), and y = 1 above $50K. The eight categorical columns are used.
+    Categories and their order are those of adult.names, and a column with missing values has one
+    more, last. Every row so has length √8. groups: the 16 educations. Section 8 of DP-PASGD
+    (arXiv:2003.12705) uses the categorical columns alone too.
     """
     categories = _categories(unzipped(names, files[0]).decode())
     # The comment and the last line are of another length.
@@ -51,11 +51,12 @@ def adult(names: bytes, table: bytes, files: tuple[str, ...]) -> Stored:
 
 
 def _categories(names: str) -> dict[int, list[str]]:
-    """{column: its values} of the categorical columns, from lines "name: value, value." of
-    adult.names.
+    """Return {column: its values} of the categorical columns of adult.names.
+
+    Its lines are "name: value, value.".
     """
     lines = [line for line in names.splitlines() if ":" in line and not line.startswith("|")]
-    found = {}
+    categories = {}
     for column, line in enumerate(lines):
         name, _, values = line.rstrip(". ").partition(": ")
         if values != "continuous":
@@ -63,18 +64,18 @@ def _categories(names: str) -> dict[int, list[str]]:
                 unknown = [_MISSING]
             else:
                 unknown = []
-            found[column] = values.split(", ") + unknown
-    return found
+            categories[column] = values.split(", ") + unknown
+    return categories
 
 
 def vehicle(content: bytes, file: str, split: Split) -> Stored:
-    """SensIT (Duarte and Hu, doi:10.1016/j.jpdc.2004.03.020): 1,860 rows of 100 features of 23
-    sensors.
+    """Read SensIT (Duarte and Hu, doi:10.1016/j.jpdc.2004.03.020).
 
-    The rows are those that Li et al. published (2021). The publisher standardised the features over
-    all sensors; that mean and variance are taken as public. y is 1 for the label +1. groups: the
-    sensor, 0 to 22. No test set was published: of every sensor a fifth of its rows, rounded down,
-    is held out by a permutation that never changes.
+    It has 1,860 rows of 100 features of 23 sensors. The rows are those that Li et al. published
+    (2021). The publisher standardised the features over all sensors; that mean and variance are
+    taken as public. y is 1 for the label +1. groups: the sensor, 0 to 22. No test set was
+    published: of every sensor a fifth of its rows, rounded down, is held out by a permutation that
+    never changes.
     """
     published = json.loads(unzipped(content, file))["user_data"]
     tables = [
@@ -89,12 +90,11 @@ def vehicle(content: bytes, file: str, split: Split) -> Stored:
 
 
 def parkinson(content: bytes, file: str, split: Split) -> Stored:
-    """Speech of 252 subjects (Sakar et al., doi:10.1016/j.asoc.2018.10.022), one row each; y is 1
-    for a patient.
+    """Read speech of 252 subjects (Sakar et al., doi:10.1016/j.asoc.2018.10.022).
 
-    A row is the mean of the subject's three recordings. Every column is (value - centre) / spread
-    of pd_speech.csv, at most 5 in size, before the mean: a bound on what one recording says. ids:
-    the subject. Of each class a fifth is held out.
+    Each has one row; y is 1 for a patient. A row is the mean of the subject's three recordings.
+    Every column is (value - centre) / spread of pd_speech.csv, at most 5 in size, before the mean:
+    a bound on what one recording says. ids: the subject. Of each class a fifth is held out.
     """
     rows = [row for row in _csv(content, file) if row[0].isdecimal()]  # below two lines of names
     numbers = np.array(rows, dtype=np.float64)
@@ -114,12 +114,11 @@ def parkinson(content: bytes, file: str, split: Split) -> Stored:
 
 
 def credit(content: bytes, file: str, split: Split) -> Stored:
-    """Default of credit card clients (Yeh and Lien, doi:10.1016/j.eswa.2007.12.020), 30,000 rows of
-    23 columns.
+    """Read default of credit card clients (Yeh and Lien, doi:10.1016/j.eswa.2007.12.020).
 
-    y is 1 for a default. Amounts of money become sign(v)·log10(1 + |v|)/6; the other columns are
-    divided by a round number that the published description suggests. ids: the published one. Of
-    each class a fifth is held out.
+    It has 30,000 rows of 23 columns. y is 1 for a default. Amounts of money become sign(v)·log10(1
+    + |v|)/6; the other columns are divided by a round number that the published description
+    suggests. ids: the published one. Of each class a fifth is held out.
     """
     numbers = np.array(list(_csv(content, file))[1:], dtype=np.float64)
     x = numbers[:, 1:-1] / _CREDIT_UNITS
@@ -131,19 +130,24 @@ def credit(content: bytes, file: str, split: Split) -> Stored:
 
 
 def breast(guest: bytes, host: bytes, split: Split) -> Stored:
-    """Breast cancer (Wolberg et al., doi:10.24432/C5DW2B) as FATE cut it for two parties.
+    """Read breast cancer (Wolberg et al., doi:10.24432/C5DW2B) as FATE cut it for two parties.
 
     10 columns are the guest's, 20 the host's. FATE standardised the columns over all 569 rows;
     those means and variances are taken as public. y is the guest's. ids: the published one. Of each
     class a fifth is held out.
     """
-    left, right = (
+    guest_rows, host_rows = (
         np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
         for side in (guest, host)
     )
-    ids, y = left[:, :2].astype(np.int64).T  # the host's rows have the same ids in the same order
+    ids, y = (
+        guest_rows[:, :2].astype(np.int64).T
+    )  # the host's rows have the same ids in the same order
     return _one_split(
-        np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids
+        np.concatenate((guest_rows[:, 2:], host_rows[:, 1:]), 1).astype(np.float32),
+        y,
+        split,
+        ids=ids,
     )
 
 
@@ -153,7 +157,7 @@ def _one_split(x: RawArray, y: RowNumbers, split: Split, ids: RowNumbers) -> Sto
 
 
 def held_out(groups: RowNumbers, split: Split) -> RowNumbers:
-    """Row numbers (ascending) of a fixed split of a table without one.
+    """Return row numbers (ascending) of a fixed split of a table without one.
 
     Of each group of n rows, n // 5 are for test.
     """

@@ -72,13 +72,14 @@ def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> 
 
 
 def _lines(content: bytes) -> list[list[str]]:
-    """The words of every line, <eos> the last."""
+    """Return the words of every line, <eos> the last."""
     return [[*line.split(), END] for line in content.decode().splitlines()]
 
 
 def _vocabulary(lines: list[list[str]], size: int) -> dict[str, int]:
-    """{word: number}: <unk> is 0, then the most frequent words; of equally frequent ones,
-    alphabetically.
+    """Return {word: number}: <unk> is 0, then the most frequent words.
+
+    Equally frequent ones are in alphabetical order.
     """
     counts = Counter(chain.from_iterable(lines))
     del counts[UNKNOWN]
@@ -87,7 +88,7 @@ def _vocabulary(lines: list[list[str]], size: int) -> dict[str, int]:
 
 
 def _begins(line: list[str]) -> bool:
-    """Whether a line is the title of an article: "= title = <eos>".
+    """Check whether a line is the title of an article: "= title = <eos>".
 
     The title of a section is "= = title = = <eos>".
     """

@@ -23,7 +23,7 @@ Features = Literal["none", "scattering"] | tuple[FeatureStep, ...]
 
 
 def steps_of(features: Features) -> tuple[FeatureStep, ...]:
-    """The steps, in their order."""
+    """Return the steps, in their order."""
     if isinstance(features, tuple):
         return features
     if features == "none":
@@ -32,7 +32,10 @@ def steps_of(features: Features) -> tuple[FeatureStep, ...]:
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of one record after `features`. Raises ConfigError if they do not fit `shape`."""
+    """Return the shape of one record after `features`.
+
+    Raises ConfigError if they do not fit `shape`.
+    """
     for step in steps_of(features):
         if isinstance(step, str):
             shape = (upright if step == "upright" else scattering).shape_of(shape)
@@ -42,28 +45,28 @@ def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def apply(features: Features, records: Tensor, *, private: bool = False) -> Tensor:
-    """`records` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
-    shape)). Raises as `shape_with`.
+    """Return `records` (n, *shape) float32, or their features.
 
-    A record that the front's own code raises at raises ConfigError. Of `private` ones its features
-    are nan instead, so that its gradient is not finite and counts as zero: what one record does
-    must not end an edge.
+    Features have shape (n, *shape_with(features, shape)). Raises as `shape_with`. A record that the
+    front's own code raises at raises ConfigError. Of `private` ones its features are nan instead,
+    so that its gradient is not finite and counts as zero: what one record does must not end an
+    edge.
     """
     if not (steps := steps_of(features)):
         return records
     shape = shape_with(features, tuple(records.shape[1:]))
-    found = records.new_empty((len(records), *shape))
-    for record, out in zip(records, found, strict=True):
+    outputs = records.new_empty((len(records), *shape))
+    for record, out in zip(records, outputs, strict=True):
         try:
-            out.copy_(_one(steps, record.clone()))
+            out.copy_(_of_record(steps, record.clone()))
         except ConfigError:
             if not private:
                 raise
             out.fill_(math.nan)
-    return found
+    return outputs
 
 
-def _one(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:
+def _of_record(steps: tuple[FeatureStep, ...], record: Tensor) -> Tensor:
     for step in steps:
         if isinstance(step, str):
             record = (upright if step == "upright" else scattering).of_image(record)

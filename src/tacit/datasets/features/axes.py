@@ -20,7 +20,7 @@ class Axes:
         self._products = torch.zeros(0, 0, dtype=torch.float64)
 
     def see(self, records: Tensor) -> None:
-        """Some records (n, *shape)."""
+        """Take in some records (n, *shape)."""
         flat = records.flatten(1).double()
         flat = flat / torch.linalg.vector_norm(flat, dim=1, keepdim=True).clamp_min(1e-12)
         if not self.count:
@@ -32,7 +32,7 @@ class Axes:
         self._products.addmm_(flat.T, flat)
 
     def found(self, axes: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (d,), the first `axes` axes (axes, d), and their variances (axes,).
+        """Return mean (d,), the first `axes` axes (axes, d), and their variances (axes,).
 
         Raises DataError where there are fewer records, or numbers in one, than axes.
         """

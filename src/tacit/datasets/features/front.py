@@ -47,7 +47,7 @@ class Front:
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what it gives for a record of `shape`.
+        """Return the shape of the features of a record of `shape`.
 
         Raises ConfigError where it is no function of one record, as far as trials on public numbers
         tell.
@@ -64,14 +64,14 @@ class Front:
         module = _module(self)
         state = _versions(module)
         try:
-            found = _through(module, record)
+            output = _through(module, record)
         except FROM_OWN_CODE as error:  # its message may have the record
             _module.cache_clear()
             raise self._wrong(f"{type(error).__name__} at a record") from None
-        if found.shape != expected or _versions(module) != state:
+        if output.shape != expected or _versions(module) != state:
             _module.cache_clear()
             raise self._wrong("another shape, or a change of itself, at a record")
-        return found
+        return output
 
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(f"{FIELD}={self.entry}: {what}")
@@ -79,25 +79,26 @@ class Front:
 
 @torch.no_grad()
 def _through(module: nn.Module, record: Tensor) -> Tensor:
-    found = module(record[None])
-    if not isinstance(found, Tensor) or found.shape[:1] != (1,) or found.dim() < 2:
+    output = module(record[None])
+    if not isinstance(output, Tensor) or output.shape[:1] != (1,) or output.dim() < 2:
         raise ConfigError("expected a tensor (B, …) for a batch of B")
-    return found[0].to(torch.float32, copy=True)  # it may be what it was given
+    return output[0].to(torch.float32, copy=True)  # it may be what it was given
 
 
 @lru_cache(maxsize=16)
 def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what it gives, after trials: twice the same record with others between, and the
-    same record through the module made anew.
+    """Return the shape of the features, after trials.
+
+    The same record goes through twice with others between, and through the module made anew.
     """
     chance = torch.Generator().manual_seed(1)
-    one, other = (torch.rand(shape, generator=chance) for _ in range(2))
+    probe, companion = (torch.rand(shape, generator=chance) for _ in range(2))
     module = _module(front)
     before = _state(module)
-    records = one, other, torch.zeros(shape), one
+    records = probe, companion, torch.zeros(shape), probe
     try:
         first, *_, again = (_through(module, record.clone()) for record in records)
-        anew = _through(_made(front, seed=2), one.clone())
+        anew = _through(_build(front, seed=2), probe.clone())
     except FROM_OWN_CODE as error:  # these records are public
         if str(error):
             why = str(error).splitlines()[0]
@@ -114,29 +115,30 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _state(module: nn.Module) -> list[bytes]:
-    """The bits of parameters and buffers."""
+    """Return the bits of parameters and buffers."""
     tensors = (*module.parameters(), *module.buffers())
     return [
-        one.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes() for one in tensors
+        tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        for tensor in tensors
     ]
 
 
 def _versions(module: nn.Module) -> list[int]:
     """Return how often parameters and buffers have been written to."""
-    return [one._version for one in (*module.parameters(), *module.buffers())]
+    return [tensor._version for tensor in (*module.parameters(), *module.buffers())]
 
 
 @lru_cache(maxsize=16)
 def _module(front: Front) -> nn.Module:
-    return _made(front, seed=1)
+    return _build(front, seed=1)
 
 
-def _made(front: Front, seed: int) -> nn.Module:
-    """The module with its weights, and nothing in it that is trained. Raises ConfigError."""
+def _build(front: Front, seed: int) -> nn.Module:
+    """Return the module with its weights, and nothing in it that is trained. Raises ConfigError."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
-        module = made()
+        factory, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
+        module = factory()
     if code != front.code:
         raise front._wrong("is other code than the run definition says")
     if front.weights is not None:

@@ -45,7 +45,10 @@ class Projection:
         return [self.sha256, self.axes, self.whiten]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """(axes,). Raises ConfigError if the basis is of other records, or has fewer axes."""
+        """Return (axes,).
+
+        Raises ConfigError if the basis is of other records, or has fewer axes.
+        """
         mean, axes = self._constants()
         width = torch.Size(shape).numel()
         if mean.numel() != width:
@@ -58,24 +61,24 @@ class Projection:
         return (self.axes,)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """x (axes,) of one record (*shape), of Euclidean length `LENGTH`."""
+        """Return x (axes,) of one record (*shape), of Euclidean length `LENGTH`."""
         mean, axes = self._constants()
         flat = record.flatten()
         length = torch.linalg.vector_norm(flat)
-        found = torch.mv(axes[: self.axes], (flat / length.clamp_min(1e-12)).sub_(mean))
-        return found.mul_(LENGTH / torch.linalg.vector_norm(found).clamp_min(1e-12))
+        projected = torch.mv(axes[: self.axes], (flat / length.clamp_min(1e-12)).sub_(mean))
+        return projected.mul_(LENGTH / torch.linalg.vector_norm(projected).clamp_min(1e-12))
 
     def _constants(self) -> tuple[Tensor, Tensor]:
         return _constants(self.path, self.sha256, self.whiten)
 
 
 def shipped(name: str) -> Path:
-    """The file of a basis that comes with tacit."""
+    """Return the file of a basis that comes with tacit."""
     return Path(str(files("tacit.datasets.features") / "bases" / SHIPPED[name]))
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
+    """Return SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -84,7 +87,7 @@ def digest(path: Path) -> str:
 
 
 def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) -> None:
-    """A basis: mean (d,), axes (k, d), their variances (k,), and what it stands for.
+    """Write a basis: mean (d,), axes (k, d), their variances (k,), and what it stands for.
 
     The same values make the same bytes, so the same hash.
     """
@@ -109,7 +112,10 @@ def says(path: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
-    """μ (d,) and Mᵀ (k, d). Raises ConfigError for a file with another SHA-256, DataError."""
+    """Return μ (d,) and Mᵀ (k, d).
+
+    Raises ConfigError for a file with another SHA-256, DataError.
+    """
     try:
         content = path.read_bytes()  # what is read is what was hashed
     except OSError as error:
@@ -129,8 +135,8 @@ def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
 
 def _check(path: Path, mean: Tensor, axes: Tensor, variances: Tensor) -> None:
     shapes = mean.shape, axes.shape, variances.shape
-    whole = all(bool(torch.isfinite(one).all()) for one in (mean, axes, variances))
-    if shapes != ((axes.shape[-1],), (len(variances), len(mean)), (len(axes),)) or not whole:
+    finite = all(bool(torch.isfinite(tensor).all()) for tensor in (mean, axes, variances))
+    if shapes != ((axes.shape[-1],), (len(variances), len(mean)), (len(axes),)) or not finite:
         raise DataError(f"basis {path}: is not one of tacit's: shapes or numbers do not fit")
     if bool((variances < 0).any()):
         raise DataError(f"basis {path}: has a variance below 0")

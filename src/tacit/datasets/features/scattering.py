@@ -38,7 +38,7 @@ _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
 
 
 def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the features of an image of `shape`.
+    """Return the shape of the features of an image of `shape`.
 
     Raises ConfigError if they are not defined for it.
     """
@@ -51,12 +51,12 @@ def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def of_image(image: Tensor) -> Tensor:
-    """Features (81·depth, side/4, side/4) of one image (depth, side, side)."""
+    """Return features (81·depth, side/4, side/4) of one image (depth, side, side)."""
     return normalised(scattering(image)).view(shape_of(tuple(image.shape)))
 
 
 def scattering(images: Tensor) -> Tensor:
-    """Scattering coefficients (n, 81, side/4, side/4) of images (n, side, side).
+    """Return scattering coefficients (n, 81, side/4, side/4) of images (n, side, side).
 
     In order: S0, S1 by (j1, θ1), S2 by (θ1, θ2).
     """
@@ -73,9 +73,9 @@ def scattering(images: Tensor) -> Tensor:
 
 
 def normalised(maps: Tensor) -> Tensor:
-    """`maps` (n, 81, s, s) with mean 0 and variance 1 in each image's own groups of channels.
+    """Return `maps` (n, 81, s, s), normalised in each image's own groups of channels.
 
-    Constants become 0.
+    They have mean 0 and variance 1. Constants become 0.
     """
     groups = []
     for group in torch.split(maps, list(_GROUPS), dim=1):
@@ -110,7 +110,7 @@ def _bank(side: int) -> _Bank:
 
 
 def morlet(side: int, j: int, angle: float) -> Tensor:
-    """ψ(j, angle) (side, side) complex128, periodised, of mean 0.
+    """Return ψ(j, angle) (side, side) complex128, periodised, of mean 0.
 
     It is g·(exp(iξ·u) - β), with an elliptic Gaussian g.
     """
@@ -132,8 +132,9 @@ def morlet(side: int, j: int, angle: float) -> Tensor:
 
 
 def _low_pass(padded: int, step: int) -> Tensor:
-    """φ of σ = 0.8·2^(J-1) along one axis, read at the output pixels, for maps of every step-th
-    pixel.
+    """Return φ of σ = 0.8·2^(J-1) along one axis.
+
+    It is read at the output pixels, for maps of every step-th pixel.
     """
     sigma = 0.8 * _STEP / 2
     reach = torch.arange(-2 * padded, 3 * padded, dtype=torch.float64)
@@ -144,12 +145,12 @@ def _low_pass(padded: int, step: int) -> Tensor:
 
 
 def _periodised(wide: Tensor, side: int) -> Tensor:
-    """(5·side, 5·side) -> (side, side): the sum of what falls on the same pixel of a torus."""
+    """Return (5·side, 5·side) -> (side, side): the sum over each pixel of a torus."""
     return wide.view(5, side, 5, side).sum((0, 2))
 
 
 def _halved(spectrum: Tensor, filters: Tensor) -> Tensor:
-    """|x ∗ ψ| at every other pixel, (..., L, m/2, m/2), from the spectrum (..., 1, m, m).
+    """Return |x ∗ ψ| at every other pixel, (..., L, m/2, m/2), from the spectrum (..., 1, m, m).
 
     Aliases are added before the inverse transform, which is then of half the size.
     """
@@ -164,6 +165,9 @@ def _halved(spectrum: Tensor, filters: Tensor) -> Tensor:
 
 
 def _smooth(maps: Tensor, low: Tensor) -> Tensor:
-    """x ∗ φ at the output pixels, by two small matrix products, as a Gaussian is separable."""
+    """Return x ∗ φ at the output pixels.
+
+    It takes two small matrix products, as a Gaussian is separable.
+    """
     smooth: Tensor = low @ maps @ low.T
     return smooth

@@ -18,8 +18,10 @@ from tacit.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Standardise:
-    """The step of a run file. low, high: of every number of a record, or of each: as many as a
-    record has, in their order. A record's features have a Euclidean length of √d at most.
+    """The step of a run file.
+
+    low, high: of every number of a record, or of each: as many as a record has, in their order. A
+    record's features have a Euclidean length of √d at most.
     """
 
     low: tuple[float, ...]
@@ -42,7 +44,7 @@ class Standardise:
         return shape
 
     def of_record(self, record: Tensor) -> Tensor:
-        """x of one record, of its shape."""
-        low, high = (torch.tensor(one, dtype=torch.float64) for one in (self.low, self.high))
+        """Return x of one record, of its shape."""
+        low, high = (torch.tensor(bound, dtype=torch.float64) for bound in (self.low, self.high))
         part = (record.flatten().double() - low) / (high - low)
         return (2 * part - 1).clamp(-1, 1).to(record.dtype).view_as(record)

@@ -33,7 +33,10 @@ Doubles = npt.NDArray[np.float64]
 
 
 def pictures(count: int, seed: int, side: int = SIDE) -> Tensor:
-    """`count` pictures (count, 1, side, side) in [0, 1]: one to three cubic Bézier strokes each."""
+    """Return `count` pictures (count, 1, side, side) in [0, 1].
+
+    They have one to three cubic Bézier strokes each.
+    """
     chance = np.random.default_rng(seed)
     drawn = np.zeros((count, side, side), dtype=np.float32)
     for picture in drawn:
@@ -53,7 +56,7 @@ def small(count: int, seed: int) -> Tensor:
 
 
 def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
-    """A pen's line: dark where it went, and grey for a pixel beside it."""
+    """Draw a pen's line: dark where it went, and grey for a pixel beside it."""
     corners = chance.uniform(_MARGIN, side - 1 - _MARGIN, (4, 2))
     width = chance.uniform(*_WIDTHS)
     line = _bezier(corners)
@@ -65,11 +68,11 @@ def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
 
 
 def _bezier(corners: Doubles) -> Doubles:
-    """Points (n, 2) along the cubic curve with these corners (4, 2)."""
+    """Return points (n, 2) along the cubic curve with these corners (4, 2)."""
     at = np.linspace(0, 1, _POINTS)[:, None]
     weights = (1 - at) ** 3, 3 * at * (1 - at) ** 2, 3 * at**2 * (1 - at), at**3
-    found: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
-    return found
+    points: Doubles = sum(weight * corner for weight, corner in zip(weights, corners, strict=True))
+    return points
 
 
 def main() -> None:
@@ -80,13 +83,13 @@ def main() -> None:
 
 
 def _make(name: str, drawn: Tensor, steps: Features, axes: int) -> None:
-    found = Axes()
+    basis = Axes()
     for block in torch.split(drawn, 200):
-        found.see(apply(steps, block))
+        basis.see(apply(steps, block))
     says = (
         f"{COUNT} pictures of random strokes (seed {SEED}), {', '.join(map(str, steps_of(steps)))}"
     )
-    write(shipped(name), *found.found(axes), says)
+    write(shipped(name), *basis.found(axes), says)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def of_image(image: Tensor) -> Tensor:
-    """The image (depth, height, width), upright: its mixed second moment is 0, its mass centred.
+    """Return the image (depth, height, width), upright.
 
-    An image without mass stays as it is.
+    Its mixed second moment is 0, and its mass is centred. An image without mass stays as it is.
     """
     height, width = image.shape[1:]
     mass = image.sum(0, dtype=torch.float64)

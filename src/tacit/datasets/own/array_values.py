@@ -22,7 +22,7 @@ class Bounds:
     high: float
 
     def scaled(self, values: Array) -> Floats:
-        """The values, cut and scaled."""
+        """Return the values, cut and scaled."""
         cut = np.clip(values.astype(np.float64), self.low, self.high)
         return ((cut - self.low) / (self.high - self.low)).astype(np.float32)
 
@@ -46,13 +46,16 @@ class Values:
         return Target("number", low=self.goal.low, span=self.goal.high - self.goal.low)
 
     def x(self, raw: Array, where: str, first: int) -> Floats:
-        """float32 (n, *shape) in [0, 1]. Raises RowError, which says `where`, for a nan."""
-        gone = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
-        refuse(gone, f"{where}: nan", first)
+        """Return float32 (n, *shape) in [0, 1]. Raises RowError, which says `where`, for a nan."""
+        missing = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
+        refuse(missing, f"{where}: nan", first)
         return self.bounds.scaled(raw)
 
     def y(self, raw: Array, where: str, first: int) -> npt.NDArray[np.int64] | Floats:
-        """int64 classes, or float32 in [0, 1]. Raises RowError for a nan, or for no class."""
+        """Return int64 classes, or float32 in [0, 1].
+
+        Raises RowError for a nan, or for no class.
+        """
         if raw.dtype.kind not in "biuf" or raw.ndim != 1:
             raise RowError(f"{where}: expected a number for each row", first)
         refuse(np.isnan(raw), f"{where}: nan", first)

@@ -59,16 +59,16 @@ class ArraysReader:
         return self.values.target
 
     def digest(self) -> str:
-        """SHA-256 of the schema."""
+        """Return SHA-256 of the schema."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file. Raises DataError."""
+        """Return SHA-256 of the file. Raises DataError."""
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The file's rows, in bounded memory. Raises DataError."""
-        for first, (raw, target, *unit) in self._blocks(path, whole=True):
+        """Yield the file's rows, in bounded memory. Raises DataError."""
+        for first, (raw, target, *unit) in self._blocks(path, with_targets=True):
             x = self.values.x(raw, f"{path.name}: array {self.x!r}", first)
             y = self.values.y(target, f"{path.name}: array {self.y!r}", first)
             whose = f"{path.name}: array {self.unit!r}"
@@ -79,17 +79,17 @@ class ArraysReader:
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row; the file need not have more. Raises DataError."""
-        for first, (raw,) in self._blocks(path, whole=False):
+        """Yield x of every row; the file need not have more. Raises DataError."""
+        for first, (raw,) in self._blocks(path, with_targets=False):
             yield self.values.x(raw, f"{path.name}: array {self.x!r}", first)
 
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
-    def _blocks(self, path: Path, *, whole: bool) -> Iterator[tuple[int, list[Array]]]:
-        """The number of the first row, and some rows of each array."""
-        if whole:
+    def _blocks(self, path: Path, *, with_targets: bool) -> Iterator[tuple[int, list[Array]]]:
+        """Yield the number of the first row, and some rows of each array."""
+        if with_targets:
             others = [self.y, *([self.unit] if self.unit else [])]
         else:
             others = []
@@ -98,7 +98,7 @@ class ArraysReader:
             step = max(1, _BLOCK_BYTES // (8 * math.prod(self.shape)))
             for first in range(0, count, step):
                 last = min(first + step, count)
-                yield first, [one.take(first, last) for one in arrays]
+                yield first, [array.take(first, last) for array in arrays]
 
     def _checked(self, path: Path, arrays: list[_Stored]) -> int:
         """Return how many rows there are. Raises DataError for arrays of other shapes or kinds."""
@@ -108,15 +108,15 @@ class ArraysReader:
                 f"{path.name}: array {x.name!r}: expected shape (n, "
                 f"{', '.join(map(str, self.shape))}), found {x.shape}"
             )
-        for one in others:
-            if one.shape != x.shape[:1]:
+        for array in others:
+            if array.shape != x.shape[:1]:
                 raise DataError(
-                    f"{path.name}: array {one.name!r}: expected shape {x.shape[:1]}, as many as "
-                    f"{x.name!r} has rows; found {one.shape}"
+                    f"{path.name}: array {array.name!r}: expected shape {x.shape[:1]}, as many as "
+                    f"{x.name!r} has rows; found {array.shape}"
                 )
-        for one in arrays[:2]:
-            if one.kind not in "biuf":
-                raise DataError(f"{path.name}: array {one.name!r}: expected numbers")
+        for array in arrays[:2]:
+            if array.kind not in "biuf":
+                raise DataError(f"{path.name}: array {array.name!r}: expected numbers")
         return int(x.shape[0])
 
 
@@ -135,14 +135,14 @@ class _Stored:
 
 @contextmanager
 def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
-    """The arrays `names` of the file, which stays open meanwhile. Raises DataError."""
+    """Open the arrays `names` of the file, which stays open meanwhile. Raises DataError."""
     try:
         with ExitStack() as stack:
-            kept = stack.enter_context(opened(path))
-            head = kept.read(4)
-            kept.seek(0)
+            stream = stack.enter_context(opened(path))
+            head = stream.read(4)
+            stream.seek(0)
             if OTHERS.get(head) == "a zip":
-                archive = stack.enter_context(zipfile.ZipFile(kept))
+                archive = stack.enter_context(zipfile.ZipFile(stream))
                 _all_there(
                     path, names, [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
                 )
@@ -151,7 +151,7 @@ def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
                     for name in names
                 ]
             else:
-                yield _tensors(path, names, head, kept, stack)
+                yield _tensors(path, names, head, stream, stack)
     except _DAMAGED as error:
         raise DataError(
             f"{path.name}: is no npz or safetensors file, or is damaged or cut off: {error}"
@@ -160,16 +160,16 @@ def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
         raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
 
 
-def _all_there(path: Path, names: list[str], there: list[str]) -> None:
+def _all_there(path: Path, names: list[str], present: list[str]) -> None:
     for name in names:
-        if name not in there:
+        if name not in present:
             raise DataError(
-                f"{path.name}: array {name!r}: expected one; the file has {', '.join(there[:20])}"
+                f"{path.name}: array {name!r}: expected one; the file has {', '.join(present[:20])}"
             )
 
 
 def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
-    """An array of an npz, read as it comes."""
+    """Return an array of an npz, read as it comes."""
     try:
         version = npy.read_magic(file)
         if version == (1, 0):
@@ -202,23 +202,23 @@ def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
 
 
 def _tensors(
-    path: Path, names: list[str], head: bytes, kept: IO[bytes], stack: ExitStack
+    path: Path, names: list[str], head: bytes, stream: IO[bytes], stack: ExitStack
 ) -> list[_Stored]:
-    """The arrays of a safetensors file."""
+    """Return the arrays of a safetensors file."""
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
-    with safe_open(_again(kept), framework="np") as file:
+    with safe_open(_again(stream), framework="np") as file:
         _all_there(path, names, list(file.keys()))
-        return [_slices(name, file.get_slice(name), kept) for name in names]
+        return [_slices(name, file.get_slice(name), stream) for name in names]
 
 
-def _again(kept: IO[bytes]) -> str:
-    """A path that opens the same file anew, whatever has its name by now."""
-    return f"/dev/fd/{kept.fileno()}"
+def _again(stream: IO[bytes]) -> str:
+    """Return a path that opens the same file anew, whatever has its name by now."""
+    return f"/dev/fd/{stream.fileno()}"
 
 
-def _slices(name: str, stored: Any, kept: IO[bytes]) -> _Stored:
+def _slices(name: str, stored: Any, stream: IO[bytes]) -> _Stored:
     shape = tuple(stored.get_shape())
     if shape and shape[0]:
         kind = np.asarray(stored[0:1]).dtype.kind
@@ -227,13 +227,13 @@ def _slices(name: str, stored: Any, kept: IO[bytes]) -> _Stored:
 
     def take(first: int, last: int) -> Array:
         # Mapped anew each time: pages that were read stay a process's until its mapping ends.
-        with safe_open(_again(kept), framework="np") as file:
+        with safe_open(_again(stream), framework="np") as file:
             return np.asarray(file.get_slice(name)[first:last])
 
     return _Stored(name, shape, kind, take)
 
 
 def row_shape(path: Path, name: str) -> tuple[int, ...]:
-    """The shape of one row of the array called so. Raises DataError."""
+    """Return the shape of one row of array `name`. Raises DataError."""
     with _opened(path, [name]) as (stored,):
         return stored.shape[1:]

@@ -14,7 +14,7 @@ from tacit.datasets.own.rows import UnitIds
 
 
 def edges_of(units: UnitIds, *, seed: int, edges: int) -> npt.NDArray[np.int64]:
-    """The edge, in [0, edges), of each unit (n,): uniform over edges, whatever the ids are."""
+    """Return the edge, in [0, edges), of each unit (n,): uniform, whatever the ids are."""
     key = f"tacit dealing|{seed}|".encode()
-    words = (int.from_bytes(hashlib.sha256(key + one.tobytes()).digest()[:8]) for one in units)
+    words = (int.from_bytes(hashlib.sha256(key + unit.tobytes()).digest()[:8]) for unit in units)
     return np.fromiter((word * edges >> 64 for word in words), dtype=np.int64, count=len(units))

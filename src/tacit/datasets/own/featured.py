@@ -18,21 +18,21 @@ from tacit.datasets.target import Target
 
 
 def with_features(reader: Reader, features: Features) -> Reader:
-    """`reader`, which gives `features` of each row, if there are any."""
+    """Return `reader`, which gives `features` of each row, if there are any."""
     if steps_of(features):
         return FeaturedReader(reader, features)
     return reader
 
 
 def plain(reader: Reader) -> Reader:
-    """`reader` without features: what rows are dealt by, and whose they are."""
+    """Return `reader` without features: what rows are dealt by, and whose they are."""
     if isinstance(reader, FeaturedReader):
         return reader.reader
     return reader
 
 
 def seen(reader: Reader, rows: EncodedRows) -> EncodedRows:
-    """`rows` of `plain(reader)` as `reader` gives them."""
+    """Return `rows` of `plain(reader)` as `reader` gives them."""
     if isinstance(reader, FeaturedReader):
         return reader.seen(rows)
     return rows
@@ -69,35 +69,37 @@ class FeaturedReader:
         return shape_with(self.features, self.reader.shape)
 
     def digest(self) -> str:
-        """SHA-256 of the schema and of the steps."""
-        steps = [one if isinstance(one, str) else one.constants for one in steps_of(self.features)]
-        named = json.dumps([self.reader.digest(), steps])
-        return hashlib.sha256(named.encode()).hexdigest()
+        """Return SHA-256 of the schema and of the steps."""
+        steps = [
+            step if isinstance(step, str) else step.constants for step in steps_of(self.features)
+        ]
+        description = json.dumps([self.reader.digest(), steps])
+        return hashlib.sha256(description.encode()).hexdigest()
 
     def content(self, path: Path) -> str:
         """Return the content that `reader` finds. Raises DataError."""
         return self.reader.content(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The rows, some thousand at a time. Raises ConfigError, DataError."""
+        """Yield the rows, some thousand at a time. Raises ConfigError, DataError."""
         for rows in self.reader.read(path):
-            yield replace(rows, x=self._seen(rows.x))
+            yield replace(rows, x=self._with_features(rows.x))
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
-        """Private `rows` of `reader` with their features; nan where a front raises.
+        """Return private `rows` of `reader` with their features; nan where a front raises.
 
         Raises ConfigError if the features do not fit.
         """
-        return replace(rows, x=self._seen(rows.x, private=True))
+        return replace(rows, x=self._with_features(rows.x, private=True))
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """Features of every row. Raises ConfigError, DataError."""
-        return map(self._seen, self.reader.inputs(path))
+        """Yield features of every row. Raises ConfigError, DataError."""
+        return map(self._with_features, self.reader.inputs(path))
 
     def marks(self, path: Path) -> Iterator[Marks]:
-        """What its rows hold before features, as `reader` says. Raises DataError."""
+        """Yield the marks of its rows before features, as `reader` does. Raises DataError."""
         return self.reader.marks(path)
 
-    def _seen(self, x: Floats, *, private: bool = False) -> Floats:
-        found: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
-        return found
+    def _with_features(self, x: Floats, *, private: bool = False) -> Floats:
+        features: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
+        return features

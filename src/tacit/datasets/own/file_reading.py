@@ -24,9 +24,10 @@ OTHERS = {
 
 
 def located(name: str, folder: Path, field: str = "data.train", *, folders: bool = False) -> Path:
-    """The file `name`, or where `folders` are read: the folder, in the run file's `folder`.
+    """Return the path of `name` in the run file's `folder`.
 
-    Raises ConfigError where it is not in it or not there.
+    It is a file, or a folder where `folders` are read. Raises ConfigError where it is not in it or
+    not there.
     """
     path = (folder / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
@@ -43,7 +44,7 @@ def located(name: str, folder: Path, field: str = "data.train", *, folders: bool
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of the file's bytes, in hexadecimal. Raises DataError."""
+    """Return SHA-256 of the file's bytes, in hexadecimal. Raises DataError."""
     try:
         with opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -52,7 +53,7 @@ def digest(path: Path) -> str:
 
 
 def digest_of(paths: Iterable[Path], folder: Path) -> str:
-    """SHA-256 of the names (relative to `folder`) and bytes of several files, in this order.
+    """Return SHA-256 of the names (relative to `folder`) and bytes of several files, in this order.
 
     Asked again for files of the same sizes and times, it reads none of them. Raises DataError.
     """

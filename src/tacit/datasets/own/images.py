@@ -75,28 +75,31 @@ class ImagesReader:
         return Target("classes", self.names)
 
     def digest(self) -> str:
-        """SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
+        """Return SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
         encoded = asdict(self)
         del encoded["pixels_max"]
         return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of all pictures, and of the table that names them. Raises DataError."""
-        files = [one.path for one in self.pictures(path)]
+        """Return SHA-256 of all pictures, and of the table that names them. Raises DataError."""
+        files = [picture.path for picture in self.pictures(path)]
         return digest_of(files if path.is_dir() else [path, *files], _folder(path))
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The pictures, in bounded memory. Raises DataError."""
+        """Yield the pictures, in bounded memory. Raises DataError."""
         count = 0
         for block in self._blocks(self.pictures(path)):
             x = self._x(block, path)
-            y = np.array([self._place(one, _folder(path)) for one in block], np.int64)
-            own = [one.unit for one in block if one.unit is not None]
-            yield EncodedRows(x, y, unit_ids(own, "unit", count) if own else each_its_own(x, y))
+            y = np.array([self._place(picture, _folder(path)) for picture in block], np.int64)
+            units = [picture.unit for picture in block if picture.unit is not None]
+            yield EncodedRows(x, y, unit_ids(units, "unit", count) if units else each_its_own(x, y))
             count += len(block)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every picture: of one file, a table's, or all in a folder. Raises DataError."""
+        """Yield x of every picture: of one file, a table's, or all in a folder.
+
+        Raises DataError.
+        """
         for block in self._blocks(Picture(file) for file in self.files(path)):
             yield self._x(block, path)
 
@@ -105,12 +108,12 @@ class ImagesReader:
         return marks_of(self.read(path), self.unit)
 
     def files(self, path: Path) -> list[Path]:
-        """The pictures' files, in the order of `inputs`. Raises DataError."""
+        """Return the pictures' files, in the order of `inputs`. Raises DataError."""
         if path.is_dir():
             return _files(path)
         if path.suffix.lower() in Image.registered_extensions():
             return [path]
-        return [one.path for one in self._listed(path, [self.path])]
+        return [picture.path for picture in self._listed(path, [self.path])]
 
     def pictures(self, path: Path) -> Iterator[Picture]:
         """Yield the pictures of a folder or a table, in the order of names or rows.
@@ -159,12 +162,12 @@ class ImagesReader:
 
     def _blocks(self, pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
         step = max(1, _BLOCK_BYTES // (4 * self.channels * self.size[0] * self.size[1]))
-        rest = iter(pictures)
-        while block := list(islice(rest, step)):
+        remaining = iter(pictures)
+        while block := list(islice(remaining, step)):
             yield block
 
     def _x(self, block: list[Picture], path: Path) -> Floats:
-        pixels = [self._pixels(one.path, _folder(path)) for one in block]
+        pixels = [self._pixels(picture.path, _folder(path)) for picture in block]
         return np.stack(pixels).astype(np.float32) / np.float32(255)
 
     def _place(self, picture: Picture, folder: Path) -> int:
@@ -176,13 +179,13 @@ class ImagesReader:
         return names.index(label)
 
     def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
-        """uint8 (channels, height, width). Raises RowError."""
+        """Return uint8 (channels, height, width). Raises RowError."""
         try:
             with opened_picture(file, self.pixels_max) as picture:
-                found = _plain(picture, "L" if self.channels == 1 else "RGB")
-                if found.size != self.size[::-1]:
-                    found = found.resize(self.size[::-1], Image.Resampling.BILINEAR)
-                pixels = np.asarray(found).reshape(*self.size, self.channels)
+                image = _plain(picture, "L" if self.channels == 1 else "RGB")
+                if image.size != self.size[::-1]:
+                    image = image.resize(self.size[::-1], Image.Resampling.BILINEAR)
+                pixels = np.asarray(image).reshape(*self.size, self.channels)
         except TooLargeError as error:
             raise RowError(
                 f"a picture has over data.pixels_max={self.pixels_max:,} pixels; make it smaller, "
@@ -222,7 +225,7 @@ class TooLargeError(ValueError):
 
 @contextmanager
 def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
-    """The picture in `file`, of which only the header is read, and Pillow's warnings are not shown.
+    """Open the picture in `file`; only its header is read, and Pillow's warnings are hidden.
 
     Raises TooLargeError where it has over `most` pixels, and what Pillow raises.
     """
@@ -239,7 +242,7 @@ def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
 
 
 def _plain(picture: Image.Image, mode: str) -> Image.Image:
-    """The first picture of the file, the right way up, in `mode`; 16 bits become 8."""
+    """Return the first picture of the file, upright, in `mode`; 16 bits become 8."""
     upright = ImageOps.exif_transpose(picture)
     if upright.mode.startswith("I"):
         upright = Image.fromarray((np.asarray(upright).clip(0, 65_535) >> 8).astype(np.uint8))
@@ -247,9 +250,12 @@ def _plain(picture: Image.Image, mode: str) -> Image.Image:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All files in `folder` and below, by name; none that lies elsewhere. Raises DataError."""
+    """Return all files in `folder` and below, by name; none that lies elsewhere.
+
+    Raises DataError.
+    """
     root = folder.resolve()
-    found = []
+    files = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if hidden or path.name in _PASSED_OVER or path.is_dir():
@@ -258,8 +264,8 @@ def _files(folder: Path) -> list[Path]:
             raise RowError("a picture is a link that leaves the folder", 0, path.name)
         if path.exists() and not path.is_file():  # opening a pipe would wait for ever
             raise RowError("a picture is no file but a pipe or a device", 0, path.name)
-        found.append(path)
-    return found
+        files.append(path)
+    return files
 
 
 def _folder(path: Path) -> Path:
@@ -269,8 +275,9 @@ def _folder(path: Path) -> Path:
 
 
 def _composed(name: str) -> str:
-    """`name` in Unicode's composed form (NFC): names of a Mac's files have é as two characters, and
-    look like what the run file says.
+    """Return `name` in Unicode's composed form (NFC).
+
+    A Mac's file names have é as two characters, and look like what the run file has.
     """
     return unicodedata.normalize("NFC", name)
 

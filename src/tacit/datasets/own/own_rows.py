@@ -66,7 +66,7 @@ class OwnRows:
         return 1.0
 
     def path(self, number: int) -> Path:
-        """The file that the rows of edge `number` are in. Raises ConfigError."""
+        """Return the file that the rows of edge `number` are in. Raises ConfigError."""
         return located(
             self.train.replace(EDGE, str(number)), self.folder, folders=self.reader.folders
         )
@@ -77,7 +77,7 @@ class OwnRows:
         return EDGE not in self.train
 
     def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
-        """The rows of edge `number`, kept in fixed-width files in `keep`/rows and mapped.
+        """Return the rows of edge `number`, mapped from fixed-width files in `keep`/rows.
 
         Raises ConfigError, DataError.
         """
@@ -93,14 +93,14 @@ class OwnRows:
     def owned(self, number: int) -> Owned:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
-        whole = (self.folder / self.train).resolve()
+        train_file = (self.folder / self.train).resolve()
         if self.dealt:
             dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}"
         else:
             dealing = ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
             dealing += f", columns {plain(self.reader).digest()[:16]}"
-        return self._owned(self.owner or str(whole), path, dealing)
+        return self._owned(self.owner or str(train_file), path, dealing)
 
     def _owned(self, name: str, path: Path, dealing: str) -> Owned:
         content = self.reader.content(path)
@@ -110,7 +110,7 @@ class OwnRows:
         return Owned(name, content, self.unit, dealing, view, marks, self.apart_from, path.name)
 
     def test(self, root: Path | None) -> Dataset | None:
-        """The public test set, read whole. Raises ConfigError, DataError."""
+        """Return the public test set, read whole. Raises ConfigError, DataError."""
         if self.examples is None:
             return None
         x, y = together(self._test_path(self.examples), self.reader)
@@ -166,28 +166,28 @@ def counted(path: Path, reader: Reader, edges: int) -> Counts:
 
     They are private numbers: writing them into a run file makes them public.
     """
-    seen: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     rows = 0
     for part in reader.read(path):
         rows += len(part.y)
         if reader.unit is not None:
             for unit in part.units:
-                seen[unit.tobytes()] = seen.get(unit.tobytes(), 0) + 1
+                counts[unit.tobytes()] = counts.get(unit.tobytes(), 0) + 1
     if not rows:
         raise DataError(f"{path.name}: has no rows")
-    units = len(seen) if reader.unit else rows
-    return Counts(max(1, units // edges), max(seen.values(), default=1))
+    units = len(counts) if reader.unit else rows
+    return Counts(max(1, units // edges), max(counts.values(), default=1))
 
 
-def alike(reader: Reader, one: Path, other: Path) -> bool:
-    """Whether they hold the same; files of two sizes are not read for it. Raises DataError."""
-    if one.is_file() and other.is_file() and one.stat().st_size != other.stat().st_size:
+def alike(reader: Reader, path: Path, other_path: Path) -> bool:
+    """Check whether two files hold the same. Files of two sizes are not read. Raises DataError."""
+    if path.is_file() and other_path.is_file() and path.stat().st_size != other_path.stat().st_size:
         return False
-    return reader.content(one) == reader.content(other)
+    return reader.content(path) == reader.content(other_path)
 
 
 def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
-    """All x (n, *shape) and y (n,) of a file. Raises DataError."""
+    """Return all x (n, *shape) and y (n,) of a file. Raises DataError."""
     parts = list(reader.read(path))
     if not parts:
         return torch.zeros(0, *reader.shape), torch.zeros(0, dtype=torch.int64)

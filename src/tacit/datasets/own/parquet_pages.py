@@ -66,7 +66,7 @@ def check_apart(chunks: Iterable[Any]) -> None:
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    """Where a chunk begins and ends; nothing is read of one without values."""
+    """Return where a chunk begins and ends; of one without values nothing is read."""
     first = chunk.data_page_offset
     dictionary = chunk.dictionary_page_offset
     if chunk.num_values <= 0:
@@ -79,7 +79,7 @@ def _span(chunk: Any) -> tuple[int, int]:
 
 
 def _size(fields: _Fields, field: int) -> int:
-    """A page's bytes, as its header says."""
+    """Return a page's number of bytes, by its header."""
     kind, size = fields.get(field, (_INT32, -1))
     if kind != _INT32 or not 0 <= size <= _MOST:
         raise PagesError("a page has no size")
@@ -87,7 +87,7 @@ def _size(fields: _Fields, field: int) -> int:
 
 
 def _header(file: BufferedReader, at: int) -> tuple[_Fields, int]:
-    """The fields of a page's header, and its length."""
+    """Return the fields of a page's header, and its length."""
     for most in _HEADERS:
         file.seek(at)
         header = _Compact(file.read(most))
@@ -107,8 +107,8 @@ class _Compact:
         self.at = 0
 
     def fields(self, depth: int = 0) -> _Fields:
-        """The types and values of a struct, by the number of their field; 0 for no whole number."""
-        found: _Fields = {}
+        """Return the types and values of a struct, by field number; 0 for no whole number."""
+        values: _Fields = {}
         field = 0
         while head := self._byte():
             kind = head & 0x0F
@@ -117,10 +117,10 @@ class _Compact:
                 field = field + step
             else:
                 field = self._signed()
-            if field in found:
+            if field in values:
                 raise PagesError("a page's header has a field twice")
-            found[field] = kind, self._value(kind, depth)
-        return found
+            values[field] = kind, self._value(kind, depth)
+        return values
 
     def _value(self, kind: int, depth: int, *, inside: bool = False) -> int:
         if depth > _DEEPEST:
@@ -140,7 +140,7 @@ class _Compact:
         return 0
 
     def _of_many(self, kind: int) -> tuple[int, list[int]]:
-        """How many there are in a list or a map, and of which kinds each consists."""
+        """Return the length of a list or a map, and the kinds of each entry."""
         if kind == _MAP:
             count = self._varint()
             head = self._byte() if count else 0
@@ -162,19 +162,19 @@ class _Compact:
         return self._content[self.at - 1]
 
     def _varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return found
+                return number
             shift += 7
             if shift > 63:
                 raise PagesError("a page's header is damaged")
 
     def _signed(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
 
     def _skip(self, count: int) -> None:
         if count > len(self._content) - self.at:

@@ -26,9 +26,9 @@ HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 
 
 def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Marks:
-    """The marks of the rows of `batch`, the first one row `first`. Raises DataError."""
+    """Return the marks of the rows of `batch`, the first one row `first`. Raises DataError."""
     lanes = np.zeros((batch.num_rows, 2), np.uint64)
-    for column in {one.name: one for one in (*schema.features, schema.target)}.values():
+    for column in {field.name: field for field in (*schema.features, schema.target)}.values():
         lanes = lanes + _cells(column, batch.column(column.name), first)
     rows = np.frombuffer(lanes.astype("<u8").tobytes(), UNIT)
     if schema.unit is None:
@@ -54,11 +54,11 @@ def _numbers(column: Number, values: pa.Array, first: int) -> HashLanes:
 
 
 def _texts(column: Category, values: pa.Array, first: int) -> HashLanes:
-    found = as_text(column, values, first).dictionary_encode()
-    texts = [f"category\0{column.name}\0{whole(text)}" for text in found.dictionary.to_pylist()]
+    encoded = as_text(column, values, first).dictionary_encode()
+    texts = [f"category\0{column.name}\0{whole(text)}" for text in encoded.dictionary.to_pylist()]
     missing = f"missing\0{column.name}"
     of_each = np.frombuffer(b"".join(map(_hashed, [*texts, missing])), "<u8").reshape(-1, 2)
-    places = found.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    places = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
     lanes: HashLanes = of_each[places].astype(np.uint64)
     return lanes
 
@@ -68,7 +68,7 @@ def _hashed(text: str) -> bytes:
 
 
 def _mixed(words: HashLanes) -> HashLanes:
-    """Each 64-bit word to another, one to one (the finaliser of splitmix64)."""
+    """Map each 64-bit word to another, one to one (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

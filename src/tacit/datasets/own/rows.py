@@ -25,8 +25,9 @@ UnitIds = npt.NDArray[np.void]
 
 
 class RowError(OwnersError):
-    """A row that does not fit the schema. where: its number, or its file. cause: what own code
-    raised at it.
+    """A row that does not fit the schema.
+
+    where: its number, or its file. cause: what own code raised at it.
     """
 
     def __init__(
@@ -34,10 +35,10 @@ class RowError(OwnersError):
     ) -> None:
         self.where = file or f"row {row + 1}"
         if cause:
-            said = f": {words_of(cause)}"
+            reason = f": {words_of(cause)}"
         else:
-            said = ""
-        super().__init__(message, f"{message}, in {self.where} of the data{said}")
+            reason = ""
+        super().__init__(message, f"{message}, in {self.where} of the data{reason}")
 
 
 def words_of(error: BaseException) -> str:
@@ -73,7 +74,7 @@ class Reader(Protocol):
         ...
 
     def digest(self) -> str:
-        """SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
+        """Return SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
         ...
 
     @property
@@ -82,15 +83,15 @@ class Reader(Protocol):
         ...
 
     def content(self, path: Path) -> str:
-        """SHA-256 of all that is read at `path`, in hexadecimal. Raises DataError."""
+        """Return SHA-256 of all that is read at `path`, in hexadecimal. Raises DataError."""
         ...
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """Its rows, some thousand at a time, in bounded memory. Raises DataError."""
+        """Yield its rows, some thousand at a time, in bounded memory. Raises DataError."""
         ...
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of its rows, which need neither target nor unit. Raises DataError."""
+        """Yield x of its rows, which need neither target nor unit. Raises DataError."""
         ...
 
     def marks(self, path: Path) -> Iterator[Marks]:
@@ -99,14 +100,14 @@ class Reader(Protocol):
 
 
 def hashed(contents: Iterable[bytes]) -> UnitIds:
-    """16 bytes of SHA-256 of each: who a row is of, without saying it."""
+    """Return 16 bytes of SHA-256 of each: who a row is of, without saying it."""
     digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
     return np.frombuffer(digests, dtype=UNIT)
 
 
 def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> UnitIds:
     """Return the units, where each row is its own: by what the encoded row holds."""
-    return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))
+    return hashed(row.tobytes() + label.tobytes() for row, label in zip(x, y, strict=True))
 
 
 def marks_of(parts: Iterable[EncodedRows], unit: str | None) -> Iterator[Marks]:

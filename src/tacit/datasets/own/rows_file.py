@@ -64,7 +64,7 @@ def rows_of(
     most: int | None = None,
     of_unit: UnitRows = UnitRows(),
 ) -> EdgeRows:
-    """The rows of the file at `path` that are this edge's, kept in `folder`.
+    """Return the rows of the file at `path` that are this edge's, mapped from `folder`.
 
     most: the public number of rows or, with a unit column, of units, that an edge may have.
     Raises DataError where there are none or more than `most`, or where a row does not fit.
@@ -113,14 +113,14 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
 
 def _is_there(folder: Path, meta: dict[str, object]) -> bool:
     try:
-        kept = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        stored = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(kept, dict) and {key: kept.get(key) for key in meta} == meta
+    return isinstance(stored, dict) and {key: stored.get(key) for key in meta} == meta
 
 
 def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
-    """The folder, from the file. Raises DataError; then nothing is left of it."""
+    """Write the folder from the file. Raises DataError; then nothing is left of it."""
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
@@ -138,7 +138,7 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     count = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
-        for rows in _own(path, reader, dealt):
+        for rows in _dealt(path, reader, dealt):
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
@@ -150,14 +150,14 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     return count
 
 
-def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
+def _dealt(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
     for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
         if dealt.edges == 1:
             yield seen(reader, rows)
             continue
         mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
-        own = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
-        yield seen(reader, own)
+        dealt_rows = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
+        yield seen(reader, dealt_rows)
 
 
 def _durable(path: Path, content: bytes) -> None:
@@ -179,7 +179,7 @@ def _target(reader: Reader) -> npt.DTypeLike:
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The file as an array that is paged in when it is read, and not written to."""
+    """Return the file as an array that is paged in when it is read, and not written to."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype=dtype)
     return np.memmap(path, dtype=dtype, mode="r")

@@ -17,8 +17,9 @@ Value = str | int | bool
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, cut at public bounds and scaled to [0, 1]: one place of x, or a regression's
-    target.
+    """A number, cut at public bounds and scaled to [0, 1].
+
+    It is one place of x, or a regression's target.
 
     missing: "refuse", or the number (within the bounds) that a missing value is taken for.
     """
@@ -88,14 +89,14 @@ class TableSchema:
         return [*names, self.unit]
 
     def digest(self) -> bytes:
-        """SHA-256 of the schema, 32 bytes: two schemas that encode alike have the same."""
+        """Return SHA-256 of the schema, 32 bytes: two schemas that encode alike have the same."""
         content = {"features": list(map(_plain, self.features)), "target": _plain(self.target)}
         text = json.dumps(content | {"unit": self.unit}, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).digest()
 
 
 def text_of(value: Value) -> str:
-    """A category's value as a table has it in words: true and false for a boolean."""
+    """Return a category's value as a table writes it: true and false for a boolean."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)

@@ -48,29 +48,29 @@ class TableReader:
         return Target("classes", column.values)
 
     def digest(self) -> str:
-        """SHA-256 of the schema."""
+        """Return SHA-256 of the schema."""
         return self.schema.digest().hex()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file. Raises DataError."""
+        """Return SHA-256 of the file. Raises DataError."""
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The table's rows, a few thousand at a time. Raises DataError."""
+        """Yield the table's rows, a few thousand at a time. Raises DataError."""
         first = 0
         for batch in self._pieces(path, self.schema.names):
             yield encode(self.schema, batch, first)
             first += batch.num_rows
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row; the table need not have target or unit. Raises DataError."""
+        """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
             yield inputs_of(self.schema, batch, first)
             first += batch.num_rows
 
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The table's rows, so many at a time that their x is no larger than a block."""
+        """Yield the table's rows in pieces whose x is no larger than a block."""
         step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))
         for batch in batches(path, columns):
             for first in range(0, batch.num_rows, step):

@@ -44,17 +44,17 @@ _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1
 
 
 def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The `columns` of the table, some thousand rows at a time. Raises DataError."""
+    """Yield the `columns` of the table, some thousand rows at a time. Raises DataError."""
     head = b""
     try:
         with opened(path) as file:
             head = file.read(4)
             file.seek(0)
             if head == b"PAR1":
-                found = _parquet(path, file, columns)
+                record_batches = _parquet(path, file, columns)
             else:
-                found = _csv(path, columns, head)
-            yield from found
+                record_batches = _csv(path, columns, head)
+            yield from record_batches
     except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"{path.name}: {_wrong(head, error)}") from error  # theirs quote values
     except OSError as error:
@@ -62,15 +62,18 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of_parquet(path: Path, most: int) -> pa.Table:
-    """The first `most` rows of all columns of a Parquet table. Raises as pyarrow; DataError."""
+    """Return the first `most` rows of all columns of a Parquet table.
+
+    Raises as pyarrow; DataError.
+    """
     with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
-        kept: list[pa.RecordBatch] = []
+        pieces: list[pa.RecordBatch] = []
         for batch in _batches_of(path, file, table.schema_arrow.names):
-            kept.append(batch)
-            if sum(one.num_rows for one in kept) >= most:
+            pieces.append(batch)
+            if sum(piece.num_rows for piece in pieces) >= most:
                 break
-        if kept:
-            return pa.Table.from_batches(kept)
+        if pieces:
+            return pa.Table.from_batches(pieces)
         return table.schema_arrow.empty_table()
 
 
@@ -114,7 +117,10 @@ def _parquet(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[p
 
 
 def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The columns' rows; texts stay numbers in a list of texts until few are taken at a time."""
+    """Yield the columns' rows.
+
+    Texts stay numbers in a list of texts until few are read at a time.
+    """
     with parquet.ParquetFile(file, **_FOOTER) as table:
         schema = table.schema_arrow
         _check_count(path, len(schema.names))
@@ -137,7 +143,7 @@ def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether its values are as long as their author likes."""
+    """Check whether values of this kind may have any length."""
     if pa.types.is_dictionary(kind):
         of = kind.value_type
     else:
@@ -177,7 +183,7 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
 
 
 def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of a few bytes of text each, with texts as such."""
+    """Yield the batch in pieces of a few bytes of text each, with texts as such."""
     longest = 1
     for name in texts:
         values = batch.column(name)
@@ -191,8 +197,10 @@ def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.
     for first in range(0, batch.num_rows, step):
         piece = batch.slice(first, step)
         plain = [
-            one.dictionary_decode() if name in texts and pa.types.is_dictionary(one.type) else one
-            for name, one in zip(piece.schema.names, piece.columns, strict=True)
+            column.dictionary_decode()
+            if name in texts and pa.types.is_dictionary(column.type)
+            else column
+            for name, column in zip(piece.schema.names, piece.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(plain, names=piece.schema.names)
 
@@ -217,7 +225,10 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
 
 
 def _block(path: Path, columns: int) -> int:
-    """Bytes of a CSV to read at a time: a row must fit in, and a block a column in memory."""
+    """Return the bytes of a CSV to read at a time.
+
+    A row must fit in, and a block a column in memory.
+    """
     with opened(path) as file:
         line = len(file.readline(MOST_HEADER))
     return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)
@@ -231,17 +242,17 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
     for column in columns:
         if names.count(column) == 1:
             continue
-        like = ", ".join(one[:_NAME] for one in get_close_matches(column, names))
+        like = ", ".join(name[:_NAME] for name in get_close_matches(column, names))
         if column in names:
             raise DataError(
                 f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "
                 "one"
             )
         if like:
-            said = f"; there is {like}"
+            hint = f"; there is {like}"
         else:
-            said = ""
+            hint = ""
         raise DataError(
-            f"{path.name}: column {column!r}: there is none among {len(names)}{said} (the first "
+            f"{path.name}: column {column!r}: there is none among {len(names)}{hint} (the first "
             "line of a CSV names its columns)"
         )

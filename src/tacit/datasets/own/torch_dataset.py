@@ -53,22 +53,22 @@ class DatasetReader:
         return self.values.target
 
     def code(self) -> str:
-        """SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""
+        """Return SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""
         return entry_digest(self.entry, self.folder, "data.entry")
 
     def digest(self) -> str:
-        """SHA-256 of the schema and of the code."""
+        """Return SHA-256 of the schema and of the code."""
         content = [self.entry, self.arguments, self.unit, asdict(self.values), self.code()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """SHA-256 of the file, or of all files in the folder. Raises DataError."""
+        """Return SHA-256 of the file, or of all files in the folder. Raises DataError."""
         if not path.is_dir():
             return digest(path)
-        return digest_of(sorted(one for one in path.rglob("*") if one.is_file()), path)
+        return digest_of(sorted(file for file in path.rglob("*") if file.is_file()), path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The rows, a thousand at a time. Raises ConfigError, DataError."""
+        """Yield the rows, a thousand at a time. Raises ConfigError, DataError."""
         width = 3 if self.unit else 2
         for first, (raw, target, *unit) in self._blocks(path, width):
             x = self.values.x(raw, f"{self.entry}: x", first)
@@ -81,7 +81,7 @@ class DatasetReader:
             yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
-        """x of every row. Raises ConfigError, DataError."""
+        """Yield x of every row. Raises ConfigError, DataError."""
         for first, (raw, *_) in self._blocks(path, 1):
             yield self.values.x(raw, f"{self.entry}: x", first)
 
@@ -90,50 +90,50 @@ class DatasetReader:
         return marks_of(self.read(path), self.unit)
 
     def _blocks(self, path: Path, width: int) -> Iterator[tuple[int, list[Any]]]:
-        """The number of the first row; then x as an array, and what else rows have as lists."""
+        """Yield the number of the first row; then x as an array, and the rest as lists."""
         rows = self._opened(path)
         for first in range(0, len(rows), _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, len(rows))
-            found = [self._row(rows, row, width) for row in range(first, last)]
-            self._same(found[0], self._row(rows, first, width), first)
-            x, *others = zip(*found, strict=True)
+            block = [self._row(rows, row, width) for row in range(first, last)]
+            self._same(block[0], self._row(rows, first, width), first)
+            x, *others = zip(*block, strict=True)
             yield first, [np.stack(x), *map(list, others)]
 
     def _opened(self, path: Path) -> Any:
-        found = load_entry(self.entry, self.folder, "data.entry")
-        if not found.own and not _a_dataset(found.target):
+        entry = load_entry(self.entry, self.folder, "data.entry")
+        if not entry.from_folder and not _a_dataset(entry.target):
             raise ConfigError(
                 f"data.entry={self.entry}: of an installed package, only a class of "
                 "torch.utils.data.Dataset can be named; write a function beside the run file"
             )
         try:
-            rows = found.target(str(path), **self.arguments)
+            rows = entry.target(str(path), **self.arguments)
             len(rows)
         except FROM_OWN_CODE as error:
-            said = f"data.entry={self.entry}: called with {path.name!r}: "
+            call = f"data.entry={self.entry}: called with {path.name!r}: "
             must = "; it must give an object with a length and rows by number"
             raise OwnersError(
-                f"{said}{type(error).__name__}{must}",
-                f"{said}{type(error).__name__}: {words_of(error)}{must}",
+                f"{call}{type(error).__name__}{must}",
+                f"{call}{type(error).__name__}: {words_of(error)}{must}",
             ) from error
         return rows
 
     def _row(self, rows: Any, row: int, width: int) -> tuple[Any, ...]:
-        """(x, y, unit), as far as they are asked for. Raises RowError."""
+        """Return (x, y, unit), as far as they are asked for. Raises RowError."""
         try:
-            found = rows[row]
-            if isinstance(found, tuple | list):
-                cells = tuple(found)
+            item = rows[row]
+            if isinstance(item, tuple | list):
+                cells = tuple(item)
             else:
-                cells = (found,)
-            numbers = [np.asarray(one) for one in cells[: min(width, 2)]]
+                cells = (item,)
+            numbers = [np.asarray(cell) for cell in cells[: min(width, 2)]]
         except FROM_OWN_CODE as error:
-            said = f"data.entry={self.entry}: {type(error).__name__}"
-            raise RowError(said, row, cause=error) from error
+            message = f"data.entry={self.entry}: {type(error).__name__}"
+            raise RowError(message, row, cause=error) from error
         shapes = [self.shape, ()]
         if len(cells) < width or any(
-            (one.shape, one.dtype.kind in "biuf") != (shape, True)
-            for one, shape in zip(numbers, shapes, strict=False)
+            (array.shape, array.dtype.kind in "biuf") != (shape, True)
+            for array, shape in zip(numbers, shapes, strict=False)
         ):
             if width > 2:
                 what = "(x, y, unit)"
@@ -147,11 +147,12 @@ class DatasetReader:
         return (*numbers, *cells[2:width])
 
     def _same(self, once: tuple[Any, ...], again: tuple[Any, ...], row: int) -> None:
-        """Raise RowError where a row is drawn anew each time: every edge would deal it elsewhere,
-        and its person would be paid for at one edge and used at two.
+        """Raise RowError where a row is drawn anew each time.
+
+        Every edge would deal it elsewhere: its person would be charged at one edge and used at two.
         """
         numbers = zip(once[:2], again[:2], strict=True)
-        if any(one.tobytes() != other.tobytes() for one, other in numbers):
+        if any(array.tobytes() != other.tobytes() for array, other in numbers):
             raise RowError(
                 f"data.entry={self.entry}: gives one row in two ways; leave out what is random, as "
                 "a row must be a function of itself alone",

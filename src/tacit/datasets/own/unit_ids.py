@@ -21,12 +21,12 @@ _BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that the
 
 
 def unit_ids(values: Iterable[Any], where: str, first: int) -> UnitIds:
-    """The units of some rows, the first one row `first`. Raises RowError, which says `where`."""
+    """Return the units of some rows, the first one row `first`. Raises RowError, naming `where`."""
     return hashed(unit_text(value, where, first + row).encode() for row, value in enumerate(values))
 
 
 def unit_text(value: Any, where: str, row: int) -> str:
-    """The one text of a unit's value. Raises RowError, which says `where`, for one without."""
+    """Return the one text of a unit's value. Raises RowError, naming `where`, for no value."""
     try:
         text = _text(_plain(value))
         text.encode()
@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Raises ValueError where a value has no text that is its own."""
+    """Return the text of a value. Raises ValueError where it has no text that is its own."""
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -64,8 +64,8 @@ def _text(value: Any) -> str:
 
 
 def whole(text: str) -> str:
-    """`text`, or where it is a whole number with zeros behind the point: that number."""
-    found = _WHOLE.fullmatch(text)
-    if found:
-        return found[1]
+    """Return `text`, or where it is a whole number with zeros behind the point: that number."""
+    number = _WHOLE.fullmatch(text)
+    if number:
+        return number[1]
     return text

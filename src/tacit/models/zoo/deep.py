@@ -53,20 +53,20 @@ class Deep(Model):
     @cached_property
     def steps(self) -> tuple[_Step, ...]:
         """Every convolution in order: the first, then two for each block."""
-        found = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
+        steps = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
         for stage in range(_STAGES):
             for block in range(self.blocks):
                 if stage and not block:
                     stride = 2
                 else:
                     stride = 1
-                found += self._block(
+                steps += self._block(
                     f"stage{stage + 1}block{block + 1}",
-                    found[-1].outputs,
+                    steps[-1].outputs,
                     self.width << stage,
                     stride,
                 )
-        return tuple(found)
+        return tuple(steps)
 
     def _block(self, name: str, inputs: int, outputs: int, stride: int) -> list[_Step]:
         if self.name == "resnet":
@@ -88,8 +88,9 @@ class Deep(Model):
         return "normalization[group]"
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """Every layer at work, in the order of the vector: its input, and what weight and bias make
-        of it.
+        """Return every layer at work, in the order of the vector.
+
+        A layer has its input, and what weight and bias make of it.
         """
         weights = iter(self.unflatten(params).values())
         layers: list[LayerValues] = []
@@ -117,8 +118,9 @@ class Deep(Model):
 
 
 def _shortcut(x: torch.Tensor, step: _Step) -> torch.Tensor:
-    """A block's input x, or every other place of it with channels of zeros added where the size
-    changes.
+    """Return a block's input x as it is added to its output.
+
+    Where the size changes: every other place of x, with channels of zeros added.
     """
     stride = step.window.stride
     return functional.pad(x[..., ::stride, ::stride], (0, 0, 0, 0, 0, step.outputs - step.inputs))

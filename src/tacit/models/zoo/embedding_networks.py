@@ -42,7 +42,7 @@ class EmbeddingNetwork(Layered):
         return Model.init(self, seed)
 
     def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
-        """h (b, classes) of x (b, *shape), before clipping and (11a).
+        """Return h (b, classes) of x (b, *shape), before clipping and (11a).
 
         smooth: if given, Z_l of (11b) is drawn from it. Z_l is for smoothness only: no privacy is
         claimed for it, and its generator may be public.
@@ -61,11 +61,10 @@ class EmbeddingNetwork(Layered):
 
 @dataclass(frozen=True)
 class Recurrent(Model):
-    """An embedding by LSTM layers over a sequence of numbers, shape (T, f), and a dense layer at
-    the end.
+    """An embedding by LSTM layers over a sequence of numbers, shape (T, f).
 
-    The dense layer sees the last state of the last layer. An image's sequence is its rows, from the
-    top; a table's, its columns, one number each.
+    A dense layer stands at the end. The dense layer sees the last state of the last layer. An
+    image's sequence is its rows, from the top; a table's, its columns, one number each.
     """
 
     hidden: tuple[int, ...] = (16,)
@@ -73,8 +72,9 @@ class Recurrent(Model):
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in
-        this order.
+        """(name, shape) of every parameter.
+
+        The four gates are input, forget, cell and output, in this order.
         """
         return stacked(self.shape[1], self.hidden, self.classes)
 
@@ -84,8 +84,9 @@ class Recurrent(Model):
         return "gates[ifgo] last"
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """The last layer only: an embedding's other layers are never asked for gradients of
-        scores.
+        """Return the last layer only.
+
+        An embedding's other layers are never asked for gradients of scores.
         """
         states = self._last(params, x, lambda u: u)
         top = list(self.unflatten(params).values())[-2:]
@@ -97,7 +98,7 @@ class Recurrent(Model):
         return functional.linear(states, *list(self.unflatten(params).values())[-2:])
 
     def _last(self, params: Tensor, x: Tensor, perturb: Neuron) -> Tensor:
-        """u_{L-1} (b, hidden[-1])."""
+        """Return u_{L-1} (b, hidden[-1])."""
         if x.dim() == 4:
             x = x.transpose(1, 2)
         weights = iter(self.unflatten(params).values())
@@ -129,16 +130,16 @@ class Sum(Model):
         return "sum"
 
     def init(self, seed: int) -> Tensor:
-        """Zeros: F is convex in the bias."""
+        """Return zeros: F is convex in the bias."""
         return torch.zeros(self.size)
 
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """The one layer."""
+        """Return the one layer."""
         return [LayerValues(x, x.sum(-2) + params)]
 
 
 def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
-    """Z_l of (11b): uniform on ±sqrt(3)·c_l, so of standard deviation c_l = `scale`.
+    """Return Z_l of (11b): uniform on ±sqrt(3)·c_l, so of standard deviation c_l = `scale`.
 
     Drawn from `smooth`; without it, or for scale 0, nothing is added.
     """
@@ -163,10 +164,11 @@ def embedding(
     activation: Activation = "relu",
     smoothing: float = 0.0,
 ) -> Embedding:
-    """An embedding of blocks of `shape` into `width` numbers; `linear` ignores the layer sizes.
+    """Return an embedding of blocks of `shape` into `width` numbers.
 
-    `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack
-    of LSTM layers of `hidden` cells. Raises ConfigError naming the field and the value.
+    `linear` ignores the layer sizes. `mlp` has dense layers `hidden`, `cnn` convolutions before
+    them (square blocks), `lstm` a stack of LSTM layers of `hidden` cells. Raises ConfigError naming
+    the field and the value.
     """
     if width < 1 or not 0 <= smoothing < math.inf:
         raise ConfigError(

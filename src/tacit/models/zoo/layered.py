@@ -79,14 +79,15 @@ class Layered(Model):
         return how + ("" if self.pool_every == 1 else f" pool_every[{self.pool_every}]")
 
     def init(self, seed: int) -> torch.Tensor:
-        """Zeros for the convex models, else as all models."""
+        """Return zeros for the convex models, else as all models."""
         if self.linear:
             return torch.zeros(self.size)
         return super().init(seed)
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """Every layer at work, in the order of the vector: its input, and what weight and bias make
-        of it.
+        """Return every layer at work, in the order of the vector.
+
+        A layer has its input, and what weight and bias make of it.
         """
         weights = iter(self.unflatten(params).values())
         layers = []
@@ -114,19 +115,18 @@ class Layered(Model):
         return functional.relu(x)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The loss (...) of scores (..., classes) against labels y (...), without the penalty."""
+        """Return the loss (...) of scores (..., classes) against labels y, without the penalty."""
         if self.name == "svm":
             return _hinge(scores, y)
         return super().data_loss(scores, y)
 
 
 def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The multi-class hinge loss of Crammer and Singer (2001): max(0, 1 + best wrong score − right
-    score).
+    """Return the multi-class hinge loss of Crammer and Singer (2001).
 
-    Chosen over one-vs-rest by measurement with clipped per-example gradients (600 steps of 128,
-    best of three learning rates; MNIST, C = 1, no noise: 0.909 against 0.890; C = 5, z = 0.8: 0.893
-    against 0.884).
+    It is max(0, 1 + best wrong score − right score). Chosen over one-vs-rest by measurement with
+    clipped per-example gradients (600 steps of 128, best of three learning rates; MNIST, C = 1, no
+    noise: 0.909 against 0.890; C = 5, z = 0.8: 0.893 against 0.884).
     """
     right = scores.gather(-1, y.unsqueeze(-1))
     margins = (scores - right + 1).scatter(-1, y.unsqueeze(-1), 0.0)
@@ -134,7 +134,7 @@ def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def side_after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
-    """The side of the image after one convolution, and one pooling if `pooled`."""
+    """Return the side of the image after one convolution, and one pooling if `pooled`."""
     side = side + 2 * padding - kernel + 1
     if pooled:
         return side // 2

@@ -24,8 +24,9 @@ _FORGET = 1.0
 
 @dataclass(frozen=True)
 class Lstm(Model):
-    """A language model; shape is (T,), classes the size V of the vocabulary, `hidden` the cells per
-    layer.
+    """A language model.
+
+    shape is (T,), classes the size V of the vocabulary, `hidden` the cells per layer.
     """
 
     embedding: int = 64
@@ -33,8 +34,9 @@ class Lstm(Model):
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in
-        this order.
+        """(name, shape) of every parameter.
+
+        The four gates are input, forget, cell and output, in this order.
         """
         return (
             ("embedding.weight", (self.classes, self.embedding)),
@@ -47,7 +49,7 @@ class Lstm(Model):
         return "gates[ifgo]"
 
     def init(self, seed: int) -> torch.Tensor:
-        """Initial parameters as of all models, but with open forget gates."""
+        """Return initial parameters as of all models, but with open forget gates."""
         params = super().init(seed)
         for name, part in self.unflatten(params).items():
             if name.startswith("lstm") and name.endswith("bias"):
@@ -56,8 +58,9 @@ class Lstm(Model):
         return params
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """Every layer at work at every place: its input, and what its weight and bias make of
-        it.
+        """Return every layer at work at every place.
+
+        A layer has its input, and what its weight and bias make of it.
         """
         weights = iter(self.unflatten(params).values())
         layers = [LayerValues(x, functional.embedding(x, next(weights)), bias=False)]
@@ -76,7 +79,7 @@ class Lstm(Model):
         return layers
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T).
+        """Return the mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T).
 
         Its exponential is the perplexity.
         """
@@ -85,14 +88,15 @@ class Lstm(Model):
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`count` random sequences, of no data: x and y (count, T), uniform words."""
+        """Return `count` random sequences, of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
         return words[0], words[1]
 
 
 def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
-    """The layout of LSTM layers of `hidden` cells over `inputs` numbers, and of a dense layer on
-    them.
+    """Return the layout of LSTM layers of `hidden` cells and of a dense layer on them.
+
+    The first takes `inputs` numbers.
     """
     layers: list[tuple[str, tuple[int, ...]]] = []
     for number, (before, cells) in enumerate(pairwise((inputs, *hidden)), 1):
@@ -105,8 +109,9 @@ def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
 
 
 def unrolled(gates: torch.Tensor, recurrent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outputs h_1..h_T (..., T, H) of one layer, and h_0..h_(T-1), which its recurrent weight
-    saw.
+    """Return the outputs h_1..h_T (..., T, H) of one layer, and h_0..h_(T-1).
+
+    Its recurrent weight is applied to the latter.
 
     gates: the part that comes from the layer's input (..., T, 4H).
     """

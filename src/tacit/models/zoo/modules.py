@@ -29,7 +29,7 @@ _GROUP = 5  # the most channels that share a mean and a variance
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """Groups of at most five channels, as few as possible; nothing is learned."""
+    """Return a norm of groups of at most five channels, as few as possible; nothing is learned."""
     counts = range(-(-channels // _GROUP), channels + 1)
     groups = next(count for count in counts if channels % count == 0)
     return nn.GroupNorm(groups, channels, affine=False)
@@ -132,8 +132,8 @@ class DeepModule(nn.Module):
         for name, stride, more in self.blocks:
             inside = self._convolved(f"{name}b", torch.relu(self._convolved(f"{name}a", x)))
             if self.residual:
-                kept = x[..., ::stride, ::stride]
-                inside = inside + functional.pad(kept, (0, 0, 0, 0, 0, more))
+                shortcut = x[..., ::stride, ::stride]
+                inside = inside + functional.pad(shortcut, (0, 0, 0, 0, 0, more))
             x = torch.relu(inside)
         return cast(Tensor, self.dense1(x.mean((2, 3))))
 

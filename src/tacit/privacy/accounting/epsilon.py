@@ -46,7 +46,7 @@ _MAX_DIMS = 2**30  # parameters: no message on the wire holds more
 
 
 def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
-    """ε at `delta` of the whole history by privacy loss distributions; 0.0 for an empty one.
+    """Return ε at `delta` of the whole history by privacy loss distributions; 0.0 for an empty one.
 
     Guarantee: an upper bound for any schedule of (q, z) that is fixed in advance, whoever chooses
     when and with which model a release happens. It is conservative by about 0.002 at 3,000
@@ -71,7 +71,10 @@ def _epsilon_pld(rows: History, delta: float) -> float:
 
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
-    """ε at `delta` by Rényi DP at integer orders: looser than PLD, an independent check of it."""
+    """Return ε at `delta` by Rényi DP at integer orders.
+
+    It is looser than PLD, and an independent check of it.
+    """
     return _epsilon_rdp(_at_most_max_rows(merged(history)), delta)
 
 
@@ -81,7 +84,7 @@ def _epsilon_rdp(rows: History, delta: float) -> float:
 
 
 def _at_most_max_rows(rows: History) -> History:
-    """`rows`, or a history of at most one row a mechanism that costs at least as much.
+    """Return `rows`, or a history of at most one row a mechanism that costs at least as much.
 
     A ledger with a thousand different rows must not keep an accountant busy.
     """
@@ -118,9 +121,9 @@ class RunningRdp:
             self._pushes += spend.count
 
     def epsilon(self, delta: float) -> float:
-        """ε at `delta` of everything added: 0.0 of nothing, inf after a release without noise.
+        """Return ε at `delta` of everything added.
 
-        About 0.3 ms.
+        It is 0.0 of nothing, and inf after a release without noise. About 0.3 ms.
         """
         if not self._pushes:
             return 0.0
@@ -134,14 +137,14 @@ class RunningRdp:
 
 
 def rdp_vector(spend: Spend) -> NDArray[np.float64]:
-    """The Rényi divergence of *one* release of `spend` at ORDERS; inf without a mechanism."""
+    """Return the Rényi divergence of *one* release at ORDERS; inf without a mechanism."""
     if spend.noise_multiplier < _MIN_MULTIPLIER:
         return np.full(len(ORDERS), math.inf)
     return one_rdp(spend.sampling_rate, spend.noise_multiplier, spend.mechanism)
 
 
 def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
-    """ε at `delta` of a run whose edges hold *different* people's records; 0.0 of no edges.
+    """Return ε at `delta` of a run whose edges hold *different* people's records; 0.0 of no edges.
 
     It is the largest edge's ε, by parallel composition (McSherry, doi:10.1145/1559845.1559850,
     theorem 4): one person's record is at one edge, and what the other edges send depends on it only
@@ -162,7 +165,7 @@ def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
 
 
 def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
-    """The part of δ that pays, at `epsilon`, for what the accountant leaves out.
+    """Return the part of δ that pays, at `epsilon`, for what the accountant leaves out.
 
     Left out are draws that the padded batch cuts, and the distance of discrete noise from a
     Gaussian.
@@ -175,7 +178,7 @@ def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
 def calibrate(
     epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian"
 ) -> float:
-    """The smallest noise multiplier z whose `pushes` releases cost at most (ε, δ) by PLD.
+    """Return the smallest noise multiplier z whose `pushes` releases cost at most (ε, δ) by PLD.
 
     z is on a grid of 0.001. Raises PrivacyError when no z up to 2^14 suffices.
 
@@ -212,9 +215,10 @@ def calibrate(
 
 
 def _aim(tried: list[tuple[int, float]], epsilon: float, low: int, high: int) -> int:
-    """The next step to try: on the line through the last two, in logarithms; every fourth halves.
+    """Return the next step to try, on the line through the last two, in logarithms.
 
-    ε falls nearly as a power of z, so that a few tries are enough where halving takes fourteen.
+    Every fourth halves. ε falls nearly as a power of z, so that a few tries are enough where
+    halving takes fourteen.
     """
     points = [(math.log(step), math.log(cost)) for step, cost in tried[-2:] if 0 < cost < math.inf]
     if len(tried) % 4 == 0 or not points:
@@ -235,10 +239,10 @@ def certified_pushes(
     history: History = (),
     mechanism: str = "gaussian",
 ) -> int:
-    """T_max: how many releases at (q, z) still fit within (ε, δ) by PLD after `history`; 0 if none.
+    """Return T_max, the number of releases at (q, z) that fit within (ε, δ) after `history`.
 
-    The edge enforces the budget by counting: the cap is fixed before the run, so stopping early
-    costs nothing.
+    It is by PLD, and 0 if none fits. The edge enforces the budget by counting: the cap is fixed
+    before the run, so stopping early costs nothing.
     """
 
     def within(count: int) -> bool:
@@ -261,7 +265,7 @@ def certified_pushes(
 
 
 def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: float) -> float:
-    """ε at `delta` of what was released, from `epsilon_at`: the ε of what was accounted.
+    """Return ε at `delta` of what was released, from `epsilon_at`: the ε of what was accounted.
 
     The two are within total variation `distance` of each other, which adds at most
     (1 + e^ε)·distance to δ. That is set aside. Where it takes more than half of δ (ε above 14 or
@@ -275,16 +279,15 @@ def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: flo
 
 
 def _cut_probability(rows: History) -> float:
-    """The probability that a padded batch ever cuts a draw: at most TAIL a push."""
+    """Return the probability that a padded batch ever cuts a draw: at most TAIL a push."""
     return TAIL * sum(row.count for row in rows)
 
 
 def _off_lattice(rows: History) -> float:
-    """The total variation between the released integers and the rounded Gaussians that PLD
-    accounts.
+    """Return the total variation of released integers from the Gaussians that PLD accounts.
 
-    By Pinsker's inequality and the chain rule, adaptive releases included: sqrt(KL/2), with KL
-    summed over coordinates and pushes.
+    The Gaussians are rounded. By Pinsker's inequality and the chain rule, adaptive releases
+    included: sqrt(KL/2), with KL summed over coordinates and pushes.
     """
     discrete = (row for row in rows if row.mechanism == "discrete_gaussian")
     divergence = sum(

@@ -40,10 +40,10 @@ class RenyiFilter:
         self.spent = 0.0
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
         if epsilon < 700:
-            self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
+            self._remaining = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
         else:
-            self._left = 0
-        if self.budget <= 0 or self._left < 1:
+            self._remaining = 0
+        if self.budget <= 0 or self._remaining < 1:
             raise PrivacyError(
                 f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
             )
@@ -60,20 +60,20 @@ class RenyiFilter:
         mechanism: str = "gaussian",
         history: History = (),
     ) -> RenyiFilter:
-        """The filter at the order that lets the most releases at the *planned* (q, z) through.
+        """Return the filter at the order that allows the most releases at the *planned* (q, z).
 
         Only the order, chosen from public numbers, depends on the plan: later releases may differ
         from it.
         Raises PrivacyError when no order pays for a single release after `history`.
         """
-        one = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
+        cost = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
         before = [
             sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count)
-            for i in range(len(one))
+            for i in range(len(cost))
         ]
 
         def fits(index: int) -> float:
-            return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(one[index])
+            return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(cost[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too
@@ -83,8 +83,8 @@ class RenyiFilter:
         return cls(epsilon, delta, ORDERS[best], history)
 
     def accepts(self, spend: Spend) -> bool:
-        """Whether `spend` still fits. Once False, it stays False for all that costs as much."""
-        return self.spent + self._cost(spend) <= self.budget and spend.count <= self._left
+        """Check whether `spend` still fits. Once False, it stays False at this cost and above."""
+        return self.spent + self._cost(spend) <= self.budget and spend.count <= self._remaining
 
     def charge(self, spend: Spend) -> None:
         """Count `spend`, before it is computed.
@@ -100,7 +100,7 @@ class RenyiFilter:
 
     def _add(self, spend: Spend) -> None:
         self.spent += self._cost(spend)
-        self._left -= spend.count
+        self._remaining -= spend.count
 
     def _cost(self, spend: Spend) -> float:
         if spend.count:
@@ -109,7 +109,7 @@ class RenyiFilter:
 
 
 def _budget(epsilon: float, delta: float, order: int) -> float:
-    """B: the largest (order, B)-RDP that implies (epsilon, delta)-DP.
+    """Return B: the largest (order, B)-RDP that implies (epsilon, delta)-DP.
 
     Canonne, Kamath and Steinke, arXiv:2004.00010, proposition 12.
     """

@@ -21,7 +21,7 @@ _LARGE = 1e4  # for a larger μ, ε is reported as infinite
 
 
 def mu(history: Iterable[Spend]) -> float:
-    """μ of everything in `history`: sqrt(Σ n/z²); 0.0 of nothing.
+    """Return μ of everything in `history`: sqrt(Σ n/z²); 0.0 of nothing.
 
     An upper bound where rows were subsampled: q < 1 only helps, and is left out. inf for a release
     without noise (z = 0), and for one that is not Gaussian.
@@ -33,7 +33,10 @@ def mu(history: Iterable[Spend]) -> float:
 
 
 def compose(parties: Iterable[float]) -> float:
-    """μ of a person whose features lie at every party, from each party's own μ: μ² = Σ_m μ_m²."""
+    """Return μ of a person whose features lie at every party, from each party's own μ.
+
+    μ² = Σ_m μ_m².
+    """
     return math.sqrt(math.fsum(m * m for m in parties))
 
 
@@ -53,7 +56,7 @@ def delta(mu: float, epsilon: float) -> float:
 
 
 def epsilon(mu: float, at_delta: float) -> float:
-    """The least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for μ above 10^4."""
+    """Return the least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for μ above 10^4."""
     if mu > _LARGE:
         return math.inf
     if delta(mu, 0.0) <= at_delta:
@@ -65,7 +68,7 @@ def epsilon(mu: float, at_delta: float) -> float:
 
 
 def mu_within(epsilon: float, at_delta: float) -> float:
-    """The largest μ that implies (ε, δ)-DP: what a budget pays for."""
+    """Return the largest μ that implies (ε, δ)-DP: what a budget pays for."""
     high = 1.0
     while delta(high, epsilon) <= at_delta:
         high *= 2
@@ -73,7 +76,7 @@ def mu_within(epsilon: float, at_delta: float) -> float:
 
 
 def within(history: Iterable[Spend], epsilon: float, at_delta: float) -> bool:
-    """Whether `history` costs at most (ε, δ): in μ where all of it is Gaussian, else by PLD."""
+    """Check whether `history` costs at most (ε, δ): in μ where all is Gaussian, else by PLD."""
     rows = tuple(history)
     if any(row.noise_multiplier <= 0 for row in rows if row.count):
         return False

@@ -50,8 +50,8 @@ def beyond(history: History, *others: History) -> History:
         places = sorted({z for each in theirs for z in each.get((mechanism, q), ())})
         added = 0
         for z in places:
-            wanted = max(_up_to(z, each.get((mechanism, q))) for each in theirs)
-            more = wanted - _up_to(z, ours.get((mechanism, q))) - added
+            needed = max(_up_to(z, each.get((mechanism, q))) for each in theirs)
+            more = needed - _up_to(z, ours.get((mechanism, q))) - added
             if more > 0:
                 lacking.append(Spend(q, z, more, mechanism))
                 added += more
@@ -59,7 +59,7 @@ def beyond(history: History, *others: History) -> History:
 
 
 def _counts(history: History) -> dict[tuple[str, float], Counter[float]]:
-    """How many releases at each z, by mechanism and sampling rate."""
+    """Return the number of releases at each z, by mechanism and sampling rate."""
     counts: dict[tuple[str, float], Counter[float]] = {}
     for row in history:
         kind = counts.setdefault((row.mechanism, row.sampling_rate), Counter())
@@ -68,5 +68,5 @@ def _counts(history: History) -> dict[tuple[str, float], Counter[float]]:
 
 
 def _up_to(z: float, counts: Counter[float] | None) -> int:
-    """How many of these have no more noise than z."""
+    """Return the number of these that have no more noise than z."""
     return sum(count for noise, count in (counts or {}).items() if noise <= z)

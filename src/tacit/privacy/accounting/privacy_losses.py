@@ -27,7 +27,7 @@ ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512]
 
 @lru_cache(maxsize=512)
 def pld_epsilon(rows: History, delta: float) -> float:
-    """ε at `delta` of `rows` by PLD, in the accountant's own terms: no draw cut, no lattice."""
+    """Return ε at `delta` of `rows` by PLD, as the accountant has it: no draw cut, no lattice."""
     return float(_composed(rows).get_epsilon_for_delta(delta))
 
 
@@ -36,8 +36,8 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
     total = None
     interval = _interval(rows)
     for row in rows:
-        one = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism, interval)
-        part = one.self_compose(row.count)
+        single = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism, interval)
+        part = single.self_compose(row.count)
         if total is None:
             total = part
         else:
@@ -46,7 +46,7 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
 
 
 def _interval(rows: History) -> float:
-    """The grid on which PLD rounds privacy losses.
+    """Return the grid on which PLD rounds privacy losses.
 
     A pure mechanism loses exactly ±ε: if it is alone, on a grid of ε, nothing is rounded at all.
     """
@@ -83,9 +83,10 @@ def _one_pld(
 
 
 def amplified(epsilon: float, sampling_rate: float) -> float:
-    """ε of a pure ε-DP release on a Poisson(q) sample, add/remove adjacency: ln(1 + q(e^ε - 1)).
+    """Return ε of a pure ε-DP release on a Poisson(q) sample: ln(1 + q(e^ε - 1)).
 
-    Exact for small ε, which is never rounded to 0, and without overflow for large ε.
+    Adjacency is add/remove. Exact for small ε, which is never rounded to 0, and without overflow
+    for large ε.
     """
     if epsilon < 1:
         return math.log1p(sampling_rate * math.expm1(epsilon))
@@ -98,7 +99,7 @@ def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
 
 @lru_cache(maxsize=1024)
 def one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
-    """The Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
+    """Return the Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
     z = min(noise_multiplier, _MAX_MULTIPLIER)
     sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke, arXiv:1605.02065, prop. 3.3).

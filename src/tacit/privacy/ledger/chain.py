@@ -37,7 +37,7 @@ class Charge:
     count: int = 1
 
     def row(self, session: bytes) -> LedgerRow:
-        """The row that it begins in the opening `session`; its head is still to be computed."""
+        """Return the row that this charge begins in the opening `session`, without its head."""
         q = self.sampling_rate.hex()
         z = self.noise_multiplier.hex()
         return LedgerRow(session, q, z, self.mechanism, self.secret, self.count, b"")
@@ -59,11 +59,11 @@ class LedgerRow:
     head: bytes
 
     def equal_charges(self, other: LedgerRow) -> bool:
-        """Whether the charges of both rows are equal, however many each has."""
+        """Check whether both rows have equal charges, however many."""
         return self._alike() == other._alike()
 
     def _alike(self) -> tuple[object, ...]:
-        """All but the count and the head."""
+        """Return all fields but the count and the head."""
         return (
             self.session, self.sampling_rate, self.noise_multiplier, self.mechanism, self.secret,
         )  # fmt: skip
@@ -121,20 +121,20 @@ class Chain:
             )
 
     def head_after(self, count: int) -> bytes:
-        """The head when the first `count` charges had been made. Raises ValueError beyond them."""
+        """Return the head after the first `count` charges. Raises ValueError beyond the last."""
         if not 0 <= count <= self.count:
             raise ValueError(f"{self.dataset}: has {self.count} charges, not {count}")
         head = first_head(self.lineage, self.dataset)
-        done = 0
+        charged = 0
         for entry in self.rows:
-            if done + entry.count > count:
-                return next_head(head, done, entry, count - done)
+            if charged + entry.count > count:
+                return next_head(head, charged, entry, count - charged)
             head = entry.head
-            done = done + entry.count
+            charged = charged + entry.count
         return head
 
     def history(self) -> History:
-        """All rows for the accountant.
+        """Return all rows for the accountant.
 
         Raises ValueError or OverflowError for numbers no charge can have.
         """
@@ -148,7 +148,7 @@ class Chain:
 
 
 def first_head(lineage: bytes, dataset: str) -> bytes:
-    """The head of a ledger without charges."""
+    """Return the head of a ledger without charges."""
     return hashlib.sha256(b"tacit ledger" + _fields(lineage, dataset.encode())).digest()
 
 

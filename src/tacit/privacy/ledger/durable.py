@@ -1,19 +1,29 @@
 """The edge's durable record of what it has released: charged first, never refunded.
 
-One SQLite file beside the data: rows of equal charges in the order they were made, joined by a hash
-chain (`chain.py`), and the messages that they have paid for (`file.py`). It belongs
-to the data, not to a run: a new run, a restarted process or a new container that takes the identity
-over continues the same rows, and so the same chain.
+Idea. One SQLite file beside the data: rows of equal charges in the order they were made, joined by
+a hash chain (`chain.py`), and the messages that they have paid for (`file.py`). It belongs to the
+data, not to a run. A new run, a restarted process or a new container that takes the identity over
+continues the same rows, and so the same chain.
 
-Releases may be charged *ahead*, in the commit that stores the message before them. What is ahead
-has begun no release: this process takes its next releases from it, an orderly close takes it back,
-and every other end leaves it charged.
+What a reader finds. `Ledger` opens and verifies the file, charges it (`charge`, or `transaction`
+with the message that a charge pays for), and reports its `history` for the accountant. Releases may
+be charged *ahead*, in the commit that stores the message before them. What is ahead has begun no
+release: this process takes its next releases from it, an orderly close takes it back, and every
+other end leaves it charged.
 
-The file alone is the ledger. A commit is in the file itself before it returns, because SQLite
-runs with a rollback journal, which holds what a commit under way replaces; a write-ahead log would
-keep charges in a second file. A process that is killed in the middle of a commit leaves that to
-undo in `ledger.db-journal`, which the next opening does. Without that journal the file has all that
-was ever acknowledged, or breaks its chain and is refused.
+Guarantee. The file alone is the ledger. A commit is in the file itself before it returns, because
+SQLite runs with a rollback journal, which holds what a commit under way replaces; a write-ahead log
+would keep charges in a second file. A process that is killed in the middle of a commit leaves that
+to undo in `ledger.db-journal`, which the next opening does. Without that journal the file has all
+that was ever acknowledged, or breaks its chain and is refused.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     ledger = Ledger(Path(folder) / "ledger.db", "digits")
+...     ledger.charge(0.05, 1.2, "gaussian", secret=True, count=3)
+...     ledger.close()
+...     Ledger(Path(folder) / "ledger.db", "digits").charged().count  # after a restart
+3
 """
 
 from __future__ import annotations
@@ -74,13 +84,12 @@ class Ledger:
     """
 
     def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:
-        """Open or create the ledger at `path` (":memory:" for tests) for `dataset`, and verify its
-        chain.
+        """Open or create the ledger at `path` for `dataset`, and verify its chain.
 
-        lineage: of the ledger that is meant; with it, nothing is created.
-        Raises PrivacyError when the file cannot be opened, is damaged or of another format (then it
-        is not changed), and when it is missing, empty or another ledger although `lineage` says
-        that one was here: without its history an edge must not train.
+        path: ":memory:" for tests. lineage: of the ledger that is meant; with it, nothing is
+        created. Raises PrivacyError when the file cannot be opened, is damaged or of another format
+        (then it is not changed), and when it is missing, empty or another ledger although `lineage`
+        says that one was here: without its history an edge must not train.
         """
         self._path = path
         self._dataset = dataset
@@ -176,7 +185,7 @@ class Ledger:
         return self._history
 
     def charged(self) -> Charged:
-        """How far this ledger has come, without what is `ahead`."""
+        """Return the count and the head of this ledger, without what is `ahead`."""
         if self._begun.count:
             return self._begun
         return UNCHARGED
@@ -294,11 +303,11 @@ class Ledger:
 
     def _take_back(self) -> None:
         assert self._last is not None
-        left = replace(self._last, count=self._last.count - self.ahead, head=self._begun.head)
+        row = replace(self._last, count=self._last.count - self.ahead, head=self._begun.head)
         with self.transaction() as db:
             self._move(self._begun)
-            if left.count:
-                write_row(db, self._dataset, self._rows, left)
+            if row.count:
+                write_row(db, self._dataset, self._rows, row)
             else:
                 drop_row(db, self._dataset, self._rows)
         self._file = self._begun

@@ -58,9 +58,9 @@ def check_format(path: Path) -> None:
     format in its write-ahead log alone.
     """
     header = _header(path)
-    found = int.from_bytes(header[_VERSION])
-    if header.startswith(_SQLITE) and found != _FORMAT:
-        raise ValueError(other_format(found or None, _FORMAT))
+    version = int.from_bytes(header[_VERSION])
+    if header.startswith(_SQLITE) and version != _FORMAT:
+        raise ValueError(other_format(version or None, _FORMAT))
 
 
 def _header(path: Path) -> bytes:
@@ -120,8 +120,8 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    return bool(found != _FORMAT)  # `check_format` has seen that it is no other format
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return bool(version != _FORMAT)  # `check_format` has seen that it is no other format
 
 
 def write_row(db: sqlite3.Connection, dataset: str, row: int, entry: LedgerRow) -> None:
@@ -146,11 +146,11 @@ def drop_row(db: sqlite3.Connection, dataset: str, row: int) -> None:
 
 
 def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
-    """The chain of `dataset`, as it stands. Raises ValueError for rows that no charge can make."""
-    found = db.execute(
+    """Return the chain of `dataset`. Raises ValueError for rows that no charge can make."""
+    stored = db.execute(
         "SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)
     ).fetchone()
-    if found is None:
+    if stored is None:
         raise ValueError(f"has no charges of {dataset}, but this data has been trained on")
     rows = db.execute(_SELECT_ROWS, (dataset,)).fetchall()
     if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, 1)):
@@ -158,5 +158,5 @@ def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
     entries = tuple(
         LedgerRow(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows
     )
-    lineage, count, head = found
+    lineage, count, head = stored
     return Chain(dataset, lineage, count, head, entries)

@@ -40,7 +40,7 @@ class SimulatedLedger(Ledger):
         self._simulated = None
 
     def history(self) -> History:
-        """(q, z, count) of the plan, as if the noise were secret."""
+        """Return (q, z, count) of the plan, as if the noise were secret."""
         if self._simulated is None:
             rows = sorted(self._counts.items())
             self._simulated = tuple(

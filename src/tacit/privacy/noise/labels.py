@@ -18,12 +18,14 @@ from tacit.privacy.noise.randomness import Random
 
 
 def keep_probability(epsilon: float, classes: int) -> float:
-    """p = e^ε/(e^ε + C - 1): the probability that C-ary randomised response keeps the label."""
+    """Return p = e^ε/(e^ε + C - 1), with which C-ary randomised response keeps the label."""
     return 1 / (1 + (classes - 1) * math.exp(-epsilon))
 
 
 def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Random) -> Tensor:
-    """Every label kept with probability p, else replaced by one of the C - 1 others, uniformly.
+    """Return the labels, each kept with probability p, else replaced by a uniform other one.
+
+    The others are the C - 1 other classes.
 
     labels: int64 (n,) in [0, classes).
     Guarantee: ε-local DP for each label (replace-one). The probabilities of one answer under two
@@ -49,7 +51,7 @@ def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Ra
 
 
 def corrected_loss(scores: Tensor, answers: Tensor, epsilon: float) -> Tensor:
-    """(n,): minus the logarithm of the probability that the model gives to each *answer*.
+    """Return (n,): minus the logarithm of the probability that the model gives to each *answer*.
 
     scores: (n, C); answers: (n,) int64, from `randomised_response`; ε = inf gives cross-entropy.
     "Forward correction" (Patrini et al., arXiv:1609.03683, theorem 2): with true labels p(y|x), the

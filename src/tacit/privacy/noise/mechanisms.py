@@ -32,14 +32,14 @@ GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than 
 
 
 def standard_normal(count: int, random: Random) -> Tensor:
-    """`count` float64 standard normals, each half the sum of four independent Box-Muller draws.
+    """Return `count` float64 standard normals.
 
-    Summing hides the low-order bits, from which one floating-point sample betrays its uniform
-    (Holohan and Braghin, "Secure random sampling in differential privacy", arXiv:2107.10138).
-    Uniforms have 52 bits and are centred, so that 0 and 1 never occur and one draw reaches 8.5σ. A
-    pair of uniforms gives two draws, a cosine and a sine, which go to different normals. This is a
-    heuristic against floating-point attacks, not a proof. Compiled or not, the same words give the
-    same normals to within 2^-46.
+    Each is half the sum of four independent Box-Muller draws. Summing hides the low-order bits,
+    from which one floating-point sample betrays its uniform (Holohan and Braghin, "Secure random
+    sampling in differential privacy", arXiv:2107.10138). Uniforms have 52 bits and are centred, so
+    that 0 and 1 never occur and one draw reaches 8.5σ. A pair of uniforms gives two draws, a cosine
+    and a sine, which go to different normals. This is a heuristic against floating-point attacks,
+    not a proof. Compiled or not, the same words give the same normals to within 2^-46.
 
     >>> normals = standard_normal(100_000, Random(1))
     >>> normals.dtype, abs(float(normals.mean())) < 0.02, abs(float(normals.std()) - 1) < 0.02
@@ -59,9 +59,10 @@ def standard_normal(count: int, random: Random) -> Tensor:
 
 
 def _pairs(words: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
-    """Box and Muller: r·cos 2πt and r·sin 2πt; the radii are of the first half of the words.
+    """Transform by Box and Muller: r·cos 2πt and r·sin 2πt.
 
-    The definition of what `kernels.noise.normals` adds up.
+    The radii are of the first half of the words. The definition of what `kernels.noise.normals`
+    adds up.
     """
     uniforms = torch.from_numpy(_uniform(words))
     first, second = torch.chunk(uniforms, 2)
@@ -71,7 +72,7 @@ def _pairs(words: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
 
 
 def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
-    """total + N(0, std²·I), float64, rounded to a public power-of-two grid far below `std`.
+    """Return total + N(0, std²·I), float64, rounded to a public power-of-two grid far below `std`.
 
     total: (d,).
     Guarantee: if the l2 sensitivity of `total` is S, this is the Gaussian mechanism of noise
@@ -100,10 +101,11 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
 
 
 def noise_units(multiplier: float) -> float:
-    """S: the standard deviation of the discrete Gaussian in grid steps, of which C is S/z <= 2^12.
+    """Return S, the standard deviation of the discrete Gaussian in grid steps.
 
-    Above z = 4 the table of S would grow too large, so C becomes fewer steps. Truncation then costs
-    utility (a tenth of a row's norm at z = 25 and 10,000 parameters), never privacy.
+    C is S/z <= 2^12 of them. Above z = 4 the table of S would grow too large, so C becomes fewer
+    steps. Truncation then costs utility (a tenth of a row's norm at z = 25 and 10,000 parameters),
+    never privacy.
 
     >>> noise_units(1.0), noise_units(4.0), noise_units(25.0)
     (4096.0, 16384.0, 16384.0)
@@ -121,7 +123,7 @@ def grid_step(clip: float, multiplier: float) -> float:
 
 
 def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tensor:
-    """total + N_Z(0, S²)^d in exact integers.
+    """Return total + N_Z(0, S²)^d in exact integers.
 
     total: (d,) int64, from `clipping.integer_sum`; returns (d,) int64.
     Guarantee: `total` moves by at most S/z in l2 norm, on the integer lattice, exactly; then the
@@ -144,10 +146,10 @@ def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tenso
 
 
 def discrete_normal(count: int, std: float, random: Random) -> Tensor:
-    """`count` int64 draws from the discrete Gaussian of parameter `std`: P(k) ∝ exp(-k²/2std²).
+    """Return `count` int64 draws from the discrete Gaussian of parameter `std`.
 
-    Compiled or not, the same words give the same draws, bit for bit. The time depends on the noise
-    only: a search has one step for most words, and up to 17 in the tails.
+    P(k) ∝ exp(-k²/2std²). Compiled or not, the same words give the same draws, bit for bit. The
+    time depends on the noise only: a search has one step for most words, and up to 17 in the tails.
 
     >>> draws = discrete_normal(100_000, 8.0, Random(1))
     >>> draws.dtype, abs(float(draws.double().std()) / 8 - 1) < 0.02
@@ -175,7 +177,7 @@ def _places(
 def _guided(
     words: NDArray[np.uint64], high: NDArray[np.uint64], std: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """`_places`, compiled: the first bits of a word say between which two places to search."""
+    """Return `_places`, compiled: a word's first bits give the two places to search between."""
     kernels = library()
     assert kernels is not None
     places = np.empty(len(words), dtype=np.int64)
@@ -186,7 +188,7 @@ def _guided(
 
 @lru_cache(maxsize=4)
 def _guide(std: float) -> NDArray[np.int32]:
-    """(2^16 + 1,): how many of `_cumulative`'s numbers are below j·2^48."""
+    """Return (2^16 + 1,): how many of `_cumulative`'s numbers are below j·2^48."""
     high, _ = _cumulative(std)
     starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
     return np.append(np.searchsorted(high, starts), len(high)).astype(np.int32)
@@ -194,18 +196,18 @@ def _guide(std: float) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=4)
 def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
-    """floor(2^128·P(k < j)) for j = -m+1 … m: its high 64 bits, and the whole numbers.
+    """Return floor(2^128·P(k < j)) for j = -m+1 … m: its high 64 bits, and the whole numbers.
 
     Beyond m = REACH·std lies a probability of 2^-131.
     """
-    one = 1 << 192
+    unit = 1 << 192
     reach = math.ceil(REACH * std)
     with localcontext() as context:
         context.prec = 80
         inverse = 1 / Decimal(std) ** 2
-        ratio = int((-inverse / 2).exp() * one)
-        step = int((-inverse).exp() * one)
-    weights = [one]  # exp(-k²/2std²), k = 0, 1, …: w_{k+1} = w_k·r_k, r_{k+1} = r_k·exp(-1/std²)
+        ratio = int((-inverse / 2).exp() * unit)
+        step = int((-inverse).exp() * unit)
+    weights = [unit]  # exp(-k²/2std²), k = 0, 1, …: w_{k+1} = w_k·r_k, r_{k+1} = r_k·exp(-1/std²)
     for _ in range(reach):
         weights.append(weights[-1] * ratio >> 192)
         ratio = ratio * step >> 192
@@ -220,7 +222,9 @@ def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
 
 
 def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
-    """total + η with density proportional to exp(-||η||₂/scale), the Laplace law in d dimensions.
+    """Return total + η with density proportional to exp(-||η||₂/scale).
+
+    It is the Laplace law in d dimensions.
 
     total: (d,); returns (d,) float64. The radius is Gamma(d, scale), the direction uniform; a
     coordinate's variance is (d+1)·scale².
@@ -250,7 +254,7 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
 
 
 def _uniforms(count: int, random: Random) -> NDArray[np.float64]:
-    """Uniforms on (0, 1) of 52 bits each, never 0 or 1."""
+    """Return uniforms on (0, 1) of 52 bits each, never 0 or 1."""
     return _uniform(random.words(count))
 
 
@@ -259,7 +263,7 @@ def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def paper_noise(count: int, scale: float, random: Random) -> Tensor:
-    """MAPA's eq. (6) as printed (arXiv:1912.07902): NOT private for d > 1.
+    """Return MAPA's eq. (6) as printed (arXiv:1912.07902): NOT private for d > 1.
 
     Returns (count,) float64: a uniform direction whose *norm* is Exponential(scale). The density
     (ε/2ΔS)·exp(-ε||η||/ΔS) integrates to 1 only on the line; in d dimensions the likelihood ratio

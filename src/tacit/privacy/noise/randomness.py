@@ -51,18 +51,21 @@ class Random:
             self._rekey()
 
     def bytes(self, count: int) -> bytes:
-        """The next `count` bytes of the keystream."""
+        """Return the next `count` bytes of the keystream."""
         if self.secret and os.getpid() != self._pid:
             self._rekey()
         zeros = _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
         return self._stream.update(zeros)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` uniform 64-bit words."""
+        """Return the next `count` uniform 64-bit words."""
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
     def permutation(self, count: int) -> NDArray[np.int64]:
-        """0 … count-1 in an exactly uniform order: the order of `count` distinct random words."""
+        """Return 0 … count-1 in an exactly uniform order.
+
+        It is the order of `count` distinct random words.
+        """
         while True:
             words = self.words(count)
             order = np.argsort(words)

@@ -39,7 +39,7 @@ class Clipped:
 
 
 def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
-    """The sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
+    """Return the sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
 
     gradients: (B, d) float32; mask: (B,) bool. rows: the size of the whole batch, where this is a
     part of it (B if None). C' is `clip`, made smaller by what rounding may add.
@@ -105,12 +105,12 @@ def drawn_outer_sum(deltas: Tensor, table: Tensor, batch: Batch, clip: float) ->
     if (kernels := _compiled(deltas)) is None or _compiled(table) is None:
         return outer_sum(deltas, table[batch.index], clip, batch.mask)
     used = batch.mask.numpy()
-    own = deltas.numpy()
+    delta_rows = deltas.numpy()
     index = batch.index.numpy()
     reduced = reduced_clip(clip, len(used))
     drawn = np.flatnonzero(used)
     return Clipped(
-        _outer_rows(kernels, own[drawn], table, index[drawn], used[drawn], reduced), clip
+        _outer_rows(kernels, delta_rows[drawn], table, index[drawn], used[drawn], reduced), clip
     )
 
 
@@ -122,22 +122,22 @@ def _outer_rows(
     used: NDArray[np.bool_],
     reduced: float,
 ) -> Tensor:
-    """(o·i + o,) float64: Σ of (δ ⊗ x, δ) over the rows used, each clipped to `reduced`."""
+    """Return (o·i + o,) float64: Σ of (δ ⊗ x, δ) over the rows used, each clipped to `reduced`."""
     total = np.zeros(deltas.shape[1] * (table.shape[1] + 1))
     kernels.outer_floats(deltas, table.numpy(), index, used, reduced, total)
     return torch.from_numpy(total)
 
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
-    """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
+    """Return (o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
     weight = torch.zeros(
         scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
     )
     rows = max(1, _CACHE_ELEMENTS // max(1, inputs.shape[1]))
-    for part, x, kept in zip(
+    for part, x, used_part in zip(
         *(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True
     ):
-        weight += part.T @ _zero_unused(x.to(torch.float64), kept)
+        weight += part.T @ _zero_unused(x.to(torch.float64), used_part)
     return torch.cat((weight.flatten(), scaled.sum(0)))
 
 
@@ -160,11 +160,11 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     finite = norms <= MAX_NORM
     limit = steps_limit(clip, step)
     if (kernels := _compiled(gradients)) is not None and len(gradients) < MAX_INTEGER_ROWS:
-        whole = torch.zeros(gradients.shape[1], dtype=torch.int32)
+        steps = torch.zeros(gradients.shape[1], dtype=torch.int32)
         kernels.add_integers(
-            gradients.numpy(), factors.numpy(), finite.numpy(), limit, whole.numpy()
+            gradients.numpy(), factors.numpy(), finite.numpy(), limit, steps.numpy()
         )
-        return Clipped(whole.to(torch.int64), clip, step)
+        return Clipped(steps.to(torch.int64), clip, step)
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
     # That many rows have a sum that float32 holds exactly, in whatever order they are added.
     exact = int(2**24 * step / clip)
@@ -207,7 +207,7 @@ def _compiled(gradients: Tensor) -> Library | None:
 
 
 def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
-    """total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, added in their order.
+    """Add total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, in their order.
 
     gradients: (B·r, d) float32, r rows of each unit, changed in place; weights: (B, r).
     Guarantee: what is added for a unit is a function of its own rows, weights and place, as every
@@ -221,7 +221,7 @@ def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
 
 
 def reduced_clip(clip: float, rows: int) -> float:
-    """C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
+    """Return C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
 
     With its own rounding and that of the sum, a row then moves the sum by at most C.
     Raises ValueError as `clipped_sum`.
@@ -234,26 +234,26 @@ def reduced_clip(clip: float, rows: int) -> float:
 
 
 def _factors(norms: Tensor, reduced: float, mask: Tensor) -> Tensor:
-    """(B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
+    """Return (B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
     return torch.where((norms <= MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
 
 
 def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
-    """`rows` (B, d), changed in place: zeros where `used` (B,) is False, whatever stands there.
+    """Return `rows` (B, d), changed in place: zeros where `used` (B,) is False.
 
-    A product would not do, as 0·inf is nan. The bits are masked, which is the same work for every
-    row.
+    What stands there does not matter. A product would not do, as 0·inf is nan. The bits are masked,
+    which is the same work for every row.
     """
     if rows.dtype == torch.float64:
-        whole = torch.int64
+        bits = torch.int64
     else:
-        whole = torch.int32
-    rows.view(whole).bitwise_and_(-used.to(whole)[:, None])
+        bits = torch.int32
+    rows.view(bits).bitwise_and_(-used.to(bits)[:, None])
     return rows
 
 
 def _norms64(rows: Tensor) -> Tensor:
-    """(B,) float64: l2 norms, computed in float64 throughout."""
+    """Return (B,) float64: l2 norms, computed in float64 throughout."""
     # In parts, because vector_norm(rows, dtype=float64) of the whole is 10 times slower.
     parts = torch.split(rows, max(1, _CACHE_ELEMENTS // max(1, rows.shape[1])))
     return torch.cat([torch.linalg.vector_norm(part.to(torch.float64), dim=1) for part in parts])

@@ -19,7 +19,7 @@ _POOL_ELEMENTS = 2**20  # enough for torch to divide an operation among its thre
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """A block in which denormal numbers are zero, in this thread; afterwards as before.
+    """Treat denormal numbers as zero within the block, in this thread; afterwards as before.
 
     Raises PrivacyError where the processor cannot do that (x86-64 and 64-bit ARM can).
     """

@@ -33,7 +33,7 @@ def _dependence(model: Model, device: str, rows: int) -> str:
     """Return by how much an example's gradient depends on the others, in words; "" for not."""
     kernel = _kernel(model)
     generator = torch.Generator().manual_seed(_SEED)
-    kept = torch.arange(rows) % 3 == 0  # the other rows are exchanged
+    fixed = torch.arange(rows) % 3 == 0  # the other rows are exchanged
     for scale in _SCALES:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
@@ -42,16 +42,16 @@ def _dependence(model: Model, device: str, rows: int) -> str:
             x = x
         else:
             x = x % _DISTINCT_WORDS
-        first = kernel(params, x.to(device), y.to(device)).cpu()[kept].nan_to_num()
+        first = kernel(params, x.to(device), y.to(device)).cpu()[fixed].nan_to_num()
         others, labels = model.random_batch(rows, generator)
         for length in _LENGTHS if x.is_floating_point() else _WORD_LIMITS:
             if x.is_floating_point():
                 other = others * length
             else:
                 other = others % length
-            shown = torch.where(kept.view(-1, *[1] * (x.dim() - 1)), x, other)
-            told = torch.where(kept.view(-1, *[1] * (y.dim() - 1)), y, labels)
-            again = kernel(params, shown.to(device), told.to(device)).cpu()[kept].nan_to_num()
+            inputs = torch.where(fixed.view(-1, *[1] * (x.dim() - 1)), x, other)
+            targets = torch.where(fixed.view(-1, *[1] * (y.dim() - 1)), y, labels)
+            again = kernel(params, inputs.to(device), targets.to(device)).cpu()[fixed].nan_to_num()
             if not torch.equal(first, again):
                 return (
                     f"by {float((first - again).abs().max()):.2g} of {float(first.abs().max()):.2g}"
@@ -93,7 +93,7 @@ def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor
 
 
 def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: str = "cpu") -> bool:
-    """Whether `kernel` gives an example the same bits at any place of a batch of any of `sizes`.
+    """Check whether `kernel` gives an example the same bits anywhere in a batch of any of `sizes`.
 
     If so, the drawn rows alone may be computed, in any order. As in `require_separate_examples` it
     is tried with ordinary parameters and with large ones that cancel, at every place, and between
@@ -101,40 +101,42 @@ def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: st
     machines.
     """
     generator = torch.Generator().manual_seed(_SEED)
-    large, (one, *_), (label, *_) = cancelling(model, generator)
+    large, (example, *_), (label, *_) = cancelling(model, generator)
     ordinary = torch.randn(model.size, generator=generator) * _SCALES[0]
     for params in (ordinary.to(device), large.to(device)):
         first: Tensor | None = None
         for size in sizes:
-            for x, y, places in _surroundings(model, one, label, size, generator):
+            for x, y, places in _surroundings(model, example, label, size, generator):
                 with flushed():
-                    found = kernel(params, x.to(device), y.to(device)).cpu()[places].nan_to_num_()
+                    gradients = (
+                        kernel(params, x.to(device), y.to(device)).cpu()[places].nan_to_num_()
+                    )
                 if first is None:
-                    first = found[0].clone()
+                    first = gradients[0].clone()
                 else:
                     first = first
-                if not all(torch.equal(first, row) for row in found):
+                if not all(torch.equal(first, row) for row in gradients):
                     return False
     return True
 
 
 def _surroundings(
-    model: Model, one: Tensor, label: Tensor, size: int, generator: torch.Generator
+    model: Model, example: Tensor, label: Tensor, size: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
-    """Yield batches of `size` with the row `one` everywhere, or in the middle; and where it is."""
+    """Yield batches of `size` with `example` everywhere, or in the middle; and its places."""
     yield (
-        one.expand(size, *one.shape).clone(),
+        example.expand(size, *example.shape).clone(),
         label.expand(size, *label.shape).clone(),
         slice(None),
     )
-    lengths = _LENGTHS if one.is_floating_point() else _WORD_LIMITS
+    lengths = _LENGTHS if example.is_floating_point() else _WORD_LIMITS
     for length in lengths:
         x, y = model.random_batch(size, generator)
-        if one.is_floating_point():
+        if example.is_floating_point():
             x = x * length
         else:
             x = x % length
-        x[size // 2], y[size // 2] = one, label
+        x[size // 2], y[size // 2] = example, label
         yield x, y, slice(size // 2, size // 2 + 1)
 
 

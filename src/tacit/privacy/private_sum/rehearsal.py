@@ -28,12 +28,12 @@ class Rehearsed(NamedTuple):
 
 
 def rehearsed(model: Model, rows: int) -> Iterator[Rehearsed]:
-    """All that a step of `model` is rehearsed on, `rows` rows at a time."""
+    """Yield all that a step of `model` is rehearsed on, `rows` rows at a time."""
     params = model.init(1)
     x, y = model.random_batch(rows, torch.Generator().manual_seed(1))
-    known = model.traced or not x.is_floating_point()
-    for length in _LENGTHS[:1] if known else _LENGTHS:
-        shown = x if length == 1 else x * length
-        yield Rehearsed(params, shown, y)
+    bounded = model.traced or not x.is_floating_point()
+    for length in _LENGTHS[:1] if bounded else _LENGTHS:
+        inputs = x if length == 1 else x * length
+        yield Rehearsed(params, inputs, y)
         for number in _SAME if model.trusted else ():
-            yield Rehearsed(torch.full_like(params, number), shown, y)
+            yield Rehearsed(torch.full_like(params, number), inputs, y)

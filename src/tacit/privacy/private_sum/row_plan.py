@@ -49,18 +49,18 @@ class RowPlan:
     memory: int = 0
 
     def table(self) -> NDArray[Any]:
-        """The layers as an array of `LAYER`; what a layer has not is 0."""
+        """Return the layers as an array of `LAYER`; 0 stands for what a layer lacks."""
         rows = [tuple(layer.get(name, 0) for name in FIELDS) for layer in self.layers]
         return np.array(rows, dtype=LAYER)
 
     def take(self, count: int) -> int:
-        """The place of `count` more numbers of memory."""
+        """Reserve `count` more numbers of memory, and return their place."""
         self.memory += count
         return self.memory - count
 
 
 def planned(model: Layered) -> RowPlan:
-    """The plan for a row of `model`."""
+    """Return the plan for a row of `model`."""
     plan = RowPlan()
     scratch = _convolutions(plan, model)
     _dense(plan, model)

@@ -88,17 +88,17 @@ class RowKernel:
         self._back = torch.argsort(self._order)[: model.size]
 
     def arrange(self, params: Tensor) -> NDArray[np.float32]:
-        """The parameters (d,) in the kernel's order, with zeros behind them."""
+        """Return the parameters (d,) in the kernel's order, with zeros behind them."""
         if self._same:
             return np.ascontiguousarray(params.numpy())
         filled = torch.cat((params, params.new_zeros(1)))
         return np.ascontiguousarray(filled[self._order].numpy())
 
-    def restore(self, found: NDArray[np.generic]) -> Tensor:
-        """Numbers (size,) of the kernel's order as the model has them, (d,)."""
+    def restore(self, numbers: NDArray[np.generic]) -> Tensor:
+        """Return numbers (size,) of the kernel's order as the model has them, (d,)."""
         if self._same:
-            return torch.from_numpy(found)
-        return torch.from_numpy(found)[self._back]
+            return torch.from_numpy(numbers)
+        return torch.from_numpy(numbers)[self._back]
 
     def gradients(
         self,
@@ -108,7 +108,7 @@ class RowKernel:
         index: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """out (R, size) = the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
+        """Write out (R, size), the gradients of rows `index` (R,) of x (n, inputs) and y (n,)."""
         hinge = self.model.name == "svm"
         penalty = np.float32(self.model.regularization)
         self._compute(
@@ -124,11 +124,11 @@ class RowKernel:
         index: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        """out (R, classes) = d loss / d scores, of a linear model."""
+        """Compute out (R, classes) = d loss / d scores, of a linear model."""
         self._deltas(params, x, y, index, self.model.name == "svm", out)
 
     def rows(self, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """The gradients of all rows of x, in the kernel's order: for probes and tests."""
+        """Return the gradients of all rows of x, in the kernel's order: for probes and tests."""
         out = np.empty((len(y), self.size), dtype=np.float32)
         index = np.arange(len(y))
         self.gradients(self.arrange(params), x.flatten(1).numpy(), y.numpy(), index, out)
@@ -136,7 +136,7 @@ class RowKernel:
 
 
 def row_kernel(model: Model) -> RowKernel | None:
-    """The kernel for `model`; None where numba or a kernel for one of its layers is missing."""
+    """Return the kernel for `model`; None without numba or a kernel for one of its layers."""
     if type(model) is not Layered or library() is None:
         return None
     return RowKernel(model)
@@ -167,7 +167,7 @@ class RowSums:
             self._numbers = model.classes
         else:
             self._numbers = kernel.size
-        self._held = max(1, _HELD // self._numbers)  # rows at a time
+        self._block = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
     def checked(cls, model: Model) -> RowSums:
@@ -188,7 +188,7 @@ class RowSums:
         if kernel is None:
             raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)
-        most = min(sums._held, _MOST)
+        most = min(sums._block, _MOST)
         if most >= _MORE:
             more = _MORE
         else:
@@ -199,25 +199,25 @@ class RowSums:
         return sums
 
     def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
-        """The sum over drawn rows, at the parameters (d,).
+        """Return the sum over drawn rows, at the parameters (d,).
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
-        given = self._kernel.arrange(params)
+        arranged = self._kernel.arrange(params)
         flat = drawn.x.flatten(1).numpy()
         labels = drawn.y.numpy()
         index = drawn.index
         step = terms.step
-        whole = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
-        steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
+        integer = np.int32 if terms.rows < MAX_INTEGER_ROWS else np.int64
+        steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else integer)
         reduced = reduced_clip(terms.clip, terms.rows if step is None else 1)
         if step is None:
             limit = 0
         else:
             limit = steps_limit(terms.clip, step)
-        for start in range(0, len(index), self._held):
-            part = index[start : start + self._held]
-            self._add(given, flat, labels, part, reduced, step, limit, steps)
+        for start in range(0, len(index), self._block):
+            part = index[start : start + self._block]
+            self._add(arranged, flat, labels, part, reduced, step, limit, steps)
         total = self._kernel.restore(steps)
         return Clipped(total if step is None else total.to(torch.int64), terms.clip, step)
 
@@ -232,25 +232,25 @@ class RowSums:
         limit: int,
         total: NDArray[np.generic],
     ) -> None:
-        """total += the clipped gradients of at most as many rows as are held."""
+        """Compute total += the clipped gradients of at most as many rows as are held."""
         kernels = self._kernels
-        found = np.empty((len(index), self._numbers), dtype=np.float32)
+        computed = np.empty((len(index), self._numbers), dtype=np.float32)
         everyone = np.ones(len(index), dtype=np.bool_)
         if self._linear:
-            self._kernel.deltas(params, x, y, index, found)
+            self._kernel.deltas(params, x, y, index, computed)
             if step is None:
-                kernels.outer_floats(found, x, index, everyone, reduced, total)
+                kernels.outer_floats(computed, x, index, everyone, reduced, total)
             else:
-                kernels.outer_integers(found, x, index, reduced, step, limit, total)
+                kernels.outer_integers(computed, x, index, reduced, step, limit, total)
             return
-        self._kernel.gradients(params, x, y, index, found)
+        self._kernel.gradients(params, x, y, index, computed)
         if step is None:
-            kernels.clip_floats(found, everyone, reduced, total)
+            kernels.clip_floats(computed, everyone, reduced, total)
         else:
-            kernels.clip_integers(found, reduced, step, limit, total)
+            kernels.clip_integers(computed, reduced, step, limit, total)
 
     def _adds_rows_alone(self) -> bool:
-        """Whether a row adds the same whole numbers among others as it does by itself."""
+        """Check whether a row adds the same integers among others as it does by itself."""
         params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
         everyone = np.arange(len(y))
         terms = SumTerms(clip=1.0, step=2.0**-12, rows=len(y))
@@ -259,10 +259,12 @@ class RowSums:
             with flushed():
                 return self.sum(params, Drawn(x, y, index), terms).total
 
-        whole = total(everyone)
+        all_rows = total(everyone)
         return all(
-            torch.equal(whole - total(np.delete(everyone, one)), total(everyone[one : one + 1]))
-            for one in range(len(y))
+            torch.equal(
+                all_rows - total(np.delete(everyone, place)), total(everyone[place : place + 1])
+            )
+            for place in range(len(y))
         )
 
 

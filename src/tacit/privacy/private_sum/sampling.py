@@ -68,13 +68,14 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
 def rows_of_units(
     units: Units, drawn: torch.Tensor, random: Random
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row numbers (B, R) of the units `drawn` (B,), R = units.limit, and each row's weight (B, R).
+    """Return row numbers (B, R) of the units `drawn` (B,), and each row's weight (B, R).
 
-    A unit with fewer rows is filled up with the public row, which weighs nothing; of one with more,
-    R are drawn, uniformly and afresh. The number of units means an empty slot, as in `poisson`.
-    Guarantee: the shapes, the random words that are taken and the work are functions of B and R
-    alone, and what stands for one unit depends on no other unit and on no other slot. So the sum
-    over slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
+    R = units.limit. A unit with fewer rows is filled up with the public row, which weighs nothing;
+    of one with more, R are drawn, uniformly and afresh. The number of units means an empty slot, as
+    in `poisson`. Guarantee: the shapes, the random words that are taken and the work are functions
+    of B and R alone, and what stands for one unit depends on no other unit and on no other slot. So
+    the sum over slots of what is clipped to C has the sensitivity C for a unit with all of its
+    rows.
     """
     which = drawn.numpy()
     most = units.limit

@@ -61,9 +61,9 @@ class Slots:
         self.size = plan.slots
         self.x = data.x.to(device)
         self.y = data.y.to(device)
-        held = max(1, HELD // (4 * self.numbers))
-        self.rows = max(1, held // self.rows_of_one)
-        self.together = min(held, self.rows_of_one)
+        capacity = max(1, HELD // (4 * self.numbers))
+        self.rows = max(1, capacity // self.rows_of_one)
+        self.together = min(capacity, self.rows_of_one)
 
     @property
     def numbers(self) -> int:
@@ -202,6 +202,6 @@ class UnitSlots(Slots):
         return EdgeRows(data.x, data.y, replace(self.units, order=order, starts=starts))
 
 
-def _parts(whole: int, most: int) -> set[int]:
-    """Return the sizes of the parts that `torch.split` makes of `whole`, of `most` at most."""
-    return {min(whole, most), whole % most or min(whole, most)}
+def _parts(count: int, most: int) -> set[int]:
+    """Return the sizes of the parts that `torch.split` makes of `count`, of `most` at most."""
+    return {min(count, most), count % most or min(count, most)}

@@ -99,7 +99,7 @@ class EmbeddingPlan:
         return 2 * self.bound * self.noise_multiplier
 
     def noise_variance(self, width: int) -> float:
-        """E||η||² of the noise on one embedding of `width` numbers."""
+        """Return E||η||² of the noise on one embedding of `width` numbers."""
         return width * self.std**2
 
     @property
@@ -109,7 +109,7 @@ class EmbeddingPlan:
 
 
 def declared(mode: Mode) -> str:
-    """The mechanism of a `mode`, as Hello and reports name it."""
+    """Return the name of a `mode`'s mechanism in Hello and reports."""
     return f"embedding:{mode}"
 
 
@@ -156,11 +156,11 @@ class EmbeddingReleaser:
         ledger: Ledger,
         random: Random,
         records: int,
-        kept: EmbeddingStore | None = None,
+        store: EmbeddingStore | None = None,
     ) -> None:
         """Hold `records` aligned records, numbered from 0.
 
-        kept: where `release_once` stores its releases; None: nothing outlives this process.
+        store: where `release_once` stores its releases; None: nothing outlives this process.
         Raises PrivacyError for a ledger with releases of sampled batches: their adjacency is
         another one.
         """
@@ -169,7 +169,7 @@ class EmbeddingReleaser:
                 "ledger: this data has been released in sampled batches, whose cost is of one row "
                 "more or less; a vertical party's is of one row replaced, and the two do not add up"
             )
-        self._kept = kept
+        self._store = store
         self.plan = plan
         self.ledger = ledger
         self.random = random
@@ -206,23 +206,23 @@ class EmbeddingReleaser:
         nobody will see.
         Raises as `release`.
         """
-        if self._kept is None:
-            found = None
+        if self._store is None:
+            stored = None
         else:
-            found = self._kept.get(name)
-        if found is None:
-            made = self.release(rows, embed)
-            if self._kept is not None:
-                self._kept.put(name, made.vectors)
-            return made
-        if found.dim() != 2 or len(found) != len(rows):
+            stored = self._store.get(name)
+        if stored is None:
+            released = self.release(rows, embed)
+            if self._store is not None:
+                self._store.put(name, released.vectors)
+            return released
+        if stored.dim() != 2 or len(stored) != len(rows):
             raise PrivacyError(
-                f"embeddings {name}: kept are {tuple(found.shape)}, for {len(rows)} records"
+                f"embeddings {name}: kept are {tuple(stored.shape)}, for {len(rows)} records"
             )
-        return ReleasedEmbedding(rows, found, self.ledger.history(), self.ledger.charged(), _SEAL)
+        return ReleasedEmbedding(rows, stored, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
-        """The sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
+        """Return the sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
 
         `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum
         gets N(0, σ²), charged durably before it is computed: (2C/σ)-GDP for each count of a record.

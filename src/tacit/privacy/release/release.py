@@ -155,8 +155,9 @@ class Releaser:
         return self._end_steps(params, steps)
 
     def _computed(self, query: Callable[[], Clipped]) -> Clipped:
-        """The query's answer, from fresh randomness, computed so that no number slows the processor
-        down.
+        """Return the query's answer, from fresh randomness.
+
+        It is computed so that no number slows the processor down.
         """
         self.random.renew()
         with flushed():
@@ -193,7 +194,7 @@ class Releaser:
         self._noisy(self._computed(query), clip, None)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
-        """Whether neither the budget nor the clip would refuse `count` releases with this clip."""
+        """Check whether budget and clip allow `count` releases with this clip."""
         return (self.releases_left is None or self.releases_left >= count) and (
             self._allows(clip) or not self.plan.clip_is_bounded
         )
@@ -229,9 +230,13 @@ class Releaser:
             raise BudgetSpent(
                 f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
             )
-        one = self._cost()
+        cost = self._cost()
         self.ledger.charge(
-            one.sampling_rate, one.noise_multiplier, one.mechanism, secret=one.secret, count=count
+            cost.sampling_rate,
+            cost.noise_multiplier,
+            cost.mechanism,
+            secret=cost.secret,
+            count=count,
         )
         if self.releases_left is not None:
             self.releases_left -= count
@@ -270,11 +275,11 @@ class Releaser:
         return noisy.to(torch.int32), clipped.step / self.plan.batch
 
     def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
-        """MAPA Algorithm 1, lines 5 to 7: η of eq. (6) with λ = ΔS/ε_k, ΔS = 2C/b, on `dims` only.
+        """Return η of MAPA's eq. (6), with λ = ΔS/ε_k and ΔS = 2C/b, on `dims` only.
 
-        With one defect named, the rest is right: `density` and `first_layer` divide a per-example
-        clipped sum, `mean_clip` and `first_layer` draw the d-dimensional density that (6) was meant
-        to be.
+        It is Algorithm 1, lines 5 to 7. With one defect named, the rest is right: `density` and
+        `first_layer` divide a per-example clipped sum, `mean_clip` and `first_layer` draw the
+        d-dimensional density that (6) was meant to be.
         """
         # ΔS
         mechanism = self.plan.mechanism
@@ -305,11 +310,11 @@ def release_together(
         releaser.random.renew()
     with flushed():
         sums = query()
-    done = []
+    released = []
     for releaser, clip, clipped in zip(releasers, clips, sums, strict=True):
         vector, scale = releaser._noisy(clipped, clip, None)
-        done.append(releaser._sealed(vector, scale, clip))
-    return done
+        released.append(releaser._sealed(vector, scale, clip))
+    return released
 
 
 def release_steps_together(
@@ -317,7 +322,7 @@ def release_steps_together(
     tasks: Sequence[Steps],
     query: Callable[[list[int], list[Tensor]], list[Clipped]],
 ) -> list[Released]:
-    """`release_steps` of several edges in one process: for the simulator.
+    """Make the `release_steps` of several edges in one process, for the simulator.
 
     `query(which, params)` is the next sum of each task whose number is in `which`.
     Guarantee: for each edge that of `release_steps`. All is charged before `query` first runs.

@@ -51,7 +51,7 @@ class Trained:
         self.params: Tensor = model.init(seed).to(torch.float64)
 
     def descend(self, released: Released, rate: float) -> None:
-        """w ← w - rate·g̃ with g̃ = vector·scale, paid for.
+        """Step w ← w - rate·g̃ with g̃ = vector·scale, which is charged.
 
         Raises PrivacyError if w would not be finite.
         """
@@ -71,9 +71,9 @@ class Trained:
         return Shared(delta, _SEAL)
 
     def shift(self, delta: Tensor) -> None:
-        """w ← w - δ: our side of an exchange. delta: (d,), as the other peer sent it.
+        """Step w ← w - δ: our side of an exchange.
 
-        Raises as `meet`.
+        delta: (d,), as the other peer sent it. Raises as `meet`.
         """
         self._become(self.params - delta)
 
@@ -94,7 +94,7 @@ class Trained:
 
     @staticmethod
     def again(vector: Tensor) -> Shared:
-        """A vector that was shared before a restart, out of the peer's own durable state."""
+        """Return a vector that was shared before a restart, from the peer's own durable state."""
         return Shared(vector, _SEAL)
 
     def _become(self, params: Tensor) -> None:

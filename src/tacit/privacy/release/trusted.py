@@ -41,7 +41,9 @@ class Trusted:
         self._open: OrderedDict[str, Releaser] = OrderedDict()
 
     def release(self, edge: str, gradient: Tensor, clip: float) -> Released:
-        """`gradient` (d,) of `edge`, cut to norm `clip`, plus N(0, (z·clip)²·I); charged first.
+        """Charge, then return `gradient` (d,) of `edge`, cut to norm `clip`, plus noise.
+
+        The noise is N(0, (z·clip)²·I).
 
         Guarantee: (ε, δ)-DP for all the updates of one edge together, replaced by zero, in the life
         of its lineage here, against all but this aggregator and whoever saw the update on its way.
