@@ -62,12 +62,12 @@ def main() -> int:
     return 0
 
 
-def between(text: str, made: str, begin: str, end: str) -> str:
-    """Put `made` between the two marks of `text`. Raises ValueError where it has not both."""
+def between(text: str, table: str, begin: str, end: str) -> str:
+    """Put `table` between the two marks of `text`. Raises ValueError where it has not both."""
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)
     if not pattern.search(text):
         raise ValueError(f"no {begin} ... {end}")
-    return pattern.sub(lambda _: f"{begin}\n{made}\n{end}", text, count=1)
+    return pattern.sub(lambda _: f"{begin}\n{table}\n{end}", text, count=1)
 
 
 def drawn(path: Path) -> str:
@@ -85,23 +85,23 @@ def drawn(path: Path) -> str:
 def _layers(pyproject: Path) -> dict[str, list[list[str]]]:
     """Of every package that has a contract of layers."""
     tool = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]
-    found: dict[str, list[list[str]]] = {}
+    layers: dict[str, list[list[str]]] = {}
     for contract in tool["importlinter"]["contracts"]:
         if contract["type"] == "layers":
             split = [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
-            found |= dict.fromkeys(contract["containers"], split)
-    return found
+            layers |= dict.fromkeys(contract["containers"], split)
+    return layers
 
 
 def _arrows(tree: Tree, package: str) -> Arrows:
     """Which of the package's own rooms and modules imports which; without itself."""
-    found: Arrows = {}
+    arrows: Arrows = {}
     for module, others in tree.imports.items():
         mine = _room(package, module)
         if mine:
             reached = {room for other in others if (room := _room(package, other))}
-            found.setdefault(mine, set()).update(reached - {mine})
-    return found
+            arrows.setdefault(mine, set()).update(reached - {mine})
+    return arrows
 
 
 def _room(package: str, module: str) -> str:
@@ -113,9 +113,9 @@ def _room(package: str, module: str) -> str:
 
 
 def _check_layers(part: Part, tree: Tree) -> None:
-    known = {name for layer in part.layers for name in layer}
+    placed = {name for layer in part.layers for name in layer}
     rooms = {_room(part.package, module) for module in tree.modules} - {""}
-    if missing := sorted(rooms - known):
+    if missing := sorted(rooms - placed):
         raise Unsaid(f"{part.package}: {', '.join(missing)}: in no layer of pyproject.toml")
 
 
@@ -129,13 +129,13 @@ def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
 
 def _further(arrows: Mapping[str, set[str]], starts: set[str], goal: str) -> bool:
     """Whether a way leads from one of `starts` to `goal`."""
-    found = set(starts)
+    reached = set(starts)
     todo = list(starts)
     while todo:
-        fresh = arrows.get(todo.pop(), set()) - found
-        found |= fresh
+        fresh = arrows.get(todo.pop(), set()) - reached
+        reached |= fresh
         todo.extend(fresh)
-    return goal in found
+    return goal in reached
 
 
 def _picture(part: Part) -> str:
@@ -163,10 +163,10 @@ def _inside(tree: Tree, room: str) -> set[str]:
 
 def purpose(module: Module) -> str:
     """Return the first sentence of its docstring, in one line. Raises Unsaid without one."""
-    said = ast.get_docstring(module.tree) or ""
-    if not said:
+    docstring = ast.get_docstring(module.tree) or ""
+    if not docstring:
         raise Unsaid(f"{module.name}: has no docstring")
-    paragraph = " ".join(said.split("\n\n")[0].split())
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
     return _SENTENCE_END.split(paragraph, maxsplit=1)[0]
 
 

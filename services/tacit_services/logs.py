@@ -35,9 +35,9 @@ class Seldom:
         if kind not in self._kinds and len(self._kinds) >= _MOST_KINDS:
             kind = ""
         now = self._clock()
-        said, count = self._kinds.get(kind, (now - _SELDOM_SECONDS, 0))
-        if now - said < _SELDOM_SECONDS:
-            self._kinds[kind] = said, count + 1
+        logged_at, count = self._kinds.get(kind, (now - _SELDOM_SECONDS, 0))
+        if now - logged_at < _SELDOM_SECONDS:
+            self._kinds[kind] = logged_at, count + 1
             return 0
         self._kinds[kind] = now, 0
         return count + 1
@@ -85,15 +85,15 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line; a traceback is in it, under `exception`."""
         at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
-        said = {
+        entry = {
             "time": at,
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said | _facts(record))
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry | _facts(record))
 
 
 def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:

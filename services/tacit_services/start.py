@@ -19,8 +19,8 @@ def main() -> None:
 
 
 def _complain(arguments: list[str]) -> int:
-    named = {".".join(arguments[:1]), ".".join(arguments[:2])}
-    if named.intersection(laboratory.NAMES):
+    commands = {".".join(arguments[:1]), ".".join(arguments[:2])}
+    if commands.intersection(laboratory.NAMES):
         advice = laboratory.ADVICE
     else:
         extra = next((name for name in arguments[:1] if name in extras.names()), "run")

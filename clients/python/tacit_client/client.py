@@ -135,12 +135,12 @@ class Client:
 
     def edges(self) -> list[Edge]:
         """Every edge that ever said Hello, by name; asked for a page at a time."""
-        found: list[Edge] = []
-        while page := self._get("/v1/edges", list[Edge], after=found[-1].id if found else ""):
-            found += page
+        edges: list[Edge] = []
+        while page := self._get("/v1/edges", list[Edge], after=edges[-1].id if edges else ""):
+            edges += page
             if len(page) < _PAGE:
                 break
-        return found
+        return edges
 
     def edge(self, name: str) -> Edge:
         """One edge. Raises ApiError 404 if it never said Hello."""

@@ -50,17 +50,17 @@ class Start:
             return 0
         return self._needed
 
-    def look(self, known: int, there: Callable[[], int], now: float) -> bool:
+    def look(self, arrived: int, count_online: Callable[[], int], now: float) -> bool:
         """Whether the run has begun; it never waits again.
 
-        known: edges that have ever come; those that are still `there` are counted only where it
-        could begin.
+        arrived: edges that have ever come. count_online: counts those that are still here; it is
+        called only where the run could begin.
         """
-        if known and self._first is None:
+        if arrived and self._first is None:
             self._first = now
         late = self._first is not None and now - self._first >= self._wait
-        if not self.begun and (known >= self._needed or late):
-            count = there()
+        if not self.begun and (arrived >= self._needed or late):
+            count = count_online()
             self.begun = count >= self._needed or bool(count and late)
         return self.begun
 
@@ -91,11 +91,11 @@ class Shares:
     """The accounts of a run's edges. `there`: whether an edge is connected and able to push."""
 
     def __init__(
-        self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
+        self, weight: Callable[[str], float], slack: float, is_online: Callable[[str], bool]
     ) -> None:
         self._weight = weight
         self.slack = slack
-        self._there = there
+        self._there = is_online
         self.accounts: dict[str, EdgeTurns] = {}
         self.front = 0.0  # the highest level at which a turn has begun
         self._floor = 0.0  # no edge that is waited for is below
@@ -104,17 +104,17 @@ class Shares:
         self._turns = 0  # turns since the accounts were looked at
         self._looked = -math.inf
 
-    def resume(self, taken: dict[str, int]) -> None:
+    def resume(self, turns: dict[str, int]) -> None:
         """Begin with the turns that edges have taken before.
 
         One that is behind makes up for no more than the slack.
         """
-        weights = {edge: self._weight(edge) for edge in taken}
+        weights = {edge: self._weight(edge) for edge in turns}
         self.front = max(
-            (max(0, count - 1) / weights[edge] for edge, count in taken.items()), default=0.0
+            (max(0, count - 1) / weights[edge] for edge, count in turns.items()), default=0.0
         )
         self._floor = self.front - self.slack
-        for edge, count in taken.items():
+        for edge, count in turns.items():
             self.accounts[edge] = EdgeTurns(weights[edge], max(count / weights[edge], self._floor))
 
     def end(self, edge: str, now: float) -> None:

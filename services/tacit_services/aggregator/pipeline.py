@@ -264,9 +264,9 @@ class Pipeline:
         if new:
             self._limiter.succeed(edge, len(envelope))
         guard.throttle(edge, seq)
-        whole = memoryview(envelope)
+        payload = memoryview(envelope)
         stage = self._stage(edge, envelope)
-        candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
+        candidate = Candidate(edge, seq, payload, message, anchor, inbound, scale, stage)
         if self._noise is None:
             return candidate
         return self._noise.rewrite(candidate)

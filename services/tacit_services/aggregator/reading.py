@@ -137,12 +137,12 @@ class RunReading:
     def ages(self) -> dict[str, float | int]:
         """The staleness of all updates: mean, 95th percentile, largest, and largest lately."""
         total = sum(self.staleness.values())
-        seen = 0
+        counted = 0
         p95 = 0
         for tau in sorted(self.staleness):
-            if seen >= 0.95 * total:
+            if counted >= 0.95 * total:
                 break
-            seen = seen + self.staleness[tau]
+            counted = counted + self.staleness[tau]
             p95 = tau
         if total:
             mean = sum(tau * n for tau, n in self.staleness.items()) / total

@@ -97,13 +97,15 @@ class RunJournal:
         self.counts[Verdict.DUPLICATE] = self.store.duplicates()
         return epoch
 
-    def _check_kept(self, held: int) -> None:
-        if self.cursor and held > self.cursor:
+    def _check_kept(self, stored: int) -> None:
+        if self.cursor and stored > self.cursor:
             raise Fenced(
-                f"store: another aggregator has gone on with run {self.run_id!r} to {held}; "
+                f"store: another aggregator has gone on with run {self.run_id!r} to {stored}; "
                 f"stopping"
             )
-        if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
+        if stored < self.saved or (
+            self.cursor > stored and not self.store.read(self.cursor - 1, 1)
+        ):
             raise StoreLost(
                 f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older "
                 f"copy), this process has applied {self.cursor}; stopping without writing. Put "

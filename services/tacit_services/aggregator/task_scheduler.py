@@ -79,11 +79,11 @@ class FairScheduler(TaskScheduler):
 
     def resume(self) -> None:
         """Continue a run that was taken over; one that has begun does not wait to begin."""
-        taken = {
+        turns = {
             edge: record.updates for edge, record in self._role.edges.items() if record.updates
         }
-        self._start.begun = self._start.begun or bool(taken)
-        self._shares.resume(taken)
+        self._start.begun = self._start.begun or bool(turns)
+        self._shares.resume(turns)
 
     def heard(self, edge: str, *, update: bool) -> None:
         """End an edge's turn, if the message is an update.

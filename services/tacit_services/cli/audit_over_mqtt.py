@@ -28,15 +28,15 @@ def wire_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
 
     It is measured over a real broker. Raises ServiceError when a push does not come.
     """
-    taken: tuple[list[float], list[float]] = ([], [])
+    seconds: tuple[list[float], list[float]] = ([], [])
     with _broker() as address, ExitStack() as end:
         asks = [
             end.enter_context(_over(address, f"edge-{n}", box))
             for n, box in enumerate((edges.strange, edges.plain))
         ]
         for which in turns(pushes):
-            taken[which].append(asks[which]())
-    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+            seconds[which].append(asks[which]())
+    return np.array(seconds[0][WARM:]), np.array(seconds[1][WARM:])
 
 
 @contextmanager

@@ -83,14 +83,14 @@ class ReceiptServer:
 
     def _hear(self, inbound: Inbound) -> None:
         """On the network thread."""
-        came = time.perf_counter()
+        arrival = time.perf_counter()
         seq, payload = topics.read_numbered(0, inbound.payload)
         envelope = wire.Assembler(1 << 24).add(payload)
         inbound.done()
         if envelope is None:
             return
         if wire.decode(envelope).meta.WhichOneof("kind") == "update":
-            self.seconds.append(came - self._asked)
+            self.seconds.append(arrival - self._asked)
         if len(self.seconds) >= self._pushes:
             self.done.set()
         receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
@@ -99,11 +99,11 @@ class ReceiptServer:
         self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
 
 
-def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
+def seconds_and_rows(pushes: int, delayed: bool) -> tuple[ScoreValues, ScoreValues]:
     """Return, for each push, the seconds after its model, and the number of rows that it drew.
 
-    held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
-    computed alone here, or pushes do not come.
+    delayed: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot
+    be computed alone here, or pushes do not come.
     """
     torch.set_num_threads(1)
     children: list[Child] = []
@@ -116,7 +116,7 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]
         patience = threading.Timer(PATIENCE * (WARM + pushes), server.done.set)
         end.callback(patience.cancel)
         patience.start()
-        counts = _work(broker, folder, server.done, end, held=held)
+        counts = _work(broker, folder, server.done, end, delayed=delayed)
     if len(server.seconds) < WARM + pushes:
         raise ServiceError(f"audit: {len(server.seconds)} of {WARM + pushes} pushes came")
     some = slice(WARM, WARM + pushes)
@@ -124,17 +124,17 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]
 
 
 def _work(
-    broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, held: bool
+    broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, delayed: bool
 ) -> list[int]:
     """Be an edge until `stop`; how many rows each of its pushes drew."""
     role, rows = _role(folder, end)
-    own = folder / "identities" / "0"
-    own.mkdir(parents=True)
-    outbox = Outbox(role.releaser.ledger, RUN, folder=own)
+    identity_folder = folder / "identities" / "0"
+    identity_folder.mkdir(parents=True)
+    outbox = Outbox(role.releaser.ledger, RUN, folder=identity_folder)
     turns = CpuTurns(None)
     settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE, "{}")
-    if held:
-        delay = release_delay.of_edge(role, turns, own, RUN)
+    if delayed:
+        delay = release_delay.of_edge(role, turns, identity_folder, RUN)
     else:
         delay = None
     loop = task_loop(role, outbox, settings, turns, delay=delay)

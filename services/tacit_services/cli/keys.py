@@ -49,8 +49,8 @@ def keys(
     parts = list(_parts())
     chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
     if not chosen:
-        known = ", ".join(sorted({name for _, names, _ in parts for name in names}))
-        raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {known}")
+        choices = ", ".join(sorted({name for _, names, _ in parts for name in names}))
+        raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {choices}")
     tables = [f"## {title}\n\n{_table(kind)}" for title, kind in chosen]
     typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
 

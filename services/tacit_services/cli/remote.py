@@ -107,11 +107,11 @@ def halt(
 ) -> None:
     """End the run: no further update is accepted."""
     with _client(url, token_file) as client:
-        taken = client.halt(reason)
+        answer = client.halt(reason)
     _show(
-        taken.to_json(),
+        answer.to_json(),
         as_json,
-        lambda _: f"halt taken ({taken.reason}); the run was {taken.state}",
+        lambda _: f"halt taken ({answer.reason}); the run was {answer.state}",
     )
 
 

@@ -80,23 +80,23 @@ def replay(
     need("edge")
     from tacit.protocol.wire import printable
 
-    found = fold(file, data, labels, salt, code)
+    replayed = fold(file, data, labels, salt, code)
     if as_json:
-        typer.echo(json.dumps(found.document(), indent=2))
+        typer.echo(json.dumps(replayed.document(), indent=2))
         return
-    if found.torn_bytes:
-        say(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
-    if found.begins_after:
-        after = f" after the first {found.begins_after}"
+    if replayed.torn_bytes:
+        say(f"{file}: the last record is torn ({replayed.torn_bytes} bytes) and left out", err=True)
+    if replayed.begins_after:
+        after = f" after the first {replayed.begins_after}"
     else:
         after = ""
     say(
-        f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version "
-        f"{found.version}"
+        f"run {printable(replayed.run, 64)}: {replayed.records} accepted messages{after}, version "
+        f"{replayed.version}"
     )
-    say(f"model sha256 {found.model_sha256}")
-    ended = found.halt_reason is not None
-    say(f"ended: {found.halt_reason}" if ended else "the run has not ended")
+    say(f"model sha256 {replayed.model_sha256}")
+    ended = replayed.halt_reason is not None
+    say(f"ended: {replayed.halt_reason}" if ended else "the run has not ended")
 
 
 def fold(
@@ -128,9 +128,11 @@ def fold(
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:
-            said = str(error).removeprefix("journal: ")
+            reason = str(error).removeprefix("journal: ")
             raise (
-                error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}")
+                error
+                if reason.startswith(f"{path}: ")
+                else WireError("journal", f"{path}: {reason}")
             ) from error
     digest = Weights(model, role.params).sha256()
     return Replayed(
@@ -162,10 +164,10 @@ def opened(
         definition, model = _defined(reader.header.parameters, path)
         vertical = definition.algorithm.worker == "party"
         if vertical:
-            people = _people(definition, data, labels, salt)
+            labelled_records = _labelled_records(definition, data, labels, salt)
         else:
-            people = None
-        yield reader, definition, model, registry.server(definition, model, people)
+            labelled_records = None
+        yield reader, definition, model, registry.server(definition, model, labelled_records)
 
 
 def _defined(run: RunFile, path: Path) -> tuple[Definition[Any], Model]:
@@ -210,8 +212,8 @@ def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Messa
     from tacit_services.aggregator import entries
 
     last: dict[str, int] = {}
-    for kept in reader:
-        received = wire.decode(kept.payload)
+    for record in reader:
+        received = wire.decode(record.payload)
         edge = received.meta.edge
         seq = received.meta.seq
         # The operator's envelopes have no number: the store counts them.
@@ -219,8 +221,8 @@ def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Messa
             if seq <= last.get(edge, 0):
                 name = wire.printable(edge, 64)
                 before = last.get(edge, 0)
-                said = f"message {seq} of {name} comes after its message {before}"
-                raise WireError("journal", f"record {kept.position}: {said}")
+                reason = f"message {seq} of {name} comes after its message {before}"
+                raise WireError("journal", f"record {record.position}: {reason}")
             last[edge] = seq
         yield entries.understood(received, schema, size)
 
@@ -246,7 +248,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
         ) from error
 
 
-def _people(
+def _labelled_records(
     definition: Definition[Any], data: Path | None, labels: Path, salt: str
 ) -> LabelledRecords:
     """The labels of a vertical run; noisy ones are read, never drawn anew.

@@ -44,9 +44,9 @@ def opening(definition: Definition[Any], broker: str, store: str, http: str) -> 
     )
 
 
-def ledgers(definition: Definition[Any], kept: bool) -> str:
+def ledgers(definition: Definition[Any], continued: bool) -> str:
     """Return what the reported ε covers and, where the run file states z, how much it pays for."""
-    if kept:
+    if continued:
         history = "TACIT_LEDGER's, continued"
     else:
         history = "fresh (simulated edges: ε is this run's alone)"
@@ -107,10 +107,10 @@ class RunProgress:
             self._console.print(f"{status.applied}/{self._target} {line}{self._left(status)}")
 
     def _left(self, status: Status) -> str:
-        rest = self._target - status.applied
-        if status.edges_needed or not status.updates_per_s or rest <= 0:
+        remaining = self._target - status.applied
+        if status.edges_needed or not status.updates_per_s or remaining <= 0:
             return ""
-        return f" · about {clock(rest / status.updates_per_s)} left"
+        return f" · about {clock(remaining / status.updates_per_s)} left"
 
 
 def facts(status: Status) -> str:
@@ -185,7 +185,7 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the model's accuracy or loss, and the other metrics of the run."""
-    shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
+    score = on_test(summary["test_accuracy"], summary.get("test_loss"))
     if summary["test_accuracy"] is not None:
         first = "test accuracy"
     else:
@@ -193,7 +193,7 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     others = {**summary.get("metrics", {})}
     others.pop("accuracy", None)
     return [
-        (first, shown),
+        (first, score),
         *((name, "none" if value is None else f"{value:.4g}") for name, value in others.items()),
     ]
 

@@ -41,10 +41,10 @@ def console(*, stderr: bool = False) -> Console:
 
     Text is shown as it is: [brackets] are no markup.
     """
-    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = _PLAIN_WIDTH
-    return found
+    terminal = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not terminal.is_terminal:
+        terminal.width = _PLAIN_WIDTH
+    return terminal
 
 
 class _Console(Console):
@@ -52,7 +52,7 @@ class _Console(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as rich does, texts line by line."""
-        super().print(*(lines(one) if isinstance(one, str) else one for one in objects), **how)
+        super().print(*(lines(item) if isinstance(item, str) else item for item in objects), **how)
 
 
 def cell(text: str) -> Text:
@@ -89,27 +89,27 @@ def epsilon(value: float | None) -> str:
     return rounding.epsilon(value)
 
 
-def at_most(run: Status, shown: str) -> str:
-    """`shown`, the run's ε, with ≤ before it while training is on.
+def at_most(run: Status, text: str) -> str:
+    """`text`, the run's ε, with ≤ before it while training is on.
 
     Until the end it is the ε of up to an eighth more releases than there were.
     """
     if run.over or run.privacy.epsilon is None:
-        return shown
-    return f"≤ {shown}"
+        return text
+    return f"≤ {text}"
 
 
 def state(run: Status) -> str:
     """Return the run's state in words; before its beginning, whom it waits for."""
     if not run.edges_needed:
         return run.state
-    there = f"{run.edges_online} of {run.edges_needed}"
-    return f"waiting for edges ({there} have read their rows and come)"
+    arrived = f"{run.edges_online} of {run.edges_needed}"
+    return f"waiting for edges ({arrived} have read their rows and come)"
 
 
 def status(to: Console, run: Status) -> Table:
     """The state of a run, in two columns."""
-    seen = run.staleness
+    staleness = run.staleness
     privacy = run.privacy
     rows = [
         ("state", state(run)),
@@ -126,7 +126,7 @@ def status(to: Console, run: Status) -> Table:
         ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
-        ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
+        ("staleness", f"mean {staleness.mean:g}, p95 {staleness.p95:g}, max {staleness.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         (
@@ -148,9 +148,9 @@ def line(run: Status, as_json: bool) -> str:
         accuracy = "-"
     else:
         accuracy = f"{100 * run.test_accuracy:.2f} %"
-    shown = at_most(run, epsilon(run.privacy.epsilon))
+    spent = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
-    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
+    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {spent}"
 
 
 def model(to: Console, info: ModelInfo) -> Table:

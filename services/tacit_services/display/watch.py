@@ -53,10 +53,12 @@ def chart(values: Sequence[float], width: int) -> list[str]:
     Of more values than columns, every column shows the last of its part.
     """
     count = min(width, len(values))
-    shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
-    low = min(shown)
-    high = max(shown)
-    eighths = [1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in shown]
+    sampled = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
+    low = min(sampled)
+    high = max(sampled)
+    eighths = [
+        1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in sampled
+    ]
     lines = []
     for row in range(HEIGHT - 1, -1, -1):
         label = {HEIGHT - 1: f"{high:.4g}", 0: f"{low:.4g}"}.get(row, "")

@@ -132,10 +132,10 @@ class CertificateAuthority:
         certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
         path = self._issued_path(name)
         if path.exists():
-            kept = path.read_bytes()
+            earlier = path.read_bytes()
         else:
-            kept = b""
-        files.write(path, kept + certificates.pem(certificate), files.PUBLIC)
+            earlier = b""
+        files.write(path, earlier + certificates.pem(certificate), files.PUBLIC)
         return certificate
 
     def issue(

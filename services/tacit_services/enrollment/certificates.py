@@ -135,10 +135,10 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
     Raises ValueError for text that is not such a request, or not one for a P-256 key.
     """
     try:
-        asked = x509.load_pem_x509_csr(text.encode("ascii"))
-        key = asked.public_key()
-        valid = asked.is_signature_valid
-        name = common_name(asked)
+        signing_request = x509.load_pem_x509_csr(text.encode("ascii"))
+        key = signing_request.public_key()
+        valid = signing_request.is_signature_valid
+        name = common_name(signing_request)
     except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(f"not for a P-256 key: {error}"[:200]) from error
     except (ValueError, TypeError, InvalidSignature, UnicodeError) as error:

@@ -46,9 +46,9 @@ class DataRecord:
 
 def entries(root: Path) -> list[DataRecord]:
     """All entries that count. Raises PrivacyError for a damaged one, ValueError for its format."""
-    found = [read(path) for path in sorted(root.glob("*/data.json"))]
-    over = {name for entry in found for name in entry.joined}
-    return [entry for entry in found if entry.id not in over]
+    records = [read(path) for path in sorted(root.glob("*/data.json"))]
+    over = {name for entry in records for name in entry.joined}
+    return [entry for entry in records if entry.id not in over]
 
 
 def with_name(root: Path, name: str) -> DataRecord | None:
@@ -69,9 +69,9 @@ def named(entry: DataRecord, owned: Owned) -> DataRecord:
     return replace(entry, names=names, digests=digests)
 
 
-def added(known: tuple[str, ...], *others: str) -> tuple[str, ...]:
-    """`known` and those of the others that are new, each once."""
-    return tuple(dict.fromkeys((*known, *others)))
+def added(existing: tuple[str, ...], *others: str) -> tuple[str, ...]:
+    """`existing` and those of the others that are new, each once."""
+    return tuple(dict.fromkeys((*existing, *others)))
 
 
 @contextmanager
@@ -91,8 +91,8 @@ def read(path: Path) -> DataRecord:
         raise PrivacyError(
             f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
         ) from error
-    if (found := content.pop("format")) not in (1, FORMAT):
-        raise ValueError(f"{path}: {other_format(found, FORMAT)}")
+    if (number := content.pop("format")) not in (1, FORMAT):
+        raise ValueError(f"{path}: {other_format(number, FORMAT)}")
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
     names = tuple(content.pop("names"))
     digests = tuple(content.pop("digests"))

@@ -25,8 +25,8 @@ def ledger_of(folder: Path, entry: DataRecord, slot: str) -> Path:
 def present(folder: Path, entry: DataRecord) -> dict[str, Path]:
     """The ledgers of the present dealing, by the edge's number."""
     paths = (folder / str(entry.number)).glob("edge-*.db")
-    found = {path.stem.removeprefix("edge-"): path for path in paths}
-    return dict(sorted(found.items(), key=lambda one: int(one[0])))
+    ledgers = {path.stem.removeprefix("edge-"): path for path in paths}
+    return dict(sorted(ledgers.items(), key=lambda pair: int(pair[0])))
 
 
 def started(folder: Path, entry: DataRecord, slot: str) -> Path:

@@ -75,7 +75,7 @@ class LedgerLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LedgerOrigin:
     """What is known of some data. continues: the name of the ledger that it has; None: a new one
     begins. by: how it was found: its name, bytes, people or rows.
     """
@@ -89,15 +89,15 @@ class DataSpending:
     """What an edge's data has spent. unseen: ledgers of tacit 0.2, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
-    seen: whether its ledger knows the rows of these very bytes.
+    rows_known: whether its ledger knows the rows of these very bytes.
     """
 
-    known: Known
+    origin: LedgerOrigin
     history: History
     unseen: int
     tells: bool
     apart: tuple[Apart | NotApart, ...] = ()
-    seen: bool = False
+    rows_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,29 +122,29 @@ def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
     dealing, and where the folder cannot be read or written. Raises ConfigError and DataError of
     data that cannot be read.
     """
-    with opened(owned, number, home) as found:
-        return found
+    with opened(owned, number, home) as location:
+        return location
 
 
 @contextmanager
 def opened(owned: Owned, number: int, home: Path) -> Iterator[LedgerLocation]:
     """`place`, and as long as the context lasts, nobody has this data dealt in another way."""
-    with ExitStack() as kept:
-        yield _placed(owned, number, home / "ledgers", kept)
+    with ExitStack() as stack:
+        yield _placed(owned, number, home / "ledgers", stack)
 
 
-def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLocation:
+def _placed(owned: Owned, number: int, root: Path, stack: ExitStack) -> LedgerLocation:
     drawn = _drawn(root, owned, number)
     with _durable(root), data_register.locked(root):
-        known = kinship.find(root, owned, drawn).entry
+        earlier = kinship.find(root, owned, drawn).entry
         entry = _registered(root, owned, number, drawn)
         folder = root / entry.id
         slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
         path = dealt_ledgers.started(folder, entry, slot)
-        lock = kept.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
+        lock = stack.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
         fcntl.flock(lock, fcntl.LOCK_SH)
         apart = kinship.apart(root, owned, edge_slots.sketches(folder, owned, slot, drawn))
-        return LedgerLocation(path, entry.id, None if known is None else known.names[0], apart)
+        return LedgerLocation(path, entry.id, None if earlier is None else earlier.names[0], apart)
 
 
 def standing(owned: Owned, number: int, home: Path) -> DataSpending:
@@ -155,14 +155,14 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
             key = sketch_files.key_of(root)
         else:
             key = None
-        seen = _seen(root, owned, number)
-    if seen is not None:
+        stored = _seen(root, owned, number)
+    if stored is not None:
         drawn = None
     else:
         drawn = sketch_files.drawn(owned, key or b"")
-    tells = _tells(seen.sketches if seen else drawn)
+    tells = _tells(stored.sketches if stored else drawn)
     if not root.is_dir():
-        return DataSpending(Known(None, ""), (), 0, tells)
+        return DataSpending(LedgerOrigin(None, ""), (), 0, tells)
     with _durable(root):
         kin = kinship.find(root, owned, None if key is None else drawn)
         unseen = sum(
@@ -177,12 +177,14 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
         if key is None:
             sketches = None
         else:
-            if seen:
-                sketches = seen.sketches
+            if stored:
+                sketches = stored.sketches
             else:
                 sketches = drawn
         apart = kinship.apart(root, owned, sketches)
-        return DataSpending(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
+        return DataSpending(
+            LedgerOrigin(name, kin.by), spent, unseen, tells, apart, stored is not None
+        )
 
 
 def account(name: str, home: Path) -> DataLedgers | None:
@@ -252,17 +254,17 @@ def called(name: str, home: Path) -> bool:
 def _overlap(place: Path, name: str) -> bool:
     """Whether `place` is what `name` says, where it says a path, or one is in the other."""
     ours = place.resolve().parts
-    named = Path(name).parts
+    theirs = Path(name).parts
     if not Path(name).is_absolute():  # its owner's name
         return False
     return all(
-        re.fullmatch(re.escape(there).replace(_ANY_EDGE, "[0-9]+"), here) is not None
-        for here, there in zip(ours, named, strict=False)  # as far as both go
+        re.fullmatch(re.escape(pattern).replace(_ANY_EDGE, "[0-9]+"), here) is not None
+        for here, pattern in zip(ours, theirs, strict=False)  # as far as both go
     )
 
 
 @contextmanager
-def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
+def held(data: Iterable[Owned], home: Path) -> Iterator[list[LedgerOrigin]]:
     """Keep these data, those of edge 0, 1, …, for one run of this machine, while the context lasts.
 
     Yields how each was known before.
@@ -272,32 +274,32 @@ def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
     Raises PrivacyError where another run has one of them.
     """
     root = home / "ledgers"
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         names = {}
-        known = []
+        origins = []
         begun = set()
-        for number, one in enumerate(data):
-            drawn = _drawn(root, one, number)
+        for number, owned in enumerate(data):
+            drawn = _drawn(root, owned, number)
             with _durable(root), data_register.locked(root):
-                kin = kinship.find(root, one, drawn)
-                entry = _adopted(root, one, number, drawn)
+                kin = kinship.find(root, owned, drawn)
+                entry = _adopted(root, owned, number, drawn)
             if kin.entry is None:
                 begun.add(entry.id)
-            known.append(Known(None if entry.id in begun else entry.names[0], kin.by))
-            names[one.name] = one
+            origins.append(LedgerOrigin(None if entry.id in begun else entry.names[0], kin.by))
+            names[owned.name] = owned
         with _durable(root), data_register.locked(root):  # one may have joined another meanwhile
             ours = {}
-            for one in names.values():
-                if (found := kinship.find(root, one, None).entry) is not None:
-                    ours[found.id] = one.name
+            for owned in names.values():
+                if (match := kinship.find(root, owned, None).entry) is not None:
+                    ours[match.id] = owned.name
             for identity, name in ours.items():
-                _keep(kept, root / identity, name)
-        yield known
+                _keep(stack, root / identity, name)
+        yield origins
 
 
-def _keep(kept: ExitStack, folder: Path, name: str) -> None:
-    """Lock the folder of some data for a run, as long as `kept` lasts. Raises PrivacyError."""
-    lock = kept.enter_context((folder / dealt_ledgers.RUN).open("ab"))
+def _keep(stack: ExitStack, folder: Path, name: str) -> None:
+    """Lock the folder of some data for a run, as long as `stack` lasts. Raises PrivacyError."""
+    lock = stack.enter_context((folder / dealt_ledgers.RUN).open("ab"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -336,9 +338,9 @@ def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
     part = sketch_files.part_of(
         owned, edge_slots.slot_of(root / entry.id, entry, owned, number, None)
     )
-    kept = sketch_files.read(root / entry.id, part)
-    if kept is not None and sketch_files.name_of(owned) in kept.files:
-        return kept
+    stored = sketch_files.read(root / entry.id, part)
+    if stored is not None and sketch_files.name_of(owned) in stored.files:
+        return stored
     return None
 
 
@@ -372,8 +374,8 @@ def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -
         entry = _redealt(folder, entry, owned)
     if not owned.dealing:
         slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
-        known = entry.edges.get(slot, ())
-        edges = entry.edges | {slot: data_register.added(known, owned.digest)}
+        digests = entry.edges.get(slot, ())
+        edges = entry.edges | {slot: data_register.added(digests, owned.digest)}
         entry = replace(entry, edges=edges)
     data_register.write(folder, entry)
     return entry

@@ -99,8 +99,8 @@ def read(folder: Path, part: str) -> PartSketches | None:
         return None
     try:
         content = json.loads(path.read_bytes())
-        if (found := content["format"]) != FORMAT:
-            raise ValueError(other_format(found, FORMAT))
+        if (number := content["format"]) != FORMAT:
+            raise ValueError(other_format(number, FORMAT))
         units = content["units"]
         sketches = Sketches(unpacked(content["rows"]), None if units is None else unpacked(units))
         return PartSketches(tuple(content["files"]), sketches)
@@ -114,27 +114,27 @@ def parts(folder: Path) -> Iterator[tuple[str, PartSketches]]:
     """Yield every part of the data in `folder` that has sketches. Raises PrivacyError."""
     for path in sorted(folder.glob("units-*.json")):
         part = path.stem.removeprefix("units-")
-        if (kept := read(folder, part)) is not None:
-            yield part, kept
+        if (stored := read(folder, part)) is not None:
+            yield part, stored
 
 
 def add(folder: Path, part: str, owned: Owned, sketches: Sketches) -> None:
     """Let the part know this file, too, durably. Raises OSError, PrivacyError."""
-    kept = read(folder, part)
+    stored = read(folder, part)
     name = name_of(owned)
-    if kept is None:
+    if stored is None:
         write(folder, part, PartSketches((name,), sketches))
-    elif name not in kept.files:
-        write(folder, part, PartSketches((*kept.files, name), merged(kept.sketches, sketches)))
+    elif name not in stored.files:
+        write(folder, part, PartSketches((*stored.files, name), merged(stored.sketches, sketches)))
 
 
-def write(folder: Path, part: str, kept: PartSketches) -> None:
+def write(folder: Path, part: str, part_sketches: PartSketches) -> None:
     """Replace the sketches of a part, durably. Raises OSError."""
-    units = kept.sketches.units
+    units = part_sketches.sketches.units
     content = {
         "format": FORMAT,
-        "files": kept.files,
-        "rows": packed(kept.sketches.rows),
+        "files": part_sketches.files,
+        "rows": packed(part_sketches.sketches.rows),
         "units": None if units is None else packed(units),
     }
     files.write(_path(folder, part), json.dumps(content).encode(), files.SECRET)

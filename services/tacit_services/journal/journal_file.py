@@ -157,16 +157,16 @@ class JournalReader:
                 raise ValueError("run is not a name, or cursor no number of messages")
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             if isinstance(error, KeyError) or not str(error):
-                said = str(error)
+                reason = str(error)
             else:
-                said = str(error).splitlines()[0]
+                reason = str(error).splitlines()[0]
             raise WireError(
-                "journal", f"{self._name}: the header cannot be understood: {said}"
+                "journal", f"{self._name}: the header cannot be understood: {reason}"
             ) from error
         if content.get("fingerprint") != parameters.fingerprint():
-            said = "its parameters do not have the fingerprint that it names: it was altered, or"
+            reason = "its parameters do not have the fingerprint that it names: it was altered, or"
             raise WireError(
-                "journal", f"{self._name}: {said} is of a run that tacit 0.1 began: {OF_0_1}"
+                "journal", f"{self._name}: {reason} is of a run that tacit 0.1 began: {OF_0_1}"
             )
         return header
 
@@ -269,9 +269,9 @@ class Writer:
         try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
-            rest = memoryview(data)
-            while rest:  # a disk that fills up takes a part
-                rest = rest[self._file.write(rest) :]
+            remaining = memoryview(data)
+            while remaining:  # a disk that fills up takes a part
+                remaining = remaining[self._file.write(remaining) :]
         except OSError as error:
             raise self._failure(error) from error
         self._end = self._end + len(data)
@@ -311,10 +311,10 @@ class Writer:
             new = self.path.with_name(self.path.name + ".new")
             with os.fdopen(
                 os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-            ) as made:
-                made.write(begin.encode())
-                made.flush()
-                os.fsync(made.fileno())
+            ) as new_file:
+                new_file.write(begin.encode())
+                new_file.flush()
+                os.fsync(new_file.fileno())
             new.replace(self.path)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
@@ -333,23 +333,23 @@ class Writer:
         assert self._file is not None
         with open_journal(self.path) as file:
             reader = JournalReader(file, f"journal {self.path}", begin.parameters.folder)
-            found = reader.header
-            if (found.run, found.parameters.fingerprint()) != (
+            header = reader.header
+            if (header.run, header.parameters.fingerprint()) != (
                 begin.run,
                 begin.parameters.fingerprint(),
             ):
                 raise ConfigError(
-                    f"journal {self.path}: is of run {found.run!r} with other parameters, or of "
+                    f"journal {self.path}: is of run {header.run!r} with other parameters, or of "
                     f"another"
                 )
             self._end = reader.start
-            self.last = found.base.cursor
+            self.last = header.base.cursor
             self._tail = {}
-            for kept in reader:
-                self._end = kept.end
-                self.last = kept.position
-                if kept.position > begin.base.cursor:
-                    self._tail[kept.position] = zlib.crc32(kept.payload)
+            for record in reader:
+                self._end = record.end
+                self.last = record.position
+                if record.position > begin.base.cursor:
+                    self._tail[record.position] = zlib.crc32(record.payload)
 
     def _failure(self, error: OSError) -> TacitError:
         if isinstance(

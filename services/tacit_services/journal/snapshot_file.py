@@ -56,9 +56,9 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ServiceError("snapshot: damaged (it does not match its checksum)")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
-        said = metadata(content)
-        version = said["tacit"]
-        values = json.loads(said["values"])
+        header = metadata(content)
+        version = header["tacit"]
+        values = json.loads(header["values"])
         if version != _VERSION:
             raise ServiceError(f"snapshot: {other_format(version, _VERSION)}")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -25,10 +25,10 @@ class Weights:
 
     def sha256(self) -> str:
         """The file's digest, in hexadecimal."""
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for piece in self.pieces:
-            found.update(piece)
-        return found.hexdigest()
+            hasher.update(piece)
+        return hasher.hexdigest()
 
     def whole(self) -> bytes:
         """The file; the tensors are copied."""

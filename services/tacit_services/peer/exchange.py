@@ -61,7 +61,9 @@ class Exchange:
     ) -> None:
         self.role = role
         self.lock = threading.Lock()
-        whole = 4 * role.model.size + wire.MAX_META  # a message's parts come at once, all of them
+        message_bytes = (
+            4 * role.model.size + wire.MAX_META
+        )  # a message's parts come at once, all of them
         self.limiter = RateLimiter(None, 0, 4 * role.model.size)
         self.inbox = Inbox(
             self.limiter,
@@ -69,9 +71,9 @@ class Exchange:
             self._word,
             sender_of,
             Room(
-                ROOM + 2 * whole // SMALLEST_PART,
-                ROOM_BYTES + 2 * whole,
-                max(TOTAL_BYTES, 4 * whole),
+                ROOM + 2 * message_bytes // SMALLEST_PART,
+                ROOM_BYTES + 2 * message_bytes,
+                max(TOTAL_BYTES, 4 * message_bytes),
             ),
         )
         self._always: frozenset[str] = frozenset()  # subscriptions that are not of peers
@@ -105,9 +107,9 @@ class Exchange:
         run = self._run
         me = self.role.edge
         heard = sorted(frozenset(self.role.topology.peers) - shut - {me})
-        said = [topics.peer_numbered(run, me, name) for name in heard]
+        messages = [topics.peer_numbered(run, me, name) for name in heard]
         words = [topic(run, name) for name in heard for topic in (topics.presence, topics.steps)]
-        return said + words
+        return messages + words
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
@@ -215,12 +217,12 @@ class Exchange:
     def _presence(self, name: str, payload: bytes) -> None:
         if name not in self.role.neighbours:
             return
-        there = payload.decode("ascii", "replace") in HERE
+        online = payload.decode("ascii", "replace") in HERE
         with self.lock:
             before = name in self.role.here
-            (self.role.here.add if there else self.role.here.discard)(name)
-        if there != before:
-            log.info("%s is %s", name, "here" if there else "away", extra={"edge": self.role.edge})
+            (self.role.here.add if online else self.role.here.discard)(name)
+        if online != before:
+            log.info("%s is %s", name, "here" if online else "away", extra={"edge": self.role.edge})
             self._asked.pop(name, None)
 
     def _message(self, inbound: Inbound) -> PeerMessage | None:
@@ -230,9 +232,9 @@ class Exchange:
         number, payload = topics.read_numbered(number, inbound.payload)
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
-        known, assembler = self._partial.get(sender, (0, None))
+        partial_number, assembler = self._partial.get(sender, (0, None))
         if (
-            assembler is None or known != number
+            assembler is None or partial_number != number
         ):  # a new copy: what came of an older one will not be completed
             assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
         self._partial[sender] = number, assembler

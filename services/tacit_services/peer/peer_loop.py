@@ -117,7 +117,7 @@ class Peering:
         quiet = time.monotonic() - self._exchange.heard_at > QUIET
         return (settled and quiet) or time.monotonic() >= self._leave_at
 
-    def kept(self) -> bytes | None:
+    def role_state(self) -> bytes | None:
         """Return nothing: a peer's state is in a file of its own, which the exchange writes."""
         return None
 

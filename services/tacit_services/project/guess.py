@@ -55,7 +55,7 @@ def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Gu
         raise ConfigError(
             f"--target {goal}: {columns[goal].left_out}; a target is a number, or has a few values"
         )
-    return [one for name, one in columns.items() if name != goal], columns[goal]
+    return [guess for name, guess in columns.items() if name != goal], columns[goal]
 
 
 def _read(sample: Path) -> pa.Table:
@@ -111,10 +111,10 @@ def _outward(value: float, *, down: bool) -> float:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
     if down:
-        found = math.floor(value / step)
+        multiple = math.floor(value / step)
     else:
-        found = math.ceil(value / step)
-    return round(found * step, 12)
+        multiple = math.ceil(value / step)
+    return round(multiple * step, 12)
 
 
 def _text(value: object) -> str:

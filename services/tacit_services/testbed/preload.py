@@ -169,14 +169,14 @@ def _silenced() -> Iterator[None]:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
+    copies = [os.dup(1), os.dup(2)]
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     try:
         yield
     finally:
-        for descriptor, copy in zip((1, 2), kept, strict=True):
+        for descriptor, copy in zip((1, 2), copies, strict=True):
             os.dup2(copy, descriptor)
             os.close(copy)
         os.close(silence)

@@ -74,8 +74,8 @@ def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart)
     plan = definition.plans.plan(number, part.most)
     releaser = Releaser(plan, SimulatedLedger(), _random(definition.run.seed, number))
     releaser.releases_left = plan.pushes_left(())
-    given = definition, f"edge-{number}", part.rows, model, releaser
-    return registry.edge(*given, rows_alone=False)
+    arguments = definition, f"edge-{number}", part.rows, model, releaser
+    return registry.edge(*arguments, rows_alone=False)
 
 
 def _random(seed: int, number: int) -> Random:
@@ -91,8 +91,8 @@ def edges(
 ) -> tuple[ServerRole, list[EdgeRole]]:
     """A server, or what peers report to, and all workers that have rows."""
     parts = rows_by_edge(definition, root) if public is None else public
-    found = [edge(definition, model, number, part) for number, part in enumerate(parts)]
-    return registry.server(definition, model), found
+    roles = [edge(definition, model, number, part) for number, part in enumerate(parts)]
+    return registry.server(definition, model), roles
 
 
 def parties(
@@ -113,7 +113,7 @@ def parties(
             train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
         everybody = registry.people(splits, salt, drawn, epsilon)
-    found = [
+    roles = [
         registry.party(
             vertical,
             f"edge-{number}",
@@ -125,7 +125,7 @@ def parties(
         )
         for number in range(definition.edges.count)
     ]
-    return registry.server(definition, model, everybody), found
+    return registry.server(definition, model, everybody), roles
 
 
 _Simulators = Callable[[Definition[Any], ServerRole, Sequence[Any]], Simulator | PeerSimulator]
@@ -198,11 +198,11 @@ class Simulation:
 
 
 def simulate(
-    definition: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
+    definition: Definition[Any], root: Path | None, out: Path, report: Callable[[RunStatus], None]
 ) -> Simulation:
     """Simulate a run and write its results to `out`.
 
-    `shown` is called after every message. Raises TacitError.
+    `report` is called after every message. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(definition, root)
@@ -220,7 +220,7 @@ def simulate(
             due = role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
-        shown(run_status)
+        report(run_status)
 
     simulation.simulator.run(observe)
     simulation.counts["rejected:screened"] = simulation.simulator.refused

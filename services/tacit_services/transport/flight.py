@@ -93,7 +93,7 @@ class Flight:
             self._sent.popleft()
 
     def _acknowledged(self, sent: _Sent) -> bool:
-        taken = sent.info.is_published()
-        if taken:
+        acknowledged = sent.info.is_published()
+        if acknowledged:
             self._taken = max(self._taken or 0, sent.size)
-        return taken
+        return acknowledged

@@ -19,9 +19,9 @@ class BoundedConnection(H11Protocol):
     The time in which the application computes one does not count.
     """
 
-    def __init__(self, *given: Any, lost: Callable[[], None]) -> None:
-        """`given`: as uvicorn's. It waits from here on, for the TLS handshake first."""
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, lost: Callable[[], None]) -> None:
+        """`arguments`: as uvicorn's. It waits from here on, for the TLS handshake first."""
+        super().__init__(*arguments)
         self._lost = lost
         self._asked = time.monotonic()  # when the request began for which it waits
         self._unread: float | None = None  # since when the client has read too little

@@ -117,12 +117,12 @@ class Inbox:
         """
         with self._filled:
             self._filled.wait_for(lambda: len(self) > 0, seconds)
-            taken = [self._take() for _ in range(min(most or BATCH, self._count))]
-            said = self._words
+            batch = [self._take() for _ in range(min(most or BATCH, self._count))]
+            words = self._words
             self._words = {}
-        for inbound in said.values():
+        for inbound in words.values():
             self._note(inbound)
-        return taken
+        return batch
 
     def _put_word(self, kind: str, edge: str, inbound: Inbound) -> None:
         """Keep the newest word of an edge; the broker need not wait for that, nor keep it."""
@@ -156,13 +156,13 @@ class Inbox:
     def _take(self) -> Inbound:
         edge = next(iter(self._queues))
         queue = self._queues.pop(edge)
-        found = queue.popleft()
+        inbound = queue.popleft()
         if queue:  # its next turn is after all others'
             self._queues[edge] = queue
-        self._bytes[edge] -= len(found.payload)
-        self._total -= len(found.payload)
+        self._bytes[edge] -= len(inbound.payload)
+        self._total -= len(inbound.payload)
         self._count -= 1
-        return found
+        return inbound
 
 
 def _done() -> None:

@@ -35,8 +35,10 @@ class KnownHosts:
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host")
             if host is not None and not self._known(host):
-                said = f"host {host[:100]!r} is not one of this server's; TACIT_HTTP_HOSTS adds it"
-                return await problem(421, said)(scope, receive, send)
+                reason = (
+                    f"host {host[:100]!r} is not one of this server's; TACIT_HTTP_HOSTS adds it"
+                )
+                return await problem(421, reason)(scope, receive, send)
         return await self._app(scope, receive, send)
 
     def _known(self, host: str) -> bool:

@@ -172,15 +172,17 @@ def partial(request: Request, data: bytes, sha256: str, places: ConnectionSlots)
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
-    wanted = request.headers.get("range")
-    if wanted is None or request.headers.get("if-range", etag) != etag:
+    requested = request.headers.get("range")
+    if requested is None or request.headers.get("if-range", etag) != etag:
         return Blocks(memoryview(data), 200, headers, places)
-    span = _span(wanted, len(data))
+    span = _span(requested, len(data))
     if span is None:  # several ranges, or another unit: a server may ignore the header
         return Blocks(memoryview(data), 200, headers, places)
     if not span:
         return problem(
-            416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"}
+            416,
+            f"{requested[:100]} of {len(data)} bytes",
+            {"Content-Range": f"bytes */{len(data)}"},
         )
     headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{len(data)}"
     return Blocks(memoryview(data)[span.start : span.stop], 206, headers, places)

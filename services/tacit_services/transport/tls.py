@@ -26,18 +26,18 @@ class Tls:
 
         Raises ConfigError, naming the file, where one cannot be used.
         """
-        made = context_trusting(self.ca)
+        context = context_trusting(self.ca)
         for path in (self.cert, self.key):
             if not path.is_file():
                 raise ConfigError(f"{path}: no such file")
         try:
-            made.load_cert_chain(self.cert, self.key, password="")  # never ask at a terminal
+            context.load_cert_chain(self.cert, self.key, password="")  # never ask at a terminal
         except (OSError, ssl.SSLError) as error:
             why = getattr(error, "reason", None) or error.strerror
             raise ConfigError(
                 f"{self.cert} with {self.key}: not a certificate and its key ({why})"
             ) from error
-        return made
+        return context
 
 
 def context_trusting(ca: Path) -> ssl.SSLContext:
@@ -45,13 +45,13 @@ def context_trusting(ca: Path) -> ssl.SSLContext:
 
     Raises ConfigError.
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         regular_file.check(ca)
-        made.load_verify_locations(ca)
+        context.load_verify_locations(ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"TACIT_TLS_CA={str(ca)!r}: {error.strerror or 'no certificate in it'}"
         ) from error
-    return made
+    return context

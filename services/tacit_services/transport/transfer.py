@@ -60,16 +60,18 @@ class Transfer:
         lost: nothing that was sent before is under way any more, and this once parts may be sent
         again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
         """
-        wanted = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
+        requested = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         if lost:
             self._flying = set()
         else:
-            self._flying = self._flying.intersection(wanted)
+            self._flying = self._flying.intersection(requested)
         if lost:
-            known = self._flying
+            excluded = self._flying
         else:
-            known = self._sent
-        fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
+            excluded = self._sent
+        fresh = [number for number in requested if number not in excluded][
+            : WINDOW - len(self._flying)
+        ]
         self._flying.update(fresh)
         self._sent.update(fresh)
         return ((number, self._part(number)) for number in fresh)

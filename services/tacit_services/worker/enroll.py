@@ -77,11 +77,11 @@ class EnrolmentServer:
 class Credentials:
     """What an identity shows to the broker, checked as far as this machine goes.
 
-    given: files that settings name; None: there are none. server: where it enrols; None: nowhere.
+    tls: files that settings name; None: there are none. server: where it enrols; None: nowhere.
     """
 
     identity: Identity
-    given: Tls | None
+    tls: Tls | None
     server: EnrolmentServer | None
 
     def obtain(self, stop: threading.Event) -> Tls | None:
@@ -91,7 +91,7 @@ class Credentials:
         ServiceError: it does not answer in time.
         """
         if self.server is None:
-            return self.given
+            return self.tls
         tls = _enrolled(self.server, self.identity, stop)
         if not stop.is_set():
             _check_name(tls, self.identity)
@@ -105,11 +105,11 @@ def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
     """
     server = _server(settings)
     if server is None:
-        given = settings.tls()
-        if given is not None:
-            _check_name(given, identity)
-            given.context()
-        return Credentials(identity, given, None)
+        broker_tls = settings.tls()
+        if broker_tls is not None:
+            _check_name(broker_tls, identity)
+            broker_tls.context()
+        return Credentials(identity, broker_tls, None)
     tls = _own_files(server, identity)
     if not _usable(_read(tls.cert), _own_key(tls.key), server.ca):
         server.check()

@@ -102,11 +102,11 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
     without its broker for `without_broker` seconds.
     """
     try:
-        said = json.loads(regular_file.content(path))
-        age = time.monotonic() - said["at"]
-        lonely = said["without_broker_s"]
-        who = said["edge"] or "a worker"
-        state = said["state"]
+        beat = json.loads(regular_file.content(path))
+        age = time.monotonic() - beat["at"]
+        lonely = beat["without_broker_s"]
+        who = beat["edge"] or "a worker"
+        state = beat["state"]
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file; the service does not run") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

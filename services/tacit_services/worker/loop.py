@@ -56,7 +56,7 @@ class WorkPolicy(Protocol):
     def leaves(self, session: Session) -> bool:
         """Whether nothing is left to do after the run's end."""
 
-    def kept(self) -> bytes | None:
+    def role_state(self) -> bytes | None:
         """Return the role's state to store with the message being sent; None: it needs none.
 
         A role that is restarted continues from it after that message.
@@ -103,7 +103,9 @@ class WorkerLoop:
         """
         role = self.role
         policy = self._policy
-        session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
+        session = Session(
+            role, self._outbox, self._settings, connection, present, policy.role_state
+        )
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
                 connection.check()

@@ -91,10 +91,10 @@ class Outbox:
         pieces = envelope.pieces if isinstance(envelope, wire.InPlace) else (envelope,)
         alone = self._folder is not None and len(envelope) > LARGE
         if alone:
-            whole = None
+            inline = None
         else:
-            whole = b"".join(pieces)
-        held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
+            inline = b"".join(pieces)
+        receipt = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
             if alone:
                 digest = self._written(seq, pieces)
@@ -105,13 +105,13 @@ class Outbox:
                 # costs one duplicate.
                 delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
                 db.executemany(delete, [(*self._key, n) for n in self._finished])
-                row = (*self._key, seq, digest, whole)
+                row = (*self._key, seq, digest, inline)
                 db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
-                db.execute(_KEEP_SENDER, (*self._key, seq, *held, state))
+                db.execute(_KEEP_SENDER, (*self._key, seq, *receipt, state))
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
-        self._kept(seq, whole)
+        self._kept(seq, inline)
 
     def state(self) -> bytes | None:
         """The sender's state as of the last message that came with one. Raises PrivacyError."""
@@ -142,18 +142,18 @@ class Outbox:
             _write(self._file(seq), pieces)
             return digest.result()
 
-    def _kept(self, seq: int, whole: bytes | None) -> None:
+    def _kept(self, seq: int, inline: bytes | None) -> None:
         """Do in memory, and to files, what the commit has made true; None: it is in its file."""
         for number in self._alone.intersection(self._finished):
             self._file(number).unlink(missing_ok=True)
         self._alone.difference_update(self._finished)
         self._finished.clear()
         self._last = seq
-        if whole is None:
+        if inline is None:
             self._alone.add(seq)
             self._pending[seq] = _mapped(self._file(seq))  # this process holds no copy
         else:
-            self._pending[seq] = whole
+            self._pending[seq] = inline
 
     def _sender(self) -> tuple[int, pb.Held | None]:
         query = "SELECT seq, receipt, proof FROM sender WHERE owner = ? AND run = ?"
@@ -162,17 +162,17 @@ class Outbox:
         return 0, None
 
     def _read(self) -> dict[int, StoredEnvelope]:
-        found: dict[int, StoredEnvelope] = {}
+        pending: dict[int, StoredEnvelope] = {}
         query = "SELECT seq, digest, envelope FROM message WHERE owner = ? AND run = ? ORDER BY seq"
         for seq, digest, envelope in self._ledger.read(query, *self._key):
-            whole = envelope
+            content = envelope
             if envelope is None and self._folder is not None:
                 self._alone.add(seq)
                 if self._file(seq).is_file():
-                    whole = _mapped(self._file(seq))
+                    content = _mapped(self._file(seq))
                 else:
-                    whole = None
-            if whole is None or _digest(whole) != digest:
+                    content = None
+            if content is None or _digest(content) != digest:
                 self._finished.append(seq)
                 log.warning(
                     "message %d of run %s is not on the disk as it was stored: it is not sent, and "
@@ -181,17 +181,17 @@ class Outbox:
                     self._key[1],
                 )
             else:
-                found[seq] = whole
-        return found
+                pending[seq] = content
+        return pending
 
     def _sweep(self) -> None:
         """Delete files of messages that a crash has kept from being stored, or from deletion."""
         if self._folder is None or not (self._folder / _FOLDER).is_dir():
             return
         query = "SELECT run, seq FROM message WHERE owner = ? AND envelope IS NULL"
-        kept = {_name(*row) for row in self._ledger.read(query, self._key[0])}
+        names = {_name(*row) for row in self._ledger.read(query, self._key[0])}
         for path in (self._folder / _FOLDER).iterdir():
-            if path.name not in kept:
+            if path.name not in names:
                 path.unlink()
 
     def _file(self, seq: int) -> Path:
@@ -200,10 +200,10 @@ class Outbox:
 
 
 def _digest(*pieces: StoredEnvelope | memoryview) -> bytes:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.digest()
+        hasher.update(piece)
+    return hasher.digest()
 
 
 def _name(run: str, seq: int) -> str:

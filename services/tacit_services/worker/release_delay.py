@@ -63,7 +63,7 @@ class ReleaseDelay:
     def __init__(
         self,
         measure: Callable[[], float],
-        agreed: Callable[[float], float] = lambda own: own,
+        agreed: Callable[[float], float] = lambda seconds: seconds,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,14 +82,14 @@ class ReleaseDelay:
         self._back = _BACK
         self._told = False  # that D grows no more
 
-    def starting(self, came: float) -> float:
-        """Return when the delay of a model that came at `came` begins, and fix D for it.
+    def starting(self, arrival: float) -> float:
+        """Return when the delay of a model that came at `arrival` begins, and fix D for it.
 
         That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
             self._seconds = self._agreed(self._own)
-            return came
+            return arrival
         self._first()
         return self._clock()
 
@@ -104,15 +104,15 @@ class ReleaseDelay:
             return self._first()
         return self._seconds
 
-    def hold(self, came: float, steps: int, stop: threading.Event) -> None:
-        """Wait until the push of a model that came at `came` may leave, or until `stop`."""
+    def hold(self, arrival: float, steps: int, stop: threading.Event) -> None:
+        """Wait until the push of a model that came at `arrival` may leave, or until `stop`."""
         if self.seconds:
-            stop.wait(self.left(came, steps))
+            stop.wait(self.left(arrival, steps))
 
-    def left(self, came: float, steps: int) -> float:
-        """Return the seconds until the push of a model that came at `came` may leave."""
+    def left(self, arrival: float, steps: int) -> float:
+        """Return the seconds until the push of a model that came at `arrival` may leave."""
         delay = self.seconds * steps
-        took = self._clock() - came
+        took = self._clock() - arrival
         times = max(1, math.ceil(took / delay))
         self._note(late=times > 1)
         return max(0.0, delay * times - took)
@@ -166,8 +166,8 @@ def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDel
         meeting.begin()
         work, seconds = slowest(role.rehearsals())
         trials = max(FEWEST, min(TRIALS, int(_MOST_SECONDS / seconds)))
-        own = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
-        delay = meeting.longest(own)
+        own_seconds = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
+        delay = meeting.longest(own_seconds)
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay
 
@@ -176,8 +176,8 @@ def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDel
 
 def slowest(works: Iterable[Callable[[], None]]) -> tuple[Callable[[], None], float]:
     """Return the slowest of `works`, and its seconds: the quicker of two runs of each."""
-    found = [(min(_seconds(work) for _ in range(2)), work) for work in works]
-    seconds, work = max(found, key=lambda one: one[0])
+    timed = [(min(_seconds(work) for _ in range(2)), work) for work in works]
+    seconds, work = max(timed, key=lambda pair: pair[0])
     return work, seconds
 
 
@@ -238,42 +238,42 @@ class Meeting:
         (self._folder / self._edge).unlink(missing_ok=True)
         self._of(self._edge, _MEASURING).touch()
 
-    def longest(self, own: float) -> float:
-        """State `own`; return the longest of all, once no edge is measuring.
+    def longest(self, seconds: float) -> float:
+        """State `seconds`; return the longest of all, once no edge is measuring.
 
         It waits for at most _TOGETHER_SECONDS.
         """
-        self._say(own)
+        self._say(seconds)
         self._of(self._edge, _MEASURING).unlink(missing_ok=True)
         pause = threading.Event()
         deadline = time.monotonic() + _TOGETHER_SECONDS
         while self._measuring() and time.monotonic() < deadline:
             pause.wait(0.01)
-        return self.agreed(own)
+        return self.agreed(seconds)
 
-    def agreed(self, own: float) -> float:
-        """State `own`; return the longest that an edge at work has stated."""
-        if own != self._said:
-            self._say(own)
+    def agreed(self, seconds: float) -> float:
+        """State `seconds`; return the longest that an edge at work has stated."""
+        if seconds != self._said:
+            self._say(seconds)
         others = (path for path in self._folder.glob("edge-*") if not path.suffix)
-        return max([own, *(self._longer(path, own) for path in others)])
+        return max([seconds, *(self._longer(path, seconds) for path in others)])
 
-    def _say(self, own: float) -> None:
-        files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
-        self._said = own
+    def _say(self, seconds: float) -> None:
+        files.write(self._folder / self._edge, str(seconds).encode("ascii"), files.PUBLIC)
+        self._said = seconds
 
-    def _longer(self, path: Path, own: float) -> float:
-        """What an edge has stated in `path`; `own` if that is not less, or the edge has ended.
+    def _longer(self, path: Path, seconds: float) -> float:
+        """What an edge has stated in `path`; `seconds` if that is not less, or the edge has ended.
 
-        `own`, too, for what is no number of seconds, or above MOST_SECONDS.
+        `seconds`, too, for what is no number of seconds, or above MOST_SECONDS.
         """
         try:
-            said = float(regular_file.text(path, "ascii", _STATED))
+            stated = float(regular_file.text(path, "ascii", _STATED))
         except (OSError, ValueError):  # the first where it begins anew
-            return own
-        if own < said <= MOST_SECONDS and self._lives(path.name):
-            return said
-        return own
+            return seconds
+        if seconds < stated <= MOST_SECONDS and self._lives(path.name):
+            return stated
+        return seconds
 
     def _measuring(self) -> bool:
         return any(self._lives(path.stem) for path in self._folder.glob(f"*{_MEASURING}"))

@@ -61,8 +61,8 @@ class RowOwner:
         part = definition.source.edge(identity.number, self.data, identity.path)
         plan = self.plan(definition, identity.number, part.most)
         releaser = Releaser(plan, ledger, Random())
-        given = definition, identity.edge, part.rows, model, releaser, device
-        return registry.edge(*given, rows_alone=self.rows_alone)
+        arguments = definition, identity.edge, part.rows, model, releaser, device
+        return registry.edge(*arguments, rows_alone=self.rows_alone)
 
     def plan(self, definition: Definition[Any], number: int, most: int = 0) -> Plan:
         """The plan of worker `number`, which has `most` rows at most.
@@ -92,8 +92,10 @@ def work(settings: EdgeSettings, worker: WorkerKind, loops: Loops) -> None:
         if resources is None:
             return
         role = owner.role(definition, model, resources.identity, resources.ledger)
-        left = role.releaser.releases_left
-        log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
+        remaining = role.releaser.releases_left
+        log.info(
+            "%s: %s", role.edge, "no guarantee" if remaining is None else f"{remaining} pushes left"
+        )
         log.info("%s computes %s, loops by %s", role.edge, role.private_sum.way, described())
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:

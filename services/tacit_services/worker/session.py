@@ -59,9 +59,9 @@ class Session:
         settings: LoopSettings,
         connection: Connection,
         present: Callable[[str], None],
-        kept: Callable[[], bytes | None],
+        role_state: Callable[[], bytes | None],
     ) -> None:
-        """present: publishes the worker's standing. kept: returns what to store with a message.
+        """present: publishes the standing. role_state: returns what to store with a message.
 
         It is the state from which a restarted role continues after the message; None: none.
         """
@@ -70,7 +70,7 @@ class Session:
         self._settings = settings
         self._connection = connection
         self._present = present
-        self._kept = kept
+        self._role_state = role_state
         self.standing = Standing.ONLINE
         self._seldom = Seldom()
         self._unheard = Unheard(role.edge)
@@ -127,12 +127,14 @@ class Session:
         else:
             ahead = None
         seq = self.outbox.next_seq()
-        self.outbox.put(seq, self._envelope(seq, out.message), self._kept(), ahead)
+        self.outbox.put(seq, self._envelope(seq, out.message), self._role_state(), ahead)
 
     def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
-        terms = self._settings
-        held = self.outbox.receipt
-        return wire_up.up_in_place(terms.run_id, seq, message, terms.schema, terms.definition, held)
+        settings = self._settings
+        receipt = self.outbox.receipt
+        return wire_up.up_in_place(
+            settings.run_id, seq, message, settings.schema, settings.definition, receipt
+        )
 
     def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
@@ -203,8 +205,8 @@ class Session:
                 self._dispatch(wire.decode(envelope), inbound.retained)
         except WireError as error:
             if count := self._seldom.due(error.reason):
-                said = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
-                log.warning(said, inbound.topic, error, extra={"edge": self._role.edge})
+                line = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
+                log.warning(line, inbound.topic, error, extra={"edge": self._role.edge})
         inbound.done()
 
     def _whole(self, inbound: Inbound) -> bytes | wire.Whole | None:
@@ -284,10 +286,10 @@ class Session:
                 self._refused(seq, receipt.reason)
         else:
             if math.isfinite(receipt.retry_after_s):
-                asked = receipt.retry_after_s
+                delay = receipt.retry_after_s
             else:
-                asked = 1.0
-            self._send_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
+                delay = 1.0
+            self._send_at = time.monotonic() + min(max(delay, 0.1), MOST_BUSY) * random.uniform(
                 0.5, 1.5
             )
 

@@ -23,8 +23,8 @@ class Unheard:
             self._seq = seq
             self._tries = 0
         self._tries += 1
-        doublings, rest = divmod(self._tries, TRIES)
-        if rest == 0 and doublings & (doublings - 1) == 0:
+        doublings, remainder = divmod(self._tries, TRIES)
+        if remainder == 0 and doublings & (doublings - 1) == 0:
             log.warning(
                 "message %d has not come to the aggregator in %d tries: it is away, or the broker "
                 "drops what is %d bytes long (a larger limit there, or a smaller TACIT_CHUNK)",

@@ -151,13 +151,13 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         inbound.done()
         if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
             return
-        whole = (
+        encoded = (
             wire.Assembler(1 << 28).add(inbound.payload)
             if "/model/" in inbound.topic
             else inbound.payload
         )
-        assert whole is not None  # one chunk
-        meta = wire.decode(whole).meta
+        assert encoded is not None  # one chunk
+        meta = wire.decode(encoded).meta
         newest[0] = max(newest[0], meta.model.version)
         if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
             return  # a task that its edge had to wait for: the receipt has come before
@@ -223,7 +223,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, ReadyMade)
     role.prepare()
     schema = role.model.schema_hash()
-    said = definition(options)
+    definition_text = definition(options)
     sent = 0
     connection = Connection(
         options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
@@ -242,7 +242,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
         sent += 1
         message = hello if sent == 1 else Push(role.edge, 0, role.ready)
         outstanding.acquire()
-        envelope = wire_up.up("bench", sent, message, schema, said)
+        envelope = wire_up.up("bench", sent, message, schema, definition_text)
         payload = wire.part(envelope, 256 * 1024, 0)
         client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
     connection.stop()

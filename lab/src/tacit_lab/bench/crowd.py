@@ -95,9 +95,9 @@ def _crowd(count: int) -> dict[str, Any]:
         edges = ChildProcess("edges", module="tacit_lab.bench.crowd_edges", **options)
         stack.workers.append(edges)
         edges.ready()
-        seen = _watched(stack, edges)
-        found = edges.result()
-    return found | seen
+        watched = _watched(stack, edges)
+        of_edges = edges.result()
+    return of_edges | watched
 
 
 def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
@@ -107,7 +107,7 @@ def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
     plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours
     edges.go()
     pause.wait(WARM)
-    asked: list[float] = []
+    latencies: list[float] = []
     before = stack.get("/v1/status")["applied"]
     cpu = sum(process.cpu_times()[:2])
     end = time.monotonic() + SECONDS
@@ -116,26 +116,26 @@ def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
         began = time.perf_counter()
         plain.request("GET", "/v1/status")
         status = json.load(plain.getresponse())
-        asked.append(time.perf_counter() - began)
+        latencies.append(time.perf_counter() - began)
     spent = sum(process.cpu_times()[:2]) - cpu
     return {
         "cpu_ms": 1000 * spent / (status["applied"] - before),
         "rss_mb": process.memory_info().rss / 2**20,
-        "status_ms": 1000 * statistics.median(asked),
+        "status_ms": 1000 * statistics.median(latencies),
     }
 
 
-def show(found: dict[str, Any]) -> None:
+def show(ratios: dict[str, Any]) -> None:
     """Print it."""
-    one = found["edges_1000"]
-    ten = found["edges_10000"]
+    thousand = ratios["edges_1000"]
+    ten_thousand = ratios["edges_10000"]
     print(
-        f"(h) 1,000 edges, {RATE:g}/s    p50 {one['p50_ms']} ms, p99 {one['p99_ms']} ms, "
-        f"status {one['status_ms']} ms, {one['rss_mb']} MB"
+        f"(h) 1,000 edges, {RATE:g}/s    p50 {thousand['p50_ms']} ms, p99 {thousand['p99_ms']} ms, "
+        f"status {thousand['status_ms']} ms, {thousand['rss_mb']} MB"
     )
     print(
-        f"    10,000 edges         joined in {ten['join_s']} s, {ten['resent']} sent again, "
-        f"{ten['cpu_over_10_edges']} × the CPU of 10"
+        f"    10,000 edges         joined in {ten_thousand['join_s']} s, {ten_thousand['resent']} "
+        f"sent again, {ten_thousand['cpu_over_10_edges']} × the CPU of 10"
     )
 
 

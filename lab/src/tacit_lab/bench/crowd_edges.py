@@ -83,16 +83,16 @@ class Crowd:
     def push(self, rate: float, seconds: float) -> int:
         """Push at `rate` a second for so long, then wait for the last receipts; how many."""
         began = time.monotonic()
-        made = 0
+        pushed = 0
         while (now := time.monotonic()) - began < seconds:
-            while self.ready and made < rate * (now - began):
+            while self.ready and pushed < rate * (now - began):
                 self._update(self.ready.popleft())
-                made += 1
+                pushed += 1
             self.turn(0.002)
         deadline = time.monotonic() + PATIENCE
         while any(edge.sent for edge in self.edges) and time.monotonic() < deadline:
             self.turn(0.05)
-        return made
+        return pushed
 
     def turn(self, seconds: float) -> None:
         """Read and write what can be, and send again what has waited for too long."""
@@ -200,8 +200,8 @@ class Crowd:
         except BlockingIOError:
             sent = 0
         del edge.out[:sent]
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if edge.out else 0)
-        self._selector.modify(edge.sock, wanted, edge)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if edge.out else 0)
+        self._selector.modify(edge.sock, events, edge)
 
 
 def _meta(envelope: memoryview) -> pb.Meta:
@@ -217,8 +217,8 @@ def main(options: dict[str, Any]) -> dict[str, Any]:
     sys.stdin.readline()
     crowd.push(options["rate"], options["warm_s"])
     crowd.waits.clear()
-    made = crowd.push(options["rate"], options["seconds"])
-    return {"join_s": join_s, "resent": crowd.resent, "pushed": made, "waits": crowd.waits}
+    pushed = crowd.push(options["rate"], options["seconds"])
+    return {"join_s": join_s, "resent": crowd.resent, "pushed": pushed, "waits": crowd.waits}
 
 
 if __name__ == "__main__":

@@ -171,11 +171,11 @@ def memory(folder: Path) -> dict[str, Any]:
             pause.wait(0.5)
         seconds = time.perf_counter() - began
     late = [(applied, rss) for applied, rss in points if applied > UPDATES / 2]
-    found: dict[str, Any] = {"updates": UPDATES, "seconds": seconds, "points": len(points)}
+    summary: dict[str, Any] = {"updates": UPDATES, "seconds": seconds, "points": len(points)}
     for name in pids:
         slope, _ = np.polyfit([applied for applied, _ in late], [rss[name] for _, rss in late], 1)
-        found[name] = {"slope_mb_per_10000": 10_000 * float(slope), "last_mb": late[-1][1][name]}
-    return found
+        summary[name] = {"slope_mb_per_10000": 10_000 * float(slope), "last_mb": late[-1][1][name]}
+    return summary
 
 
 def _rate(stack: Stack, names: list[str], seconds: float) -> float:
@@ -228,14 +228,14 @@ def main() -> None:
     out = ROOT / "out"
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        found = {
+        results = {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
             "neighbours": neighbours(Path(name)),
         }
-        found["memory"] = memory(Path(name))
-    (out / "endurance.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found))
+        results["memory"] = memory(Path(name))
+    (out / "endurance.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -40,24 +40,24 @@ def measured(sizes: dict[str, tuple[int, int]] = SIZES) -> dict[str, dict[str, f
 
 def _stages(numbers: int, rounds: int) -> dict[str, float]:
     push = Push("edge-0", 0, _released(numbers))
-    taken: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folders = {way: Path(name) / way for way in ("commit", "two_commits")}
         for folder in folders.values():
             folder.mkdir()
         with (
-            closing(Ledger(folders["commit"] / "ledger.db", "bench")) as one,
-            closing(Ledger(folders["two_commits"] / "ledger.db", "bench")) as two,
+            closing(Ledger(folders["commit"] / "ledger.db", "bench")) as first_ledger,
+            closing(Ledger(folders["two_commits"] / "ledger.db", "bench")) as second_ledger,
         ):
             boxes = {
-                "commit": Outbox(one, "bench", folder=folders["commit"]),
-                "two_commits": Outbox(two, "bench", folder=folders["two_commits"]),
+                "commit": Outbox(first_ledger, "bench", folder=folders["commit"]),
+                "two_commits": Outbox(second_ledger, "bench", folder=folders["two_commits"]),
             }
             for seq in range(1, rounds + 2):
                 for stage, ms in _round(push, seq, boxes).items():
-                    taken.setdefault(stage, []).append(ms)
-    found = {stage: statistics.median(times[1:]) for stage, times in taken.items()}
-    return found | {"commit_over_two": found["commit"] / found["two_commits"]}
+                    durations.setdefault(stage, []).append(ms)
+    medians = {stage: statistics.median(times[1:]) for stage, times in durations.items()}
+    return medians | {"commit_over_two": medians["commit"] / medians["two_commits"]}
 
 
 def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
@@ -74,11 +74,11 @@ def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
         _charge(boxes["two_commits"]._ledger)
         boxes["two_commits"].put(seq, envelope)
 
-    found = {"encode": encode, "commit": _ms(commit), "two_commits": _ms(two_commits)}
-    found["parts"] = _ms(lambda: _parts(boxes["commit"]))
+    stages = {"encode": encode, "commit": _ms(commit), "two_commits": _ms(two_commits)}
+    stages["parts"] = _ms(lambda: _parts(boxes["commit"]))
     for box in boxes.values():
         box.done(seq)
-    return found
+    return stages
 
 
 def _charge(ledger: Ledger) -> None:
@@ -106,9 +106,9 @@ def _released(numbers: int) -> Released:
     return releaser.release(1.0, lambda: Clipped(torch.ones(numbers), math.inf))
 
 
-def show(found: dict[str, dict[str, float]]) -> None:
+def show(results: dict[str, dict[str, float]]) -> None:
     """Print them."""
-    for size, stages in found.items():
+    for size, stages in results.items():
         words = ", ".join(f"{stage} {ms:.2f}" for stage, ms in stages.items())
         print(f"(f) a push of {size:>5}, ms  {words}")
 

@@ -15,11 +15,11 @@ SUBACK = 9
 
 def _packet(first: int, body: bytes) -> bytes:
     length = b""
-    rest = len(body)
+    remaining = len(body)
     while True:
-        rest, digit = rest >> 7, rest & 127
-        length += bytes([digit | (128 if rest else 0)])
-        if not rest:
+        remaining, digit = remaining >> 7, remaining & 127
+        length += bytes([digit | (128 if remaining else 0)])
+        if not remaining:
             return bytes([first]) + length + body
 
 
@@ -58,13 +58,13 @@ class PacketReader:
         """(first byte, body) of every packet that is whole now."""
         self._held += data
         at = 0
-        found = []
+        packets = []
         while (end := self._end(at)) is not None:
             start, stop = end
-            found.append((self._held[at], memoryview(bytes(self._held[start:stop]))))
+            packets.append((self._held[at], memoryview(bytes(self._held[start:stop]))))
             at = stop
         del self._held[:at]
-        return iter(found)
+        return iter(packets)
 
     def _end(self, at: int) -> tuple[int, int] | None:
         """Where the body of the packet at `at` begins and ends; None: not all of it is here."""

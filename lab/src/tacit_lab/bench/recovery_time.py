@@ -111,14 +111,14 @@ class Repeater:
             with self._changed:
                 self._changed.notify_all()
             return
-        whole = (
+        encoded = (
             wire.Assembler(1 << 24).add(inbound.payload)
             if "/model/" in inbound.topic
             else inbound.payload
         )
-        if whole is None:
+        if encoded is None:
             return
-        meta = wire.decode(whole).meta
+        meta = wire.decode(encoded).meta
         seq, receipt = (
             (meta.answered, meta.answer) if meta.HasField("answer") else (meta.seq, meta.receipt)
         )
@@ -216,15 +216,15 @@ def measure(folder: Path, data: str | None) -> dict[str, Any]:
     # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
     prepare()
     file = _run_file(folder, data, 10**6, "recovery")
-    found = list[tuple[float, float]]()
+    kills = list[tuple[float, float]]()
     file.write_text(file.read_text().replace("snapshot_every = 500", "snapshot_every = 1000000"))
     for number in range(ROUNDS):
         place = folder / str(number)
         place.mkdir()
-        found.append(once(place, file))
-        print("{:.2f} s, {:.0%} stolen".format(*found[-1]), flush=True)
+        kills.append(once(place, file))
+        print("{:.2f} s, {:.0%} stolen".format(*kills[-1]), flush=True)
         shutil.rmtree(place)
-    seconds, stolen = zip(*found, strict=True)
+    seconds, stolen = zip(*kills, strict=True)
     return {
         "replayed": UPDATES + 1,
         "seconds": seconds,
@@ -241,9 +241,9 @@ def main() -> None:
     out.mkdir(exist_ok=True)
     data = _data()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), data)
-    (out / "recovery.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found))
+        result = measure(Path(folder), data)
+    (out / "recovery.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

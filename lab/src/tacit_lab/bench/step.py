@@ -99,12 +99,12 @@ def step_over_plain(
     case.
     """
     torch.set_num_threads(1)
-    found: Ratios = {}
+    ratios: Ratios = {}
     for name, model in networks.items():
         x, y = model.random_batch(rows, torch.Generator().manual_seed(1))
         data = Dataset(x, y, model.classes, "random")
-        found[name] = {str(batch): _ratios(model, data, batch, seconds, way) for batch in batches}
-    return found
+        ratios[name] = {str(batch): _ratios(model, data, batch, seconds, way) for batch in batches}
+    return ratios
 
 
 def _ratios(model: Model, data: Dataset, batch: int, seconds: float, way: Way) -> dict[str, float]:
@@ -122,7 +122,9 @@ def _ratios(model: Model, data: Dataset, batch: int, seconds: float, way: Way) -
 
 
 def _median(times: list[float], plain: list[float]) -> float:
-    return round(statistics.median(own / other for own, other in zip(times, plain, strict=True)), 3)
+    return round(
+        statistics.median(private / other for private, other in zip(times, plain, strict=True)), 3
+    )
 
 
 def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
@@ -148,8 +150,8 @@ def _edge(
 
 def _push(edge: MapaEdge, params: Tensor) -> Step:
     def step() -> None:
-        (said,) = edge.on_message(GlobalModel(0, params, CLIP))
-        assert isinstance(said.message, Push), said.message
+        (outgoing,) = edge.on_message(GlobalModel(0, params, CLIP))
+        assert isinstance(outgoing.message, Push), outgoing.message
 
     return step
 
@@ -187,17 +189,17 @@ def measured() -> Ratios:
         path = Path(folder) / "step.json"
         command = [sys.executable, "-m", "tacit_lab.bench.step", "--out", str(path)]
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-        found: Ratios = json.loads(path.read_text(encoding="utf-8"))["step_over_plain"]
-    return found
+        ratios: Ratios = json.loads(path.read_text(encoding="utf-8"))["step_over_plain"]
+    return ratios
 
 
-def show(found: Ratios) -> None:
+def show(ratios: Ratios) -> None:
     """Print the table."""
     print(
         f"{'(e) push / plain step':<24}"
         + "".join(f"{f'{name}, {b}':>24}" for b in BATCHES for name in MECHANISMS)
     )
-    for network, batches in found.items():
+    for network, batches in ratios.items():
         print(
             f"    {network:<20}"
             + "".join(f"{batches[str(b)][name]:24.2f}" for b in BATCHES for name in MECHANISMS)
@@ -217,15 +219,15 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--way", choices=("alone", "slots"), default="alone")
     parser.add_argument("--disk", action="store_true", help="with ledgers on disk")
-    given = parser.parse_args()
-    way = Way(given.way == "alone", given.disk)
-    found = step_over_plain({name: NETWORKS[name] for name in given.networks}, way=way)
+    arguments = parser.parse_args()
+    way = Way(arguments.way == "alone", arguments.disk)
+    ratios = step_over_plain({name: NETWORKS[name] for name in arguments.networks}, way=way)
     charges = {"memory": charge_ms(Way()), "disk": charge_ms(Way(disk=True))}
-    show(found)
+    show(ratios)
     print(f"    a charge: {charges['memory']} ms in memory, {charges['disk']} ms on this disk")
-    out: Path = given.out
+    out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    written = {"step_over_plain": found, "way": given.way, "charge_ms": charges}
+    written = {"step_over_plain": ratios, "way": arguments.way, "charge_ms": charges}
     out.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 

@@ -83,17 +83,17 @@ def measure(
     `aggregator_cpu_ms`: of an update}.
     """
     port = free_port()
-    found = list[tuple[float, ...]]()
+    rates = list[tuple[float, ...]]()
     spent: list[tuple[float, ...]] = []
 
     def note(status: Status) -> None:
         slowest = status.slowest
-        if found or status.edges < edges or slowest is None or slowest.releases <= 5:
+        if rates or status.edges < edges or slowest is None or slowest.releases <= 5:
             return
         with rest_client.client(
             f"http://127.0.0.1:{port}", rest_client.token(out / "state" / "token")
         ) as client:
-            found.extend(_alternate(lambda: client.status().applied, beside, spent))
+            rates.extend(_alternate(lambda: client.status().applied, beside, spent))
             client.halt("measured")
 
     root = Path(data) if data else None
@@ -107,22 +107,22 @@ def measure(
         as_json=False,
         observe=note,
     )
-    assert found
+    assert rates
     turns = [(after, before) for before, after in zip(spent[::2], spent[1::2], strict=True)]
     updates, edge, aggregator = (
         sum(after[place] - before[place] for after, before in turns) for place in range(3)
     )
     costs = {"edge_cpu_ms": edge / updates, "aggregator_cpu_ms": aggregator / updates}
-    return _rates(found, list(beside)) | {name: 1000 * each for name, each in costs.items()}
+    return _rates(rates, list(beside)) | {name: 1000 * each for name, each in costs.items()}
 
 
-def _rates(found: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
-    means = [statistics.mean(rates) for rates in zip(*found, strict=True)]
+def _rates(turns: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
+    means = [statistics.mean(rates) for rates in zip(*turns, strict=True)]
     rates: dict[str, Any] = {
         f"{name}_per_s": mean for name, mean in zip(["training", *names], means, strict=True)
     }
     for place, name in enumerate(names, 1):
-        ratios = [turn[0] / turn[place] for turn in found]
+        ratios = [turn[0] / turn[place] for turn in turns]
         rates[f"training_over_{name}"] = statistics.median(ratios)
         rates[f"training_over_{name}_quartiles"] = statistics.quantiles(ratios, n=4)[::2]
     return rates

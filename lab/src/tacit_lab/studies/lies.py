@@ -27,35 +27,35 @@ class LiarsView:
     direction: Tensor  # (d,), of length 1: towards "everything is a 0"
     random: torch.Generator
     target: str = "edge-4"  # whom `framing` wants to be taken for a liar
-    own: int = 0  # updates that the liar has sent
-    seen: dict[str, Tensor] = field(default_factory=dict)  # by edge: Σ MEMORY^k·(update k ago)
+    sent: int = 0  # updates that the liar has sent
+    sums: dict[str, Tensor] = field(default_factory=dict)  # by edge: Σ MEMORY^k·(update k ago)
     counts: dict[str, tuple[float, float]] = field(default_factory=dict)  # Σ MEMORY^k, squared
 
     def note(self, edge: str, led: Tensor) -> None:
         """See an honest update, the liar's own before it lies among them."""
         once, squares = self.counts.get(edge, (0.0, 0.0))
-        self.seen[edge] = led + MEMORY * self.seen.get(edge, torch.zeros_like(led))
+        self.sums[edge] = led + MEMORY * self.sums.get(edge, torch.zeros_like(led))
         self.counts[edge] = (1 + MEMORY * once, 1 + MEMORY * MEMORY * squares)
 
     def mean(self, edge: str) -> Tensor:
         """What this edge's honest updates have in common lately."""
-        return self.seen[edge] / self.counts[edge][0]
+        return self.sums[edge] / self.counts[edge][0]
 
     def others(self, liar: str) -> list[str]:
         """Everybody else who was seen."""
-        return [edge for edge in sorted(self.seen) if edge != liar]
+        return [edge for edge in sorted(self.sums) if edge != liar]
 
     def usual(self, update: Update) -> float:
         """The length of the median of the others' means, without noise."""
         variance = self.server.law(update).deviation ** 2
-        found = []
+        lengths = []
         for edge in self.others(update.edge):
             once, squares = self.counts[edge]
             mean = self.mean(edge)
             noise = variance * len(mean) * squares / once**2
-            found.append(math.sqrt(max(0.0, float(mean @ mean) - noise)))
-        if found:
-            return median(found)
+            lengths.append(math.sqrt(max(0.0, float(mean @ mean) - noise)))
+        if lengths:
+            return median(lengths)
         return 0.0
 
     def left(self) -> int:
@@ -117,8 +117,8 @@ def quiet(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 def _along(world: LiarsView, update: Update, direction: Tensor, length: float) -> Tensor:
     """A mean of this direction and length, with the noise that the law asks for."""
     size = float(torch.linalg.vector_norm(direction))
-    made = direction * (length / size) if size else direction
-    return made + world.noise(update, direction)
+    scaled = direction * (length / size) if size else direction
+    return scaled + world.noise(update, direction)
 
 
 def turned_quietly(world: LiarsView, update: Update, led: Tensor) -> Tensor:
@@ -131,8 +131,8 @@ def inner_product(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     others = world.others(update.edge)
     if not others:
         return led
-    whole = torch.stack([world.mean(edge) for edge in others]).mean(0)
-    return _along(world, update, -whole, world.usual(update))
+    average = torch.stack([world.mean(edge) for edge in others]).mean(0)
+    return _along(world, update, -average, world.usual(update))
 
 
 def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
@@ -147,11 +147,11 @@ def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
     """With all others against one of them, twice as long as their means are."""
     friends = [edge for edge in world.others(update.edge) if edge != world.target]
-    if not friends or world.target not in world.seen:
+    if not friends or world.target not in world.sums:
         return led
-    whole = torch.stack([world.mean(edge) for edge in friends]).mean(0)
+    average = torch.stack([world.mean(edge) for edge in friends]).mean(0)
     against = world.mean(world.target)
-    parts = [part / torch.linalg.vector_norm(part) for part in (whole, against)]
+    parts = [part / torch.linalg.vector_norm(part) for part in (average, against)]
     return _along(world, update, parts[0] - parts[1], 2 * world.usual(update))
 
 
@@ -170,7 +170,7 @@ def wave(length: int, part: float, *, timed: bool = True) -> Lie:
     """
 
     def lie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-        number = world.left() if timed else world.own - 1
+        number = world.left() if timed else world.sent - 1
         sign = 1 if number // length % 2 == 0 else -1
         return world.direction * (sign * part * world.pull(update)) + world.noise(update, led)
 

@@ -132,7 +132,7 @@ class HostileSimulator(Simulator):
         self._world.note(update.edge, update.vector - base)
         if update.edge not in self._liars:
             return update
-        self._world.own += 1
+        self._world.sent += 1
         led = self._lie(self._world, update, update.vector - base)
         return replace(update, vector=base + led)
 
@@ -225,9 +225,9 @@ def outcome(case: Case) -> dict[str, Any]:
 def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The first two edges have the lower classes, the others the rest: two camps of honest data."""
     rows = [_published(part) for part in parts]
-    x = torch.cat([one.x for one in rows])
-    y = torch.cat([one.y for one in rows])
-    size = min(len(one.y) for one in rows)
+    x = torch.cat([data.x for data in rows])
+    y = torch.cat([data.y for data in rows])
+    size = min(len(data.y) for data in rows)
     order = torch.argsort(y, stable=True)
     generator = torch.Generator().manual_seed(seed)
     low = order[: 2 * size]
@@ -235,24 +235,24 @@ def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     mixed = [side[torch.randperm(len(side), generator=generator)] for side in (low, high)]
     dealt = torch.split(torch.cat(mixed)[: 5 * size], size)
     return [
-        replace(part, rows=replace(one, x=x[index], y=y[index]))
-        for part, one, index in zip(parts, rows, dealt, strict=True)
+        replace(part, rows=replace(data, x=x[index], y=y[index]))
+        for part, data, index in zip(parts, rows, dealt, strict=True)
     ]
 
 
 def _lone(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     """The last edge alone has class 7, and rows of the others, all as many as before."""
     rows = [_published(part) for part in parts]
-    x = torch.cat([one.x for one in rows])
-    y = torch.cat([one.y for one in rows])
-    sizes = [len(one.y) for one in rows]
+    x = torch.cat([data.x for data in rows])
+    y = torch.cat([data.y for data in rows])
+    sizes = [len(data.y) for data in rows]
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(y), generator=generator)
     order = torch.cat([order[y[order] != 7], order[y[order] == 7]])
     dealt = torch.split(order, sizes)
     return [
-        replace(part, rows=replace(one, x=x[index], y=y[index]))
-        for part, one, index in zip(parts, rows, dealt, strict=True)
+        replace(part, rows=replace(data, x=x[index], y=y[index]))
+        for part, data, index in zip(parts, rows, dealt, strict=True)
     ]
 
 
@@ -301,13 +301,13 @@ def hostile(quick: bool) -> Iterator[Case]:
                     yield Case(name, lie, liars, seed)
 
 
-def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
+def table(results: list[tuple[Case, dict[str, Any]]]) -> str:
     """Markdown: per algorithm and lie, the worst accuracy of the seeds with and without guard."""
     worst: dict[tuple[str, str, int, bool], float] = {}
-    for case, came in found:
+    for case, result in results:
         key = (case.algorithm, case.lie, case.liars, bool(case.guard))
         if not case.partition:
-            worst[key] = min(worst.get(key, 100.0), came["accuracy"])
+            worst[key] = min(worst.get(key, 100.0), result["accuracy"])
     names = sorted({algorithm for algorithm, *_ in worst}, key=list(SETTINGS).index)
     lines = ["| lie | liars | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for lie in ("", *LIES):
@@ -326,18 +326,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="MAPA, one seed")
     parser.add_argument("--out", type=Path, default=Path("out/poison.json"))
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    found: list[tuple[Case, dict[str, Any]]] = []
+    arguments = parser.parse_args()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    results: list[tuple[Case, dict[str, Any]]] = []
     with ProcessPoolExecutor(2) as pool:
-        every = [*honest(given.quick), *hostile(given.quick)]
-        for case, came in zip(every, pool.map(outcome, every), strict=True):
-            found.append((case, came))
-            kept = [{"case": case.__dict__ | {"guard": bool(case.guard)}} | c for case, c in found]
-            given.out.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    print(table(found))
-    plain = [(case, came) for case, came in found if not case.lie]
-    accused = [came for case, came in plain if came["accused"]]
+        every = [*honest(arguments.quick), *hostile(arguments.quick)]
+        for case, result in zip(every, pool.map(outcome, every), strict=True):
+            results.append((case, result))
+            documents = [
+                {"case": case.__dict__ | {"guard": bool(case.guard)}} | c for case, c in results
+            ]
+            arguments.out.write_text(json.dumps(documents, indent=1), encoding="utf-8")
+    print(table(results))
+    plain = [(case, result) for case, result in results if not case.lie]
+    accused = [result for case, result in plain if result["accused"]]
     for guard in (False, True):
         got = [
             c["accuracy"]

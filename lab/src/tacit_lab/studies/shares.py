@@ -79,20 +79,20 @@ def main() -> int:
     parser.add_argument("--load", type=int, default=0, help="busy loops beside it")
     parser.add_argument("--out", type=Path, default=Path("out/shares"))
     arguments = parser.parse_args()
-    found = []
+    runs = []
     for _ in range(arguments.runs):
         with busy(
             arguments.load
         ):  # of each run: loops that somebody has ended spoil one, and are noticed
-            found.append(measure(arguments.out / "run"))
-        print(found[-1], flush=True)
-    worst = max(run["apart"] for run in found)
+            runs.append(measure(arguments.out / "run"))
+        print(runs[-1], flush=True)
+    worst = max(run["apart"] for run in runs)
     print(
-        f"{len(found)} runs, load {arguments.load}: the edge furthest from its share is "
+        f"{len(runs)} runs, load {arguments.load}: the edge furthest from its share is "
         f"{100 * worst:.1f} % from it"
     )
     written = arguments.out / f"shares-load{arguments.load}.json"
-    written.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    written.write_text(json.dumps(runs, indent=2) + "\n", encoding="utf-8")
     return int(worst > WITHIN)
 
 

@@ -68,20 +68,20 @@ def main() -> None:
     parser.add_argument("--accuracy", type=float, default=0.35)
     parser.add_argument("--out", type=Path, default=Path("out/stragglers"))
     arguments = parser.parse_args()
-    found = {}
+    results = {}
     for name in RUNS:
-        found[name] = measure(name, arguments.out, arguments.accuracy)
-        print(name, found[name], flush=True)
-    slow = found["fedavg-cifar10-cnn"]["seconds_to_accuracy"]
+        results[name] = measure(name, arguments.out, arguments.accuracy)
+        print(name, results[name], flush=True)
+    slow = results["fedavg-cifar10-cnn"]["seconds_to_accuracy"]
     for name in RUNS[:-1]:
-        quick = found[name]["seconds_to_accuracy"]
+        quick = results[name]["seconds_to_accuracy"]
         if slow and quick:
             print(
                 f"FedAvg / {name}: {slow / quick:.2f} times as long to "
                 f"{100 * arguments.accuracy:g} %"
             )
     (arguments.out / "stragglers.json").write_text(
-        json.dumps(found, indent=2) + "\n", encoding="utf-8"
+        json.dumps(results, indent=2) + "\n", encoding="utf-8"
     )
 
 

@@ -68,10 +68,10 @@ def main() -> None:
     results: list[dict[str, Any]] = (
         json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else []
     )
-    done = {(row["case"], row["budget"], row["seed"]) for row in results}
+    measured = {(row["case"], row["budget"], row["seed"]) for row in results}
     for seed in [int(word) for word in sys.argv[1:]] or [1]:
         for case, epsilon in _order():
-            if (case, epsilon, seed) in done:
+            if (case, epsilon, seed) in measured:
                 continue
             row = measure(case, epsilon, seed)
             results.append(row)
@@ -128,11 +128,11 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
     content = tomllib.loads((EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8"))
     edges = content.get("edges", {}).get("count", 5)
     updates = min(UPDATES, content["run"]["updates"])
-    given = {
+    defaults = {
         "run": {"seed": seed, "updates": updates},
         "privacy": {"epsilon": epsilon, "pushes": -(-updates // edges)},
     }
-    for part in (given, changes):
+    for part in (defaults, changes):
         for section, keys in part.items():
             content[section] = content.get(section, {}) | keys
     return RunFile.model_validate(content)
@@ -216,12 +216,12 @@ def table(results: list[dict[str, Any]]) -> str:
     for case in CASES:
         cells = []
         for epsilon in EPSILONS:
-            found = [
+            accuracies = [
                 row["accuracy"]
                 for row in results
                 if (row["case"], row["budget"]) == (case, epsilon)
             ]
-            cells.append(f"{sum(found) / len(found):.2f}" if found else "")
+            cells.append(f"{sum(accuracies) / len(accuracies):.2f}" if accuracies else "")
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

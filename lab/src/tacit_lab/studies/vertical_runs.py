@@ -111,8 +111,8 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
 def accuracy(server: LabelServer) -> float:
     """Of the last evaluation."""
     assert server.evaluation.taken is not None
-    _, params, seen = server.evaluation.taken
-    return evaluate(server.head, params, seen)[0]
+    _, params, data = server.evaluation.taken
+    return evaluate(server.head, params, data)[0]
 
 
 def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
@@ -122,12 +122,12 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
         noise = (
             {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
         )
-        made = world(changed(path, privacy=noise), root)
-        for _ in made.run(1):
+        roles = world(changed(path, privacy=noise), root)
+        for _ in roles.run(1):
             pass
-        spent = [gdp.mu(party.releaser.ledger.history()) for party in made.parties]
-        found = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(made.server)}
-        rows.append({"mu_release": mu or 0.0, **found})
+        spent = [gdp.mu(party.releaser.ledger.history()) for party in roles.parties]
+        point = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(roles.server)}
+        rows.append({"mu_release": mu or 0.0, **point})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -152,7 +152,7 @@ def delays(
         f"t={count // 2}": {"t": count // 2},
         "async": {"t": 1},
     }
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, section in modes.items():
         seconds = []
         if "synchronous" in section:
@@ -161,29 +161,29 @@ def delays(
             uploads = section["t"]
         evaluation = {"every": max(1, every // uploads)}
         for seed in range(1, seeds + 1):
-            made = world(
+            roles = world(
                 changed(path, algorithm=section, run={"seed": seed}, evaluation=evaluation),
                 root,
                 means,
             )
-            made.poisson = poisson
-            seconds.append(_until(made, target, seed))
-        found[name] = {"seconds": [round(one, 1) for one in seconds]}
-        ratio = np.array(found["sync"]["seconds"]) / np.array(seconds)
-        found[name]["sync_over_it"] = [
+            roles.poisson = poisson
+            seconds.append(_until(roles, target, seed))
+        results[name] = {"seconds": [round(value, 1) for value in seconds]}
+        ratio = np.array(results["sync"]["seconds"]) / np.array(seconds)
+        results[name]["sync_over_it"] = [
             round(float(x), 2) for x in (ratio.mean(), half_width(ratio))
         ]
-        print(name, json.dumps(found[name]), flush=True)
-    return found
+        print(name, json.dumps(results[name]), flush=True)
+    return results
 
 
-def _until(made: VerticalRoles, target: float, seed: int) -> float:
+def _until(roles: VerticalRoles, target: float, seed: int) -> float:
     """The clock when an evaluation first shows `target`; inf: never."""
-    seen = 0
-    for clock in made.run(seed):
-        if made.server.evaluation.taken and made.server.evaluation.taken[0] > seen:
-            seen = made.server.evaluation.taken[0]
-            if accuracy(made.server) >= target:
+    last = 0
+    for clock in roles.run(seed):
+        if roles.server.evaluation.taken and roles.server.evaluation.taken[0] > last:
+            last = roles.server.evaluation.taken[0]
+            if accuracy(roles.server) >= target:
                 return clock
     return float("inf")
 
@@ -196,17 +196,17 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
     beforehand.
     """
     run = config.load(path)
-    made = world(run, root)
-    server = made.server
-    running = made.run(1)
-    while any(party.place is None for party in made.parties):
+    roles = world(run, root)
+    server = roles.server
+    running = roles.run(1)
+    while any(party.place is None for party in roles.parties):
         next(running)
     rows = torch.arange(len(server.people.labels))
     records = server.people.records
-    views = [party._features(rows) for party in made.parties]
-    models = [party.embedding for party in made.parties]
-    found = {}
-    penalty = made.parties[0].regularization
+    views = [party._features(rows) for party in roles.parties]
+    models = [party.embedding for party in roles.parties]
+    results = {}
+    penalty = roles.parties[0].regularization
     for share in (1.0, 1.1):
         steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
         params, thetas = centralised(
@@ -226,9 +226,9 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
             server.head.logits(params, torch.stack(embedded, 1)).argmax(1)
             == server.people.labels[records:]
         )
-        found[f"{steps} steps"] = float(right.float().mean())
-    print(json.dumps(found), flush=True)
-    return found
+        results[f"{steps} steps"] = float(right.float().mean())
+    print(json.dumps(results), flush=True)
+    return results
 
 
 def main() -> None:
@@ -242,14 +242,20 @@ def main() -> None:
     parser.add_argument(
         "--poisson", action="store_true", help="delays as in the paper's appendix G"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.what == "privacy":
-        privacy(given.file, given.data)
-    elif given.what == "centralised":
-        central(given.file, given.data)
+    if arguments.what == "privacy":
+        privacy(arguments.file, arguments.data)
+    elif arguments.what == "centralised":
+        central(arguments.file, arguments.data)
     else:
-        delays(given.file, given.data, given.target, given.seeds, poisson=given.poisson)
+        delays(
+            arguments.file,
+            arguments.data,
+            arguments.target,
+            arguments.seeds,
+            poisson=arguments.poisson,
+        )
 
 
 if __name__ == "__main__":

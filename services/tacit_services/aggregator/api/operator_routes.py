@@ -87,7 +87,7 @@ def prediction_routes(
             )
         try:
             with operator.waiting():
-                found = inference.predict(request.ids, request.wait_s)
+                probabilities = inference.predict(request.ids, request.wait_s)
         except DataError as error:
             return problem(404, str(error))
         except ConfigError as error:
@@ -97,8 +97,8 @@ def prediction_routes(
         except ServiceError as error:
             return _later(error, 10)
         rows = [
-            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
-            for one, p in found.items()
+            {"id": record_id, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
+            for record_id, p in probabilities.items()
         ]
         reading = run_status.reading()
         epsilon = run_status.total(reading).epsilon

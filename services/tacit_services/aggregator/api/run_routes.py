@@ -161,9 +161,9 @@ def event_routes(view: View, operator: Operator) -> APIRouter:
         while True:
             over = operator.closed.is_set()
             status = await run_in_threadpool(view.feed, 0.0 if over else EVENT_PERIOD)
-            seen = {name: value for name, value in status.items() if name not in _MOVING}
-            if seen != last:
-                last = seen
+            steady = {name: value for name, value in status.items() if name not in _MOVING}
+            if steady != last:
+                last = steady
                 yield ServerSentEvent(event="status", data=status)
             if over:
                 return

@@ -30,10 +30,10 @@ class DefinitionCheck:
         if not meta.HasField("hello") or theirs == self.text:
             return
         if theirs:
-            said = self._difference(theirs)
+            reason = self._difference(theirs)
         else:
-            said = "the Hello has none"
-        raise WireError("definition", wire.printable(said, wire.MAX_REASON - 20))
+            reason = "the Hello has none"
+        raise WireError("definition", wire.printable(reason, wire.MAX_REASON - 20))
 
     def _difference(self, theirs: str) -> str:
         try:
@@ -41,7 +41,7 @@ class DefinitionCheck:
                 content = json.loads(theirs)
             else:
                 content = None
-            found = first_difference(content, self._agreed)
+            difference = first_difference(content, self._agreed)
         except (ValueError, RecursionError):
-            found = None
-        return found or "cannot be read"
+            difference = None
+        return difference or "cannot be read"

@@ -91,11 +91,11 @@ class Reassembly:
         self._held += mine.assembler.held
         return None
 
-    def _make_room(self, edge: str, kept: int, more: int) -> None:
-        """kept: bytes that the edge holds, and will still hold beside `more`."""
+    def _make_room(self, edge: str, occupied: int, more: int) -> None:
+        """occupied: bytes that the edge holds, and will still hold beside `more`."""
         partial = self._open.get(edge)
         others = self._held - (0 if partial is None else partial.assembler.held)
-        if others + kept + more > self._total and kept + more > self._share:
+        if others + occupied + more > self._total and occupied + more > self._share:
             raise RetryLater("busy", 1.0)
 
     def _forget(self, edge: str) -> None:

@@ -47,9 +47,9 @@ class TrustedNoise:
         """
         edge = candidate.edge
         seq = candidate.seq
-        kept = self._kept.get(edge)
-        if kept is not None and kept.seq == seq:
-            return replace(kept, inbound=candidate.inbound)
+        cached = self._kept.get(edge)
+        if cached is not None and cached.seq == seq:
+            return replace(cached, inbound=candidate.inbound)
         if seq <= self._newest.get(edge, seq) and seq <= self._journal.last_seqs.get(edge, 0):
             return replace(
                 candidate, payload=b""
@@ -76,8 +76,8 @@ class TrustedNoise:
         if isinstance(message, Update):
             payload = self._noised(message, candidate.seq)
         else:
-            said = replace(message, spent=history)
-            payload = wire_up.up(journal.run_id, candidate.seq, said, journal.schema)
+            corrected = replace(message, spent=history)
+            payload = wire_up.up(journal.run_id, candidate.seq, corrected, journal.schema)
         return replace(candidate, payload=payload, message=self._read(payload))
 
     def _noised(self, update: Update, seq: int) -> bytes:
@@ -104,13 +104,13 @@ class TrustedNoise:
         history = self._trusted.history(edge)
         record = self._role.edges.get(edge)
         if record:
-            known = sum(row.count for row in record.spent)
+            journalled = sum(row.count for row in record.spent)
         else:
-            known = 0
-        if sum(row.count for row in history) < known:
+            journalled = 0
+        if sum(row.count for row in history) < journalled:
             raise PrivacyError(
-                f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); "
-                f"it was lost or is an "
+                f"trusted ledger: {edge} has fewer charges than the journal knows of "
+                f"({journalled}); it was lost or is an "
                 "older copy"
             )
         return history

@@ -49,8 +49,8 @@ def interface() -> APIRouter:
 def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
     """`first` at `root`, and every file of `folder` under `prefix`."""
     router = APIRouter(include_in_schema=False)
-    found = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
-    content = {path.name: path.read_bytes() for path in found}
+    paths = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
+    content = {path.name: path.read_bytes() for path in paths}
     headers = _HEADERS | {"Content-Security-Policy": policy}
 
     def answer(request: Request, name: str) -> Response:

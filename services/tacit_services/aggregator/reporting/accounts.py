@@ -110,22 +110,26 @@ class Accounts:
 
         While another thread is at it, those that were last found will do.
         """
-        kept = self._kept
-        if not self.final and self.busy.locked() and records.keys() <= kept.keys():
-            return {name: kept[name] for name in records}
+        cached = self._kept
+        if not self.final and self.busy.locked() and records.keys() <= cached.keys():
+            return {name: cached[name] for name in records}
         with self.busy:
-            found = {name: self._account(name, record) for name, record in records.items()}
-            self._kept |= found
-            return found
+            spendings = {name: self._account(name, record) for name, record in records.items()}
+            self._kept |= spendings
+            return spendings
 
     # -- one edge ----------------------------------------------------------------------------------
 
     def _account(self, name: str, record: EdgeRecord) -> Spending:
-        kept = self._kept.get(name)
+        cached = self._kept.get(name)
         history = record.spent
-        known = kept is not None and kept.record is record
-        if kept is not None and known and (not kept.bound or not self._is_known(history, MUCH)):
-            return kept
+        current = cached is not None and cached.record is record
+        if (
+            cached is not None
+            and current
+            and (not cached.bound or not self._is_known(history, MUCH))
+        ):
+            return cached
         more = self._at_most(history, self._budget(name))
         spent = self._promise.spent(name, history, record.charged, more)
         return Spending(record, spent, more != history)
@@ -148,74 +152,75 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        found = self._looked_at(records)
-        distinct = dict.fromkeys(found)  # many edges share one
-        least = min((one.releases for one in distinct), default=0)
-        at = next((at for at, one in enumerate(found) if one.releases == least), None)
+        spenders = self._looked_at(records)
+        distinct = dict.fromkeys(spenders)  # many edges share one
+        least = min((spender.releases for spender in distinct), default=0)
+        at = next((at for at, spender in enumerate(spenders) if spender.releases == least), None)
         if at is None:
             slowest = None
         else:
             slowest = self._names[at]
         more = {
-            one: self._at_most(one.history, one.budget, steady=steady) for one in _most(distinct)
+            spender: self._at_most(spender.history, spender.budget, steady=steady)
+            for spender in _most(distinct)
         }
         if self._promise.composition == "max":
             epsilon, bound = self._largest(more, steady)
         else:
-            by_name = dict(zip(self._names, found, strict=True))
+            by_name = dict(zip(self._names, spenders, strict=True))
             epsilon, bound = self._composed(records, by_name, steady)
-        share = max((self._share(one, spent) for one, spent in more.items()), default=0.0)
+        share = max((self._share(spender, spent) for spender, spent in more.items()), default=0.0)
         return Total(epsilon, bound, share, slowest, least)
 
     def _looked_at(self, records: Mapping[str, EdgeRecord]) -> list[_Spender]:
         """The spender of each of `records`, in their order; only of what has changed a new one."""
         names = list(records)
         now = [record.spent for record in records.values()]
-        kept = self._histories
-        found = list(self._spenders)
+        earlier = self._histories
+        spenders = list(self._spenders)
         if names[: len(self._names)] != self._names:  # records of another fold
-            kept = []
-            found = []
-        known = len(kept)
-        changed = [at for at, history in enumerate(kept) if now[at] is not history]
+            earlier = []
+            spenders = []
+        old_count = len(earlier)
+        changed = [at for at, history in enumerate(earlier) if now[at] is not history]
         for at in changed:
-            found[at] = self._spender(now[at], self._budget(names[at]))
-        found += map(self._spender, now[known:], map(self._budget, names[known:]))
+            spenders[at] = self._spender(now[at], self._budget(names[at]))
+        spenders += map(self._spender, now[old_count:], map(self._budget, names[old_count:]))
         self._names = names
         self._histories = now
-        self._spenders = found
-        return found
+        self._spenders = spenders
+        return spenders
 
-    def _share(self, one: _Spender, more: History) -> float:
-        known = one.budget and math.isfinite(one.budget)
-        if known:
-            return self._epsilon(more) / one.budget
+    def _share(self, spender: _Spender, more: History) -> float:
+        bounded = spender.budget and math.isfinite(spender.budget)
+        if bounded:
+            return self._epsilon(more) / spender.budget
         return 0.0
 
     def _largest(self, spent: Mapping[_Spender, History], steady: bool) -> tuple[float, bool]:
         """The largest ε, and whether it is an upper bound."""
         if not spent:
             return 0.0, False
-        one, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
+        spender, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
         if not self._few and not steady:
             self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in more)))
-        return self._epsilon(more), more != one.history
+        return self._epsilon(more), more != spender.history
 
     def _composed(
-        self, records: Mapping[str, EdgeRecord], found: Mapping[str, _Spender], steady: bool
+        self, records: Mapping[str, EdgeRecord], spenders: Mapping[str, _Spender], steady: bool
     ) -> tuple[float, bool]:
         """ε of those who hold the same people, and whether it is an upper bound."""
         more = {
-            name: self._at_most(one.history, one.budget, steady=steady)
-            for name, one in found.items()
+            name: self._at_most(spender.history, spender.budget, steady=steady)
+            for name, spender in spenders.items()
         }
         spent = [
-            self._promise.spent(name, one.history, records[name].charged, more[name])
-            for name, one in found.items()
+            self._promise.spent(name, spender.history, records[name].charged, more[name])
+            for name, spender in spenders.items()
         ]
         bound = self._promise.composition == "together"
         return self._promise.epsilon(spent), bound and any(
-            more[name] != one.history for name, one in found.items()
+            more[name] != spender.history for name, spender in spenders.items()
         )
 
     # -- time --------------------------------------------------------------------------------------
@@ -266,10 +271,10 @@ def _spender(history: History, budget: float) -> _Spender:
 def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
     """Of those who release alike, the one that has released most: its ε is the largest."""
     most: dict[tuple[History, float], _Spender] = {}
-    for one in spenders:
-        held = most.setdefault(one.alike, one)
-        if one.releases > held.releases:
-            most[one.alike] = one
+    for spender in spenders:
+        largest = most.setdefault(spender.alike, spender)
+        if spender.releases > largest.releases:
+            most[spender.alike] = spender
     return list(most.values())
 
 

@@ -57,8 +57,8 @@ class Points:
 
     def measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
         """Evaluate on `data`, and add the point. Raises ConfigError where a user's metric does."""
-        seen, metrics = self._metrics.measure(self._model, params, data)
-        self._record(version, seen.accuracy, seen.loss, len(data), metrics)
+        evaluation, metrics = self._metrics.measure(self._model, params, data)
+        self._record(version, evaluation.accuracy, evaluation.loss, len(data), metrics)
 
 
 class Evaluator:

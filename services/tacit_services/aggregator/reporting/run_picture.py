@@ -62,12 +62,12 @@ def _measured(axis: Any, series: Series) -> None:
         _line(axis, percent, "accuracy", BLUE, "test accuracy, %")
         return
     names = [*(series[0].get("metrics") or {})]
-    found = [
+    points = [
         point | {"shown": point["metrics"][names[0]] if names else point["loss"]}
         for point in series
     ]
-    _line(axis, found, "shown", BLUE, f"test {names[0] if names else 'loss'}")
-    values = [point["shown"] for point in found if point["shown"] is not None]
+    _line(axis, points, "shown", BLUE, f"test {names[0] if names else 'loss'}")
+    values = [point["shown"] for point in points if point["shown"] is not None]
     if values and min(values) > 0 and max(values) / min(values) > _LOG_FROM:
         axis.set_yscale("log")
 
@@ -79,17 +79,17 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
         return
     _line(axis, series, "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
     budgets = [edge["budget"] for edge in status["privacy"]["edges"].values()]
-    if known := [budget for budget in budgets if budget is not None]:
-        axis.axhline(max(known), color=GREY, linestyle="--", linewidth=1)
+    if limits := [budget for budget in budgets if budget is not None]:
+        axis.axhline(max(limits), color=GREY, linestyle="--", linewidth=1)
         axis.text(
             0.02,
-            max(known),
+            max(limits),
             "budget",
             color=GREY,
             va="bottom",
             transform=axis.get_yaxis_transform(),
         )
-        axis.set_ylim(top=1.12 * max(known))
+        axis.set_ylim(top=1.12 * max(limits))
     axis.set_ylim(bottom=0)
 
 
@@ -126,6 +126,6 @@ def _title(status: dict[str, Any]) -> str:
         claim = f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
     else:
         claim = "not private"
-    shown = on_test(status["test_accuracy"], status["test_loss"])
+    score = on_test(status["test_accuracy"], status["test_loss"])
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
-    return f"{what} · {status['edges']} edges · {shown} · {claim}"
+    return f"{what} · {status['edges']} edges · {score} · {claim}"

@@ -37,7 +37,7 @@ class Job:
 
     rows: Tensor
     deadline: float
-    asked: bool = False
+    requested: bool = False
     asked_at: float = 0.0
     answered: threading.Event = field(default_factory=threading.Event)
     scores: Tensor | None = None
@@ -117,14 +117,14 @@ class Inference:
         if job is None:
             return
         if (
-            not job.asked and time.monotonic() < job.deadline
+            not job.requested and time.monotonic() < job.deadline
         ):  # later nobody waits for what parties would pay for
-            job.asked = self._driver.ask(Request(0, job.rows))
+            job.requested = self._driver.ask(Request(0, job.rows))
             job.asked_at = time.monotonic()
-        elif job.asked and not self._role.pending():
+        elif job.requested and not self._role.pending():
             self._end(job, self._role.scores(job.rows))
             return
-        elif job.asked and (error := self._hopeless()):
+        elif job.requested and (error := self._hopeless()):
             self._end(job, None, error)
             return
         if time.monotonic() > job.deadline:
@@ -134,7 +134,7 @@ class Inference:
                 None,
                 ServiceError(f"no answer from {missing}; a party answers while TACIT_SERVE is set"),
             )
-        elif job.asked and time.monotonic() - job.asked_at > ASK_AGAIN:
+        elif job.requested and time.monotonic() - job.asked_at > ASK_AGAIN:
             job.asked_at = time.monotonic()
             self._driver.ask_again(self._role.pending())
 

@@ -71,14 +71,14 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
 def _kept(path: Path, what: dict[str, str]) -> Tensor:
     content = path.read_bytes()
     try:
-        found = state_file.metadata(content)
+        stored = state_file.metadata(content)
         drawn = safetensors.torch.load(content)["answers"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise PrivacyError(
             f"labels {path}: damaged ({error}); drawing them again would cost their budget"
         ) from error
-    if found != what:
-        epsilon = float.fromhex(found.get("epsilon", "nan"))
+    if stored != what:
+        epsilon = float.fromhex(stored.get("epsilon", "nan"))
         if math.isfinite(epsilon):
             was = f"epsilon={epsilon:g}"
         else:

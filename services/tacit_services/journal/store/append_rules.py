@@ -47,10 +47,11 @@ def check_numbers(edge: str, seq: int, anchor: Anchor | None) -> None:
         raise ValueError(f"anchor {anchor.count} of edge {edge!r} is outside 0..{MAX_SEQ}")
 
 
-def check_cursor(cursor: int, held: int, position: int) -> None:
-    """Raise ValueError unless `held` (stored cursor) <= `cursor` <= `position` (last accepted)."""
-    if cursor < held:
-        raise ValueError(f"snapshot cursor {cursor} is older than the stored one, {held}")
+def check_cursor(cursor: int, stored: int, position: int) -> None:
+    """Raise ValueError unless `stored` (stored cursor) <= `cursor` <= `position` (last "
+    "accepted)."""
+    if cursor < stored:
+        raise ValueError(f"snapshot cursor {cursor} is older than the stored one, {stored}")
     if cursor > position:
         raise ValueError(f"snapshot cursor {cursor} is past the last accepted position, {position}")
 
@@ -69,16 +70,16 @@ def in_pages(
     read: Callable[[int, int], Sequence[StoredEntry]], after: int, page: int
 ) -> Iterator[StoredEntry]:
     """Yield what base.Store.replay promises, by one `read` after another."""
-    while found := read(after, page):
-        yield from found
-        after = found[-1].position
+    while entries := read(after, page):
+        yield from entries
+        after = entries[-1].position
 
 
-def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
+def incomplete(store: str, run: str, present: int, due: int) -> errors.WireError:
     """The error of `open` where entries are missing, so that the fold would be another model."""
     return errors.WireError(
         "journal",
-        f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted",
+        f"{store}: run {run!r} has {present} entries behind its snapshot, {due} were accepted",
     )
 
 
@@ -96,10 +97,10 @@ def altered(store: str, run: str, what: str) -> errors.WireError:
     return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")
 
 
-def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
+def other_parameters(run: str, stored: str, ours: str) -> errors.ConfigError:
     """The error of `open` where `run` was stored with another parameter fingerprint."""
     return errors.ConfigError(
-        f"run: {run!r} is in the store with parameters {held[:12]}, "
-        f"but this run file has {given[:12]}; give the run another name or restore its parameters "
+        f"run: {run!r} is in the store with parameters {stored[:12]}, "
+        f"but this run file has {ours[:12]}; give the run another name or restore its parameters "
         f"(a run that tacit 0.1 began ends with tacit 0.2)"
     )

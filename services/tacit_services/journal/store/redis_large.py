@@ -38,14 +38,14 @@ def end(key: str, large: str) -> list[Any]:
 
 
 def pieces(
-    key: str, payload: bytes | memoryview, first: int = 0, *, whole: bool = True
+    key: str, payload: bytes | memoryview, first: int = 0, *, complete: bool = True
 ) -> list[list[Any]]:
     """The commands that add `payload` from byte `first` on to the list at `key`.
 
-    whole: False where more comes behind it, so that a last piece that is not full waits.
+    complete: False where more comes behind it, so that a last piece that is not full waits.
     """
     view = memoryview(payload)
-    if whole:
+    if complete:
         ready = view
     else:
         ready = view[: len(view) - len(view) % PIECE]
@@ -95,7 +95,7 @@ def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(argument: Any) -> bytes:
-    whole = isinstance(argument, Pieces | memoryview)
-    if whole:
+    binary = isinstance(argument, Pieces | memoryview)
+    if binary:
         return bytes(argument)
     return str(argument).encode()

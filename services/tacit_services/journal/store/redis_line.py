@@ -107,7 +107,7 @@ class RedisStage:
 
     def grow(self, begun: memoryview) -> None:
         """See base.Stage.grow."""
-        due = redis_large.pieces(self.key, begun, self.sent, whole=False)
+        due = redis_large.pieces(self.key, begun, self.sent, complete=False)
         lost = self.sent and self.key not in self._line.staged
         if not due or lost:
             return

@@ -76,18 +76,18 @@ class RedisStore:
         """See base.Store.open."""
         self._refuse_eviction()
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        epoch, held, there, due = self._call(
+        epoch, stored, present, due = self._call(
             "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint
         )
         if epoch == -2:
-            said = errors.other_format(int(held), _FORMAT)
-            raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {said}")
+            reason = errors.other_format(int(stored), _FORMAT)
+            raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {reason}")
         if epoch == -3:
             raise append_rules.lost(self._shown, self._run)
         if epoch == -1:
-            raise append_rules.incomplete(self._shown, self._run, there, due)
+            raise append_rules.incomplete(self._shown, self._run, present, due)
         if epoch == 0:
-            raise append_rules.other_parameters(self._run, held.decode(), fingerprint)
+            raise append_rules.other_parameters(self._run, stored.decode(), fingerprint)
         self._epoch = int(epoch)
         self._line.begin_anew()
         if weak := self._forgetful():
@@ -103,10 +103,12 @@ class RedisStore:
 
         It is "", too, where the server does not let us read its settings.
         """
-        kept = {"appendonly": "yes", "appendfsync": "always"}
-        found = self._settings("append*")
+        safe = {"appendonly": "yes", "appendfsync": "always"}
+        settings = self._settings("append*")
         return ", ".join(
-            f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good
+            f"{name} {settings[name]}"
+            for name, good in safe.items()
+            if settings.get(name, good) != good
         )
 
     def _refuse_eviction(self) -> None:
@@ -123,11 +125,11 @@ class RedisStore:
     def _settings(self, pattern: str) -> dict[str, str]:
         """The server's settings of these names, as far as it lets us read them."""
         try:
-            found: dict[str, str] = self._client.config_get(pattern)
+            values: dict[str, str] = self._client.config_get(pattern)
         # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
         except (redis.RedisError, OSError):
             return {}
-        return found
+        return values
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -165,7 +167,7 @@ class RedisStore:
         limits = (self._limits.entries, self._limits.bytes)
         staged = list[list[Any]]()
         lists = list[str]()
-        said: list[Any] = [self._epoch, *limits, self._known]
+        arguments: list[Any] = [self._epoch, *limits, self._known]
         for entry in entries:
             payload = entry.payload
             key = ""
@@ -176,16 +178,24 @@ class RedisStore:
                 lists.append(key)
             anchor = entry.anchor or Anchor("", 0, b"")
             check = xxhash.xxh3_64_digest(payload)
-            said += [entry.edge, entry.seq, b"" if key else payload]
-            said += [anchor.lineage, anchor.count, anchor.head, check, key, elements, len(payload)]
+            arguments += [entry.edge, entry.seq, b"" if key else payload]
+            arguments += [
+                anchor.lineage,
+                anchor.count,
+                anchor.head,
+                check,
+                key,
+                elements,
+                len(payload),
+            ]
         keys = (self._journal, self._meta, self._seq, _ANCHORS, self._large, *lists)
-        return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *said]]
+        return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *arguments]]
 
     def _listed(self, entry: NewEntry, commands: list[list[Any]]) -> str:
         """Return the list for an entry's payload; `commands` are given what it still lacks."""
         stage = entry.stage
-        if isinstance(stage, RedisStage) and (rest := stage.rest(entry.payload)) is not None:
-            commands += rest
+        if isinstance(stage, RedisStage) and (remaining := stage.rest(entry.payload)) is not None:
+            commands += remaining
             return stage.key
         key = self._new_list()
         commands += [self._begin(key), *redis_large.pieces(key, entry.payload)]
@@ -253,18 +263,18 @@ class RedisStore:
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         keys = (self._journal, self._meta, self._snapshot, self._large)
-        said = (self._epoch, snapshot.cursor, snapshot.state)
-        command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
-        status, held, position = self._written([command])()
+        arguments = (self._epoch, snapshot.cursor, snapshot.state)
+        command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *arguments)
+        status, stored, position = self._written([command])()
         if status == b"fenced":
             raise append_rules.fenced(self._run, self._epoch)
-        append_rules.check_cursor(snapshot.cursor, held, position)
+        append_rules.check_cursor(snapshot.cursor, stored, position)
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
-        made = RedisStore(self._url, self._run, self._limits, self._reply_s)
-        made._epoch = self._epoch
-        return made
+        store = RedisStore(self._url, self._run, self._limits, self._reply_s)
+        store._epoch = self._epoch
+        return store
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -286,27 +296,27 @@ class RedisStore:
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
-        held = self._call("HGETALL", self._seq)
+        stored = self._call("HGETALL", self._seq)
         with self._unaltered("seq"):
-            return {edge.decode(): int(seq) for edge, seq in held.items()}
+            return {edge.decode(): int(seq) for edge, seq in stored.items()}
 
     def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
-        if held != fingerprint:
-            raise append_rules.other_parameters(self._run, held, fingerprint)
+        stored = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
+        if stored != fingerprint:
+            raise append_rules.other_parameters(self._run, stored, fingerprint)
         self._known = 0
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
-        found = {}
-        held = self._call("HGETALL", _ANCHORS)
+        anchors = {}
+        stored = self._call("HGETALL", _ANCHORS)
         with self._unaltered("anchors"):
-            for name, value in held.items():
+            for name, value in stored.items():
                 count, _, head = value.partition(b" ")
-                found[name.decode()] = Anchor(name.decode(), int(count), head)
-        return found
+                anchors[name.decode()] = Anchor(name.decode(), int(count), head)
+        return anchors
 
     def close(self) -> None:
         """See base.Store.close."""

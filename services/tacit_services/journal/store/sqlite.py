@@ -95,14 +95,14 @@ class SqliteStore:
             row = db.execute(
                 "SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)
             ).fetchone()
-            held, epoch, due = row or (fingerprint, 0, 0)
-            if held != fingerprint:
-                raise append_rules.other_parameters(self._run, held, fingerprint)
-            (there,) = db.execute(
+            stored, epoch, due = row or (fingerprint, 0, 0)
+            if stored != fingerprint:
+                raise append_rules.other_parameters(self._run, stored, fingerprint)
+            (present,) = db.execute(
                 "SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)
             ).fetchone()
-            if there != due:
-                raise append_rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
+            if present != due:
+                raise append_rules.incomplete(f"sqlite file {self._path}", self._run, present, due)
             db.execute(
                 "INSERT INTO run (run, fingerprint, epoch) VALUES (?, ?, 1) "
                 "ON CONFLICT (run) DO UPDATE SET epoch = epoch + 1",
@@ -164,14 +164,14 @@ class SqliteStore:
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
-            left = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
-            self._set_totals(db, left)
+            remaining = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
+            self._set_totals(db, remaining)
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
-        made = SqliteStore(self._path, self._run, self._limits, self._busy_s)
-        made._epoch = self._epoch
-        return made
+        store = SqliteStore(self._path, self._run, self._limits, self._busy_s)
+        store._epoch = self._epoch
+        return store
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""

@@ -51,8 +51,8 @@ def train(message, context):  # type: ignore[no-untyped-def]
     """One step on a random batch of the client's own rows."""
     (x, y), model = rows(), network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    own = torch.arange(int(context.node_config["partition-id"]), len(y), CLIENTS)
-    index = own[torch.randint(len(own), (BATCH,))]
+    positions = torch.arange(int(context.node_config["partition-id"]), len(y), CLIENTS)
+    index = positions[torch.randint(len(positions), (BATCH,))]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loss = torch.nn.functional.cross_entropy(model(x[index]), y[index])
     torch.autograd.backward(loss)
@@ -69,10 +69,10 @@ class Counted(FedAvg):  # type: ignore[misc]
 
     def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
         """The average."""
-        found = super().aggregate_train(server_round, replies)
+        average = super().aggregate_train(server_round, replies)
         sys.stdout.write("round\n")
         sys.stdout.flush()
-        return found
+        return average
 
 
 @server.main()

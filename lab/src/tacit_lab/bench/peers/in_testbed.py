@@ -22,10 +22,10 @@ def repair() -> None:
     """Mend its two stalls; that torch has one thread is the environment's."""
     connect = socket.create_connection
 
-    def at_once(*given, **named):  # type: ignore[no-untyped-def]
-        made = connect(*given, **named)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+    def at_once(*arguments, **options):  # type: ignore[no-untyped-def]
+        connection = connect(*arguments, **options)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     socket.create_connection = at_once
     if Path(sys.path[0], "ComputePrivacy.py").is_file():

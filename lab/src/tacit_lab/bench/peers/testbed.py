@@ -37,35 +37,35 @@ def rate(
     """
     port = free_port()
     how = "repaired" if repaired else "released"
-    own = {"MQTT_IP": "127.0.0.1", "MQTT_PORT": str(port), "RESULT_ROOT": f"{folder}/"}
-    own |= {"EPOCH": str(NEVER), "TEST_NUM": str(NEVER), "BATCH_SIZE": "48"}
-    own |= {"OMP_NUM_THREADS": "1"} if repaired else {}
+    settings = {"MQTT_IP": "127.0.0.1", "MQTT_PORT": str(port), "RESULT_ROOT": f"{folder}/"}
+    settings |= {"EPOCH": str(NEVER), "TEST_NUM": str(NEVER), "BATCH_SIZE": "48"}
+    settings |= {"OMP_NUM_THREADS": "1"} if repaired else {}
 
-    def started(made: System, part: str, log: str, **more: str) -> Path:
+    def started(running: System, part: str, log: str, **more: str) -> Path:
         script = source / "Experiments_docker" / part / f"{part}-{SCRIPT}"
         command = [str(python), "-u", str(RUNNER), str(script), how]
-        return made.start(command, folder, log, own | more)
+        return running.start(command, folder, log, settings | more)
 
-    with system() as made:
-        log = _broker(made, folder, port, no_delay=repaired)
+    with system() as running:
+        log = _broker(running, folder, port, no_delay=repaired)
         for number in range(edges):
-            named = {"NUM": str(FILES * number), "EDGE_NAME": str(number)}
-            started(made, "edge", f"edge-{number}.log", **named)
-        made.until(lambda: log.read_bytes().count(b" init") >= edges, "the testbed's edges")
-        cloud = started(made, "cloud", "cloud.log")
-        return made.rate(lambda: lines(cloud, b"step:"), seconds)
+            variables = {"NUM": str(FILES * number), "EDGE_NAME": str(number)}
+            started(running, "edge", f"edge-{number}.log", **variables)
+        running.until(lambda: log.read_bytes().count(b" init") >= edges, "the testbed's edges")
+        cloud = started(running, "cloud", "cloud.log")
+        return running.rate(lambda: lines(cloud, b"step:"), seconds)
 
 
-def _broker(made: System, folder: Path, port: int, *, no_delay: bool) -> Path:
+def _broker(running: System, folder: Path, port: int, *, no_delay: bool) -> Path:
     """mosquitto, as in the testbed's containers; returns its log, which says who subscribes."""
-    found = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
-    if found is None:
+    program = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
+    if program is None:
         raise RuntimeError("mosquitto: not installed")
-    said = [f"listener {port} 127.0.0.1", "allow_anonymous true", "log_type subscribe"]
-    said += ["set_tcp_nodelay true"] if no_delay else []
-    (folder / "mosquitto.conf").write_text("\n".join(said) + "\n", encoding="ascii")
-    log = made.start([found, "-c", str(folder / "mosquitto.conf")], folder, "broker.log", {})
-    made.until(lambda: _open(port), "mosquitto")
+    directives = [f"listener {port} 127.0.0.1", "allow_anonymous true", "log_type subscribe"]
+    directives += ["set_tcp_nodelay true"] if no_delay else []
+    (folder / "mosquitto.conf").write_text("\n".join(directives) + "\n", encoding="ascii")
+    log = running.start([program, "-c", str(folder / "mosquitto.conf")], folder, "broker.log", {})
+    running.until(lambda: _open(port), "mosquitto")
     return log
 
 

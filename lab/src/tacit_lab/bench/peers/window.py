@@ -84,12 +84,12 @@ class System:
             process.wait()
 
     def _everybody(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for process in self._started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 root = psutil.Process(process.pid)
-                found += [root, *root.children(recursive=True)]
-        return found
+                processes += [root, *root.children(recursive=True)]
+        return processes
 
     def _cpu_seconds(self) -> float:
         total = 0.0
@@ -103,11 +103,11 @@ class System:
 @contextmanager
 def system() -> Iterator[System]:
     """A system, which is ended with the block."""
-    made = System()
+    running = System()
     try:
-        yield made
+        yield running
     finally:
-        made.stop()
+        running.stop()
 
 
 def lines(path: Path, beginning: bytes) -> int:

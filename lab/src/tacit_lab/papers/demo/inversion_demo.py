@@ -269,9 +269,9 @@ def _push(
     role: MapaEdge, params: Tensor, pushes: int, schema: bytes, connection: Connection
 ) -> None:
     """Publish `pushes` answers to the same model, as an edge does."""
-    asked = GlobalModel(0, params, CLIP)
+    task = GlobalModel(0, params, CLIP)
     for seq in range(1, pushes + 1):
-        (out,) = role.on_message(asked)
+        (out,) = role.on_message(task)
         assert isinstance(out.message, Push)
         for part, payload in enumerate(
             wire.split(wire_up.up(RUN, seq, out.message, schema), CHUNK)
@@ -290,14 +290,14 @@ def _attack(
     spent = 0.0
     for number, rows in enumerate(chosen):
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
-        found = invert(gradient, model.shape, model.classes)
+        inverted = invert(gradient, model.shape, model.classes)
         batch = rows.x[: int(condition.plan.batch)]
         # Both are to the nearest record of the batch.
-        cosines.append(max(cosine(found.image, image) for image in batch))
-        ratios.append(max(psnr(found.image, image) for image in batch))
-        hits += found.label == int(rows.y[0])
+        cosines.append(max(cosine(inverted.image, image) for image in batch))
+        ratios.append(max(psnr(inverted.image, image) for image in batch))
+        hits += inverted.label == int(rows.y[0])
         spent = max(spent, epsilon_pld(history, DELTA))
-        images.append(found.image[0])
+        images.append(inverted.image[0])
     count = len(chosen)
     return AttackOutcome(
         condition,

@@ -56,7 +56,7 @@ class Curve:
         """
         y = self.y
         if places is not None and not math.isnan(self.x[0]):
-            y = np.stack([np.interp(places, self.x, one) for one in y])
+            y = np.stack([np.interp(places, self.x, row) for row in y])
         return np.asarray(y[:, -1] if end else y.mean(1))
 
 
@@ -76,8 +76,8 @@ class JudgedClaim:
     """A claim, what was found for each kind of noise that was tried, and the verdict."""
 
     claim: Claim
-    found: dict[Noise, ThreeValued]
-    said: dict[Noise, str]
+    holds: dict[Noise, ThreeValued]
+    measured: dict[Noise, str]
     verdict: str
 
 
@@ -93,15 +93,17 @@ def _curve(
     figure: Figure, panel: int, line: int, cells: list[PlottedRun], results: Mapping[str, Result]
 ) -> Curve:
     head = figure.figure
-    found = {(cell.seed, cell.x): results[stored_results.result_name(cell.run)] for cell in cells}
+    by_seed = {(cell.seed, cell.x): results[stored_results.result_name(cell.run)] for cell in cells}
     epsilons = tuple(
-        sorted({result["epsilon"] for result in found.values()}, key=lambda e: (e is None, e or 0))
+        sorted(
+            {result["epsilon"] for result in by_seed.values()}, key=lambda e: (e is None, e or 0)
+        )
     )
     name = figure.line[line].name
     if head.over == "points":
         places = sorted({cell.x for cell in cells}, key=lambda x: x if x is not None else math.nan)
         y = [
-            [_score(figure, found[seed, x], cells[0].run.run.updates) for x in places]
+            [_score(figure, by_seed[seed, x], cells[0].run.run.updates) for x in places]
             for seed in head.seeds
         ]
         return Curve(
@@ -111,18 +113,21 @@ def _curve(
             np.array(y),
             epsilons,
         )
-    series = [found[seed, None]["series"] for seed in head.seeds]
+    series = [by_seed[seed, None]["series"] for seed in head.seeds]
     if figure.line[line].flat:
         return Curve(
             panel,
             name,
             np.array([math.nan]),
-            np.array([[one[-1][head.y]] for one in series]),
+            np.array([[points[-1][head.y]] for points in series]),
             epsilons,
         )
     shortest = min(series, key=len)
     x = np.array([point[head.over] for point in shortest])
-    y = [np.interp(x, [p[head.over] for p in one], [p[head.y] for p in one]) for one in series]
+    y = [
+        np.interp(x, [p[head.over] for p in points], [p[head.y] for p in points])
+        for points in series
+    ]
     return Curve(panel, name, x, np.array(y), epsilons)
 
 
@@ -137,14 +142,14 @@ def _score(figure: Figure, result: Result, updates: int) -> float:
     )
 
 
-def judge(figure: Figure, found: list[Curve]) -> list[JudgedClaim]:
+def judge(figure: Figure, drawn: list[Curve]) -> list[JudgedClaim]:
     """Judge every claim of the figure."""
-    return [_judged(figure, claim, found) for claim in figure.claim]
+    return [_judged(figure, claim, drawn) for claim in figure.claim]
 
 
-def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
+def _judged(figure: Figure, claim: Claim, drawn: list[Curve]) -> JudgedClaim:
     holds: dict[Noise, ThreeValued] = {}
-    said: dict[Noise, str] = {}
+    measured: dict[Noise, str] = {}
     for noise in ("paper", "rigorous", "none"):
         panels = {
             number
@@ -153,43 +158,43 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
         }
         checked = []
         for panel in sorted(panels):
-            mine = {c.name: c for c in found if c.panel == panel and c.name in claim.lines}
+            mine = {c.name: c for c in drawn if c.panel == panel and c.name in claim.lines}
             if len(mine) == len(claim.lines):
                 checked.append(_check(figure, claim, mine))
         if checked:
             holds[noise] = _all(good for good, _ in checked)
-            said[noise] = "; ".join(text for _, text in checked)
-    return JudgedClaim(claim, holds, said, verdict(holds))
+            measured[noise] = "; ".join(text for _, text in checked)
+    return JudgedClaim(claim, holds, measured, verdict(holds))
 
 
-def verdict(found: Mapping[Noise, ThreeValued]) -> str:
+def verdict(holds: Mapping[Noise, ThreeValued]) -> str:
     """Return what rigorous noise has shown or, where it was not tried, what other runs have."""
-    if "rigorous" in found:
-        private = found["rigorous"]
+    if "rigorous" in holds:
+        private = holds["rigorous"]
         if private is not False:
             if private:
                 return HOLDS
             return UNCLEAR
-        if found.get("paper"):
+        if holds.get("paper"):
             return PAPER_ONLY
-        if found.get("none"):
+        if holds.get("none"):
             return PLAIN_ONLY
         return FAILS
-    if found.get("paper"):
+    if holds.get("paper"):
         return PAPER_UNTRIED
-    if found.get("none"):
+    if holds.get("none"):
         return PLAIN_UNTRIED
-    if None in found.values() or not found:
+    if None in holds.values() or not holds:
         return UNCLEAR
     return FAILS
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
     """False where a part is False, else None where a part cannot be told, else True."""
-    known = list(parts)
-    if False in known:
+    values = list(parts)
+    if False in values:
         return False
-    if None in known:
+    if None in values:
         return None
     return True
 
@@ -246,9 +251,9 @@ def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Thre
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
     else:  # seeds are paired: they share data, parts and first model
         good = _all(_least(sign * (a - b), -claim.tolerance) for a, b in pairwise(scores.values()))
-    shown = ", ".join(f"{name}: {_shown(score)}" for name, score in scores.items())
+    listed = ", ".join(f"{name}: {_shown(score)}" for name, score in scores.items())
     apart = ", ".join(_shown(a - b) for a, b in pairwise(scores.values()))
-    return good, f"{shown} (apart {apart})"
+    return good, f"{listed} (apart {apart})"
 
 
 def _shown(values: NDArray[np.float64]) -> str:
