@@ -43,7 +43,7 @@ class Part:
 
 
 def main() -> int:
-    """The exit code: 1 where the map is not what the tree says."""
+    """Return the exit code: 1 where the map is not what the tree says."""
     parser = argparse.ArgumentParser(prog="python -m tools.map", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
     check = parser.parse_args().check
@@ -71,7 +71,7 @@ def between(text: str, table: str, begin: str, end: str) -> str:
 
 
 def drawn(path: Path) -> str:
-    """The map of the checkout at `path`, as Markdown. Raises Unsaid."""
+    """Return the map of the checkout at `path`, as Markdown. Raises Unsaid."""
     tree = Tree(path)
     layers = _layers(path / "pyproject.toml")
     paragraphs = []
@@ -83,7 +83,7 @@ def drawn(path: Path) -> str:
 
 
 def _layers(pyproject: Path) -> dict[str, list[list[str]]]:
-    """Of every package that has a contract of layers."""
+    """Return the layers of every package that has a contract of them."""
     tool = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]
     layers: dict[str, list[list[str]]] = {}
     for contract in tool["importlinter"]["contracts"]:
@@ -94,7 +94,7 @@ def _layers(pyproject: Path) -> dict[str, list[list[str]]]:
 
 
 def _arrows(tree: Tree, package: str) -> Arrows:
-    """Which of the package's own rooms and modules imports which; without itself."""
+    """Return which of the package's own rooms and modules imports which; without itself."""
     arrows: Arrows = {}
     for module, others in tree.imports.items():
         mine = _room(package, module)
@@ -105,7 +105,7 @@ def _arrows(tree: Tree, package: str) -> Arrows:
 
 
 def _room(package: str, module: str) -> str:
-    """The name, inside `package`, of the room or module that `module` belongs to; "" if to none."""
+    """Return the room or module of `package` that `module` belongs to; "" if to none."""
     parts = module.split(".")
     if parts[0] == package and len(parts) > 1:
         return parts[1]
@@ -120,7 +120,7 @@ def _check_layers(part: Part, tree: Tree) -> None:
 
 
 def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
-    """Without those that follow from a longer way; `arrows` must have no circle."""
+    """Drop the arrows that follow from a longer way; `arrows` must have no circle."""
     return {
         room: {other for other in others if not _further(arrows, others - {other}, other)}
         for room, others in arrows.items()
@@ -128,7 +128,7 @@ def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
 
 
 def _further(arrows: Mapping[str, set[str]], starts: set[str], goal: str) -> bool:
-    """Whether a way leads from one of `starts` to `goal`."""
+    """Return whether a way leads from one of `starts` to `goal`."""
     reached = set(starts)
     todo = list(starts)
     while todo:
@@ -148,7 +148,7 @@ def _picture(part: Part) -> str:
 
 
 def _rooms(part: Part, tree: Tree) -> Iterator[str]:
-    """A line for every room, top to bottom; those inside it beneath it."""
+    """Yield a line for every room, top to bottom; those inside it beneath it."""
     for layer in part.layers:
         for name in layer:
             full = f"{part.package}.{name}"

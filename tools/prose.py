@@ -49,7 +49,7 @@ class Rules:
 
 
 def main() -> int:
-    """The exit code: 1 where something was found."""
+    """Return the exit code: 1 where something was found."""
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("--link", action="store_true", help="link each term at its first use")
     rules = read(ROOT / "tools" / "prose.toml")
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def read(file: Path) -> Rules:
-    """The rules of a file like prose.toml."""
+    """Return the rules of a file like prose.toml."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     rules = [
         ProseRule(re.compile(entry["pattern"], re.I), entry["say"]) for entry in content["rule"]
@@ -82,14 +82,14 @@ def read(file: Path) -> Rules:
 
 
 def pages(root: Path) -> list[Path]:
-    """The documents, relative to `root`, that people have written."""
+    """Return the documents, relative to `root`, that people have written."""
     places = ("*.md", "docs/*.md", "lab/*.md", "examples/*/*.md")
     paths = sorted(path for place in places for path in root.glob(place))
     return [page for path in paths if (page := path.relative_to(root)) not in MADE | PAST]
 
 
 def running(text: str) -> str:
-    """The same text with spaces for all that is not running text; a line that goes on is one."""
+    """Return the same text with spaces for all that is not running text."""
     prose = text
     for pattern in (_GENERATED, _FENCED, _INDENTED, _CODE, _LINES, _TARGET):
         prose = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), prose)
@@ -97,7 +97,7 @@ def running(text: str) -> str:
 
 
 def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:
-    """Everything that is wrong with a page, as `LINE: what`."""
+    """Yield everything that is wrong with a page, as `LINE: what`."""
     prose = running(text)
     flat = re.sub(r"(?<!\n)\n(?!\s*\n)", " ", prose)
     for rule in rules.rules:
@@ -111,7 +111,7 @@ def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:
 
 
 def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, int]]:
-    """Terms whose first use on a page is no link to the glossary, and where that is.
+    """Yield terms whose first use on a page is no link to the glossary, and where that is.
 
     A use within another link is passed over.
     """
@@ -129,7 +129,7 @@ def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, in
 
 
 def linked(text: str, page: Path, rules: Rules) -> str:
-    """The page with its first uses linked."""
+    """Return the page with its first uses linked."""
     glossary = "../" * (len(page.parts) - 1) + str(GLOSSARY)
     if page.parent == GLOSSARY.parent:
         target = GLOSSARY.name

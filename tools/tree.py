@@ -50,7 +50,7 @@ class Tree:
         return {room: rooms[room] for room in sorted(full)}
 
     def _imports(self, module: Module) -> Iterator[str]:
-        """Everywhere in the file: lazy ones, and those for type checkers only, too."""
+        """Yield all imports of the file: lazy ones, and those for type checkers, too."""
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Import):
                 yield from (
@@ -69,7 +69,7 @@ class Tree:
 
 
 def packages(tree: Path) -> list[tuple[Path, str]]:
-    """(folder of the import path, package) of all that the checkout installs."""
+    """Return (folder of the import path, package) of all that the checkout installs."""
     return [
         (root, path.parent.name)
         for root in (tree / "src", tree / "services", tree / "clients" / "python")

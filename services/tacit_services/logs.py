@@ -51,7 +51,7 @@ class SeldomFilter(logging.Filter):
         self._seldom = Seldom()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record goes through; it says how many it stands for."""
+        """Return whether the record goes through, with the number of those it stands for."""
         count = self._seldom.due(str(record.msg))
         if count > 1:
             record.msg = f"{str(record.msg).strip()} ({count} times since the last line)"
@@ -66,12 +66,12 @@ class TextFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        """One line, whatever is said, without a traceback, which logging puts behind it."""
+        """Return the record as one line; logging puts a traceback behind it."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
         return printable(super().formatMessage(record) + facts)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  (logging's name)
-        """The traceback, line by line."""
+        """Return the traceback, line by line."""
         return lines(super().formatException(ei))
 
 
@@ -83,7 +83,7 @@ class JsonFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a traceback is in it, under `exception`."""
+        """Return the line; a traceback is in it, under `exception`."""
         at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
         entry = {
             "time": at,

@@ -63,7 +63,7 @@ class ServiceSettings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
 
     def tls(self) -> Tls | None:
-        """The files for TLS with the broker, or None for a plain connection.
+        """Return the files for TLS with the broker, or None for a plain connection.
 
         Raises ConfigError unless all three of `TACIT_TLS_CA`, `TACIT_TLS_CERT` and `TACIT_TLS_KEY`
         are set, or none is.
@@ -93,7 +93,7 @@ class ServiceSettings(BaseSettings):
             )
 
     def load_run(self) -> RunFile:
-        """The run file, read and checked: of several, the first whose data is there.
+        """Return the run file, read and checked: of several, the first whose data is there.
 
         Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
         """
@@ -147,7 +147,7 @@ class AggregatorSettings(ServiceSettings):
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
 
     def known_hosts(self) -> list[str]:
-        """Names under which REST may be asked for: of `http`, and of `http_hosts`."""
+        """Return names under which REST may be asked for: of `http`, and of `http_hosts`."""
         hosts = [name.strip() for name in self.http_hosts.split(",")]
         return [split_host_port(self.http)[0], *filter(None, hosts)]
 

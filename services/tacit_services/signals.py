@@ -16,7 +16,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 def stopping() -> threading.Event:
-    """An event that SIGTERM and SIGINT set from now on. For a process's main thread."""
+    """Return an event that SIGTERM and SIGINT set from now on. For a process's main thread."""
     stop = threading.Event()
     watch(stop)
     return stop

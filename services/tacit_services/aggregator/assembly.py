@@ -67,7 +67,7 @@ class Assembly(NamedTuple):
 def assemble(
     definition: Definition[Any], role: ServerRole, model: Model, surroundings: Surroundings
 ) -> Assembly:
-    """The run of `role`, not taken over yet.
+    """Return the run of `role`, not taken over yet.
 
     Raises ConfigError, PrivacyError (of the ledger).
     """

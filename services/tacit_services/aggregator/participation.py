@@ -51,7 +51,7 @@ class Start:
         return self._needed
 
     def look(self, arrived: int, count_online: Callable[[], int], now: float) -> bool:
-        """Whether the run has begun; it never waits again.
+        """Return whether the run has begun; it never waits again.
 
         arrived: edges that have ever come. count_online: counts those that are still here; it is
         called only where the run could begin.
@@ -129,7 +129,7 @@ class Shares:
         account.since = now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Whether `edge` may have a task now; True begins its turn.
+        """Return whether `edge` may have a task now; True begins its turn.
 
         An edge that has a task already may have it again. The answer depends on the last comparison
         of accounts; `ready` compares them anew, for edges that have to wait.
@@ -147,7 +147,7 @@ class Shares:
         return True
 
     def look_due(self, now: float) -> bool:
-        """Whether it is time to ask which edges are `ready`; before, none can have become so."""
+        """Return whether to ask now which edges are `ready`; before, none can have become so."""
         count = len(self.accounts)
         return 8 * self._turns >= count or now - self._looked >= LOOK * count
 

@@ -272,7 +272,7 @@ class Pipeline:
         return self._noise.rewrite(candidate)
 
     def _is_new(self, edge: str, seq: int) -> bool:
-        """Whether message `seq` comes after all that were accepted of `edge`."""
+        """Return whether message `seq` comes after all that were accepted of `edge`."""
         return seq > self._journal.last_seqs.get(edge, 0)
 
     def _stage(self, edge: str, envelope: wire.Whole) -> Stage | None:

@@ -135,7 +135,7 @@ class RunReading:
         return bool(spent) and not able and not newcomer
 
     def ages(self) -> dict[str, float | int]:
-        """The staleness of all updates: mean, 95th percentile, largest, and largest lately."""
+        """Return the staleness of all updates: mean, 95th percentile, largest, largest lately."""
         total = sum(self.staleness.values())
         counted = 0
         p95 = 0
@@ -156,10 +156,10 @@ class Readable(Protocol):
     """A run that can be read, by any thread: an aggregator's, or a simulated one."""
 
     def reading(self) -> RunReading:
-        """The run now."""
+        """Return the run now."""
 
     def health(self) -> Health:
-        """Whether it can go on, without waiting for a lock."""
+        """Return whether it can go on, without waiting for a lock."""
 
 
 def read(
@@ -205,7 +205,7 @@ def read(
 
 
 def state_of(role: ServerRole) -> str:
-    """waiting (for a first update), training, finished (T reached) or halted."""
+    """Return `waiting` (for a first update), `training`, `finished` (T reached) or `halted`."""
     if role.halted:
         if role.version >= role.horizon:
             return "finished"

@@ -86,7 +86,10 @@ class _History:
         self._numbers: dict[str, int] = {}  # the last of every edge, by the file
 
     def judged(self, record: FileRecord) -> StoredEntry | None:
-        """The entry to append for this record; None: the store has it. Raises ConfigError."""
+        """Return the entry to append for this record; None: the store has it.
+
+        Raises ConfigError.
+        """
         meta = wire.decode(record.payload).meta
         if record.position == self._upto + 1:
             self.check_numbers()

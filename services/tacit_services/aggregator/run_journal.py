@@ -226,7 +226,7 @@ class RunJournal:
             return self.role.on_message(message)
 
     def save_due(self) -> bool:
-        """Whether it is time for a snapshot."""
+        """Return whether it is time for a snapshot."""
         many = self.cursor - self.saved >= self._snapshot_every
         return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
 
@@ -244,7 +244,7 @@ class RunJournal:
         self.full = False
 
     def saved_more(self, *, wait: bool = False) -> bool:
-        """Whether a snapshot has been stored, and the journal trimmed behind it, since last asked.
+        """Return whether a snapshot has been stored since the last call, and the journal trimmed.
 
         wait: for the one under way. Raises Fenced, ServiceError.
         """

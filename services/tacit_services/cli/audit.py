@@ -86,7 +86,7 @@ def audit(
 
 
 def table(console: Console, findings: Iterable[Finding]) -> Table:
-    """The findings as a table, one row for each."""
+    """Return the findings as a table, one row for each."""
     from rich.table import Table
 
     from tacit_services.display import text_tables
@@ -165,7 +165,7 @@ def resent(ask: Ask) -> tuple[bytes, bytes]:
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:
-    """`count` messages that a forked child sends.
+    """Return `count` messages that a forked child sends.
 
     Raises ServiceError when the child ends before.
     """
@@ -197,7 +197,7 @@ def forked(ask: Ask, count: int) -> list[bytes]:
 
 
 def second_accountant() -> Epsilon | None:
-    """Opacus's PRV accountant as a function; None where Opacus is not installed."""
+    """Return Opacus's PRV accountant as a function; None where Opacus is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Opacus's own imports

@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds for one push
 
 
 def wire_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
-    """Seconds from sending a model to the arrival of the push, of two edges in random order.
+    """Return seconds from sending a model to the arrival of the push, of two edges in random order.
 
     It is measured over a real broker. Raises ServiceError when a push does not come.
     """

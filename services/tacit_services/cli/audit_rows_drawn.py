@@ -61,7 +61,7 @@ class CountedRows(RowsAlone):
         self.counts: list[int] = []
 
     def draw(self) -> NDArray[np.int64]:
-        """The rows."""
+        """Return the rows of one draw, and note their number."""
         rows = super().draw()
         self.counts.append(len(rows))
         return rows
@@ -82,7 +82,7 @@ class ReceiptServer:
         self.connection = Connection(broker, f"{RUN}-asks", [topics.up_all(RUN)], self._hear)
 
     def _hear(self, inbound: Inbound) -> None:
-        """On the network thread."""
+        """Take in a message; called on the network thread."""
         arrival = time.perf_counter()
         seq, payload = topics.read_numbered(0, inbound.payload)
         envelope = wire.Assembler(1 << 24).add(payload)

@@ -16,7 +16,7 @@ DataFolder = Annotated[
 
 
 def data_folder(folder: Path | None) -> Path | None:
-    """The folder of the data: the given one, or the one beside the checkout if it is there."""
+    """Return `folder`, or without one the data folder beside the checkout if it exists."""
     if folder is None and BESIDE.is_dir():
         return BESIDE
     return folder

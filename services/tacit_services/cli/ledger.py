@@ -155,7 +155,7 @@ def _file(place: Path) -> Path:
 
 
 def _account(name: str, path: Path) -> DataLedgers | None:
-    """The ledgers of the data that is called so; None: it is a path.
+    """Return the ledgers of the data that is called so; None: it is a path.
 
     Raises DataError where there is neither, PrivacyError for a damaged register.
     """
@@ -189,7 +189,7 @@ def _show_account(account: DataLedgers, delta: float, as_json: bool) -> None:
 
 
 def _is_ledger(out: Path, ledger: Path) -> bool:
-    """Whether `out` is the ledger, or a file that SQLite or a move keeps beside it, by any link."""
+    """Return whether `out` is the ledger or a file beside it of SQLite or a move, by any link."""
     real = os.path.realpath(ledger)
     reserved = [
         Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")
@@ -218,7 +218,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _verified(path: Path) -> list[Chain]:
-    """The chain of every dataset, verified.
+    """Return the chain of every dataset, verified.
 
     Raises DataError (no file), PrivacyError (not a ledger, or a broken chain).
     """

@@ -160,7 +160,7 @@ def _prepared_for_run(folder: Path, *, group: bool) -> str:
 
 
 def _run_rules() -> tuple[tuple[str, ...], dict[str, str]]:
-    """The names of the edges of the environment's run, and the broker's files for it."""
+    """Return the names of the edges of the environment's run, and the broker's files for it."""
     from tacit_services.enrollment.acl import acl, plugin
     from tacit_services.settings import ServiceSettings, read_settings
 

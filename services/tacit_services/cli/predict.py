@@ -162,14 +162,13 @@ def _exported(
 
 
 def _begun(predictions: Iterator[RowPrediction]) -> Iterator[RowPrediction]:
-    """`predictions`, whose first row was computed: what is wrong is said before anything is "
-    "written."""
+    """Return `predictions` once the first row is computed: errors come before any output."""
     first = list(islice(predictions, 1))
     return chain(first, predictions)
 
 
 def _lines(names: Iterable[str], predictions: Iterable[RowPrediction]) -> Iterator[list[str]]:
-    """A heading, and a line for each row."""
+    """Yield a heading, and a line for each row."""
     yield cells(["row", "prediction", *(f"p({name})" for name in names)])
     for prediction in predictions:
         shares = [f"{share:.4f}" for share in prediction.probabilities.values()]

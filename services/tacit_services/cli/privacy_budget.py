@@ -167,7 +167,7 @@ def _check(**options: tuple[float | None, float, float]) -> None:
 
 
 def _upper(name: str, high: float) -> str:
-    """The upper end of an option's range, in words."""
+    """Return the upper end of an option's range, in words."""
     if name == "sampling_rate":
         return " and at most 1"
     if high == math.inf:

@@ -129,7 +129,7 @@ def release(
 
 @contextmanager
 def _client(url: str, token_file: Path | None) -> Iterator[Client]:
-    """A client whose errors are tacit's, as the client package shares no code with the rest."""
+    """Yield a client whose errors become tacit's: its package shares no code with the rest."""
     need("edge")
     from tacit_client import ApiError, Unreachable
 

@@ -152,7 +152,7 @@ def fold(
 def opened(
     path: Path, data: Path | None, labels: Path, salt: str, code: Path
 ) -> Iterator[tuple[JournalReader, Definition[Any], Model, ServerRole]]:
-    """The journal file at `path`, the definition, model and server role of its run: a new one.
+    """Yield the journal file at `path`, and its run's definition, model and a new server role.
 
     Raises what `fold` does.
     """
@@ -171,7 +171,10 @@ def opened(
 
 
 def _defined(run: RunFile, path: Path) -> tuple[Definition[Any], Model]:
-    """The definition and model of `run`, a file's header. Raises WireError where they fail."""
+    """Return the definition and model of `run`, a file's header.
+
+    Raises WireError where they fail.
+    """
     from tacit.errors import ConfigError, WireError
 
     try:
@@ -251,7 +254,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
 def _labelled_records(
     definition: Definition[Any], data: Path | None, labels: Path, salt: str
 ) -> LabelledRecords:
-    """The labels of a vertical run; noisy ones are read, never drawn anew.
+    """Return the labels of a vertical run; noisy ones are read, never drawn anew.
 
     Raises DataError, PrivacyError.
     """

@@ -16,7 +16,7 @@ _QUERY = "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_
 
 
 def is_new(db: sqlite3.Connection, number: int) -> bool:
-    """Whether the file is empty; if not, it has format `number`.
+    """Return whether the file is empty; if not, it has format `number`.
 
     Raises ValueError for a file of another format.
     """

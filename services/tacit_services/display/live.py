@@ -114,7 +114,7 @@ class RunProgress:
 
 
 def facts(status: Status) -> str:
-    """The changing facts of a status in one line."""
+    """Return the changing facts of a status in one line."""
     if status.test_accuracy is not None:
         accuracy = f"accuracy {100 * status.test_accuracy:.1f} %"
     else:
@@ -131,7 +131,7 @@ def facts(status: Status) -> str:
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
-    """The table of results, the table of edges, and where the files are."""
+    """Return the table of results, the table of edges, and where the files are."""
     privacy = summary["privacy"]
     staleness = summary["staleness"]
     title = Text(printable(f"{summary['algorithm']} on {summary['dataset']}"), style="table.title")
@@ -199,7 +199,7 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _no_better(summary: dict[str, Any]) -> list[Text]:
-    """A line where the model is no better than the best constant answer."""
+    """Return a line where the model is no better than the best constant answer."""
     if "constant" not in summary:
         return []
     constant = Constant(**summary["constant"])

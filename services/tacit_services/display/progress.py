@@ -65,7 +65,7 @@ class SlowSteps:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """While the block lasts, `what` is under way."""
+        """Show `what` as under way until the end of the block."""
         wait = max(0.0, self._said + FIRST - time.monotonic())
         later = threading.Timer(wait, self._say, (what,))
         later.daemon = True

@@ -37,7 +37,9 @@ _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on standard output, or standard error, as wide as the terminal or as a row needs.
+    """Return a console on standard output or standard error.
+
+    It is as wide as the terminal, or without one as a row needs.
 
     Text is shown as it is: [brackets] are no markup.
     """
@@ -56,7 +58,7 @@ class _Console(Console):
 
 
 def cell(text: str) -> Text:
-    """A text of others as it is shown in a table."""
+    """Return a text of others as it is shown in a table."""
     return Text(lines(text))
 
 
@@ -90,7 +92,7 @@ def epsilon(value: float | None) -> str:
 
 
 def at_most(run: Status, text: str) -> str:
-    """`text`, the run's ε, with ≤ before it while training is on.
+    """Return `text`, the run's ε, with ≤ before it while training is on.
 
     Until the end it is the ε of up to an eighth more releases than there were.
     """
@@ -108,7 +110,7 @@ def state(run: Status) -> str:
 
 
 def status(to: Console, run: Status) -> Table:
-    """The state of a run, in two columns."""
+    """Return the state of a run, in two columns."""
     staleness = run.staleness
     privacy = run.privacy
     rows = [
@@ -141,7 +143,7 @@ def status(to: Console, run: Status) -> Table:
 
 
 def line(run: Status, as_json: bool) -> str:
-    """The state of a run in one line, for a log."""
+    """Return the state of a run in one line, for a log."""
     if as_json:
         return json.dumps(run.to_json())
     if run.test_accuracy is None:
@@ -154,7 +156,7 @@ def line(run: Status, as_json: bool) -> str:
 
 
 def model(to: Console, info: ModelInfo) -> Table:
-    """The model in two columns, then its layers."""
+    """Return the model in two columns, then its layers."""
     rows = [
         ("model", f"{info.name}, {info.parameters} parameters"),
         ("version", f"{info.version} ({info.state})"),
@@ -199,7 +201,7 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
 
 
 def _paid(edge: Edge) -> dict[str, str]:
-    """An edge's row: from heading to cell."""
+    """Return an edge's row: from heading to cell."""
     spent = edge.epsilon_pld
     budget = edge.budget
     return {
@@ -224,7 +226,7 @@ def _refusing(run: Status) -> str:
 
 
 def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
-    """A table of two columns: names in bold, and values that are folded where they are long."""
+    """Return a table of two columns: names in bold, and values that fold where they are long."""
     table = Table(box=outline(to), show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -240,7 +242,7 @@ def _number(value: float | None) -> str:
 
 
 def outline(to: Console) -> box.Box | None:
-    """The lines around a table: none where the output is not a terminal."""
+    """Return the lines around a table: none where the output is not a terminal."""
     if to.is_terminal:
         return box.ROUNDED
     return None

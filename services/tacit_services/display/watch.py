@@ -29,7 +29,7 @@ _THERE = ("online", "unknown")
 def view(
     to: Console, run: Status, points: Sequence[Point], edges: Sequence[Edge]
 ) -> RenderableType:
-    """The whole picture, as high as the terminal at most."""
+    """Return the whole picture, as high as the terminal at most."""
     parts: list[RenderableType] = [text_tables.status(to, run)]
     name, values = measured(points)
     if values:
@@ -48,7 +48,7 @@ def measured(points: Sequence[Point]) -> tuple[str, list[float]]:
 
 
 def chart(values: Sequence[float], width: int) -> list[str]:
-    """HEIGHT lines of blocks, from the least to the largest value, which stand beside them.
+    """Return HEIGHT lines of blocks, from the least to the largest value, with both beside.
 
     Of more values than columns, every column shows the last of its part.
     """
@@ -96,7 +96,7 @@ def _share(edge: Edge) -> float:
 
 
 def _budget(edge: Edge) -> Text:
-    """A bar, and the two numbers."""
+    """Return a bar, and the two numbers."""
     if edge.budget is None:
         return Text(text_tables.epsilon(edge.epsilon_pld))
     full = round(_share(edge) * _BAR)

@@ -43,7 +43,7 @@ class _Rights:
 
 
 def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """The text of mosquitto's `acl_file` for `run` with these `edges`.
+    """Return the text of mosquitto's `acl_file` for `run` with these `edges`.
 
     peers: whether they talk to one another.
     """
@@ -56,7 +56,7 @@ def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
 
 
 def plugin(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """The same rules as the configuration of mosquitto's plugin for dynamic security.
+    """Return the same rules as the configuration of mosquitto's plugin for dynamic security.
 
     A client is its certificate's name; none has a password, and nobody may change the rules.
     """

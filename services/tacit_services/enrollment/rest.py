@@ -130,7 +130,7 @@ def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
 
 
 def create_app(desk: RegistrationAuthority) -> FastAPI:
-    """The web application of a registration authority."""
+    """Return the web application of a registration authority."""
     app = FastAPI(
         title="tacit enrolment",
         version="1",
@@ -169,7 +169,7 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
 
 
 def web(app: FastAPI, server_folder: Path) -> http_server.HttpServer:
-    """An HTTPS server for `app`, with the certificate in the folder `server_folder`."""
+    """Return an HTTPS server for `app`, with the certificate in the folder `server_folder`."""
     return http_server.HttpServer(
         app,
         timeout_graceful_shutdown=1,

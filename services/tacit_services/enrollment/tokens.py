@@ -36,7 +36,7 @@ class EnrollmentToken:
     served: str = NOBODY
 
     def allows(self, name: str) -> bool:
-        """Whether the token is for an edge of this name."""
+        """Return whether the token is for an edge of this name."""
         if (ends := _RANGE.fullmatch(self.edges)) is None:
             return fnmatchcase(name, self.edges)
         prefix, first, last = ends.groups()
@@ -85,7 +85,10 @@ class TokenRegister:
         self._write([changed if line.digest == token.digest else line for line in self.all()])
 
     def all(self) -> list[EnrollmentToken]:
-        """Every registered token. Raises ConfigError for a damaged file or another format."""
+        """Return every registered token.
+
+        Raises ConfigError for a damaged file or another format.
+        """
         if not self._path.exists():
             return []
         try:

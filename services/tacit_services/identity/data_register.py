@@ -45,14 +45,17 @@ class DataRecord:
 
 
 def entries(root: Path) -> list[DataRecord]:
-    """All entries that count. Raises PrivacyError for a damaged one, ValueError for its format."""
+    """Return all entries that count.
+
+    Raises PrivacyError for a damaged one, ValueError for its format.
+    """
     records = [read(path) for path in sorted(root.glob("*/data.json"))]
     over = {name for entry in records for name in entry.joined}
     return [entry for entry in records if entry.id not in over]
 
 
 def with_name(root: Path, name: str) -> DataRecord | None:
-    """The entry of the data that was ever called so. Raises as `entries`."""
+    """Return the entry of the data that was ever called so. Raises as `entries`."""
     return next((entry for entry in entries(root) if name in entry.names), None)
 
 
@@ -70,13 +73,13 @@ def named(entry: DataRecord, owned: Owned) -> DataRecord:
 
 
 def added(existing: tuple[str, ...], *others: str) -> tuple[str, ...]:
-    """`existing` and those of the others that are new, each once."""
+    """Return `existing` and those of the others that are new, each once."""
     return tuple(dict.fromkeys((*existing, *others)))
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Nobody else reads or writes the register in `root` meanwhile."""
+    """Lock the register in `root` against others until the end of the block."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (root / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -84,7 +87,10 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> DataRecord:
-    """The entry in this data.json. Raises PrivacyError where it is damaged, and ValueError."""
+    """Return the entry in this data.json.
+
+    Raises PrivacyError where it is damaged, and ValueError.
+    """
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:

@@ -14,7 +14,7 @@ from tacit_services.identity.data_register import DataRecord
 def slot_of(
     folder: Path, entry: DataRecord, owned: Owned, number: int, drawn: Sketches | None
 ) -> str:
-    """The number under which this edge's ledger is kept: of the file with these bytes, or its own.
+    """Return the number of this edge's ledger: of the file with these bytes, or its own.
 
     Where the edge's own file before had none of these units and another edge's had: that one's.
     """
@@ -30,7 +30,7 @@ def slot_of(
 
 
 def sketches(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> Sketches | None:
-    """The sketches of the data: `drawn`, or where its part has them, those of all it ever was."""
+    """Return the sketches of the data: `drawn`, or all that were stored for its part."""
     if drawn is not None:
         return drawn
     stored = sketch_files.read(folder, sketch_files.part_of(owned, slot))
@@ -40,7 +40,7 @@ def sketches(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> S
 
 
 def mixed(folder: Path, owned: Owned, slot: str, drawn: Sketches | None) -> list[str]:
-    """The other sites whose files had units that are in this site's."""
+    """Return the other sites whose files had units that are in this site's."""
     if owned.dealing:
         ours = None
     else:

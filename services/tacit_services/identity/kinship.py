@@ -156,7 +156,10 @@ def _alike(
 
 
 def _said_apart(entry: DataRecord, owned: Owned) -> bool:
-    """Whether the owner says that this entry is of others: by any name, of a joined one by all."""
+    """Return whether the owner declares this entry to be of others.
+
+    Any of its names does; a joined entry needs all.
+    """
     missing = [name for name in entry.names if name not in owned.apart_from]
     if entry.joined and 0 < len(missing) < len(entry.names):
         raise PrivacyError(

@@ -76,8 +76,9 @@ class LedgerLocation:
 
 @dataclass(frozen=True, slots=True)
 class LedgerOrigin:
-    """What is known of some data. continues: the name of the ledger that it has; None: a new one
-    begins. by: how it was found: its name, bytes, people or rows.
+    """The ledger that some data continues, and how the data was recognised.
+
+    continues: the name of that ledger; None: a new one begins. by: name, bytes, people or rows.
     """
 
     continues: str | None
@@ -115,7 +116,7 @@ class DataLedgers:
 
 
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
-    """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
+    """Register and return the ledger of edge `number` of this data, in `home`/ledgers.
 
     Raises PrivacyError where the name belongs to one ledger and the bytes to another, where it has
     units of two, for another unit than the one that was charged, while an edge works on another
@@ -128,7 +129,7 @@ def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
 
 @contextmanager
 def opened(owned: Owned, number: int, home: Path) -> Iterator[LedgerLocation]:
-    """`place`, and as long as the context lasts, nobody has this data dealt in another way."""
+    """Yield `place`; until the end of the context, no run deals this data in another way."""
     with ExitStack() as stack:
         yield _placed(owned, number, home / "ledgers", stack)
 
@@ -188,7 +189,10 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
 
 
 def account(name: str, home: Path) -> DataLedgers | None:
-    """The ledgers of the data that was ever called so; None: there is none. Raises PrivacyError."""
+    """Return the ledgers of the data that was ever called so; None: there is none.
+
+    Raises PrivacyError.
+    """
     root = home / "ledgers"
     with _durable(root):
         if (entry := data_register.with_name(root, name)) is None:
@@ -246,13 +250,13 @@ def known(place: Path, digest: str, home: Path) -> str | None:
 
 
 def called(name: str, home: Path) -> bool:
-    """Whether a ledger has this name. Raises PrivacyError for a damaged register."""
+    """Return whether a ledger has this name. Raises PrivacyError for a damaged register."""
     paths = (home / "ledgers").glob("*/data.json")
     return any(name in data_register.read(path).names for path in paths)
 
 
 def _overlap(place: Path, name: str) -> bool:
-    """Whether `place` is what `name` says, where it says a path, or one is in the other."""
+    """Return whether `place` is what `name` says, where it says a path, or one is in the other."""
     ours = place.resolve().parts
     theirs = Path(name).parts
     if not Path(name).is_absolute():  # its owner's name
@@ -310,7 +314,7 @@ def _keep(stack: ExitStack, folder: Path, name: str) -> None:
 
 @contextmanager
 def _durable(root: Path) -> Iterator[None]:
-    """Raises PrivacyError where the folder of the ledgers cannot be read or written."""
+    """Raise PrivacyError where the folder of the ledgers cannot be read or written."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -320,7 +324,7 @@ def _durable(root: Path) -> Iterator[None]:
 
 
 def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
-    """The sketches of the data; None where its entry has them already, of these very bytes.
+    """Return the sketches of the data; None where its entry has them already, of these very bytes.
 
     The pass over the data is not made under the register's lock.
     """
@@ -332,7 +336,7 @@ def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
 
 
 def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
-    """The sketches that the data's entry has, where they are of these very bytes, too."""
+    """Return the sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None
     part = sketch_files.part_of(
@@ -349,7 +353,7 @@ def _tells(sketches: Sketches | None) -> bool:
 
 
 def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
-    """The data's entry, which knows its name, bytes and units from now on."""
+    """Return the data's entry, which knows its name, bytes and units from now on."""
     kin = kinship.find(root, owned, drawn)
     entry = kin.entry or data_register.begun(owned)
     folder = root / entry.id
@@ -367,7 +371,7 @@ def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> D
 
 
 def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
-    """The data's entry, dealt as this run deals it."""
+    """Return the data's entry, dealt as this run deals it."""
     entry = _adopted(root, owned, number, drawn)
     folder = root / entry.id
     if entry.dealing != owned.dealing:
@@ -382,7 +386,7 @@ def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -
 
 
 def _dealt_anew(kin: Kin, owned: Owned) -> bool:
-    """Whether edges may have other units than before, though the data is dealt in the same words.
+    """Return whether edges may have other units than before, in a dealing of the same words.
 
     A row's edge depends on how it is encoded, and a site's file on its number; a person's does not.
     """

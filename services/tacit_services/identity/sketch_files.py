@@ -37,7 +37,7 @@ class PartSketches:
 
 
 def made_key(root: Path) -> bytes:
-    """The key of this register, made where there is none. Raises OSError, PrivacyError.
+    """Return the key of this register, made where there is none. Raises OSError, PrivacyError.
 
     Whoever calls has the register locked.
     """
@@ -48,7 +48,7 @@ def made_key(root: Path) -> bytes:
 
 
 def key_of(root: Path) -> bytes | None:
-    """The key of this register; None: it has no sketch yet. Raises OSError, PrivacyError."""
+    """Return the key of this register; None: it has no sketch yet. Raises OSError, PrivacyError."""
     path = root / _KEY
     if not path.exists():
         if any(root.glob("*/units-*.json")):
@@ -65,16 +65,16 @@ def key_of(root: Path) -> bytes | None:
 
 
 def part_of(owned: Owned, slot: str) -> str:
-    """What the sketch of this data is called: of a dealt file one, else one of each edge."""
+    """Return what the sketch of this data is called: of a dealt file one, else one of each edge."""
     if owned.dealing:
         return "all"
     return slot
 
 
 def drawn(owned: Owned, key: bytes) -> Sketches | None:
-    """The sketches of the data's file, in one pass over it; None where nothing says what it holds.
+    """Return the sketches of the data's file, in one pass; None where it has no marks.
 
-    Asked again for the same bytes and schema, it does not read. Raises ConfigError, DataError.
+    A second call for the same bytes and schema does not read. Raises ConfigError, DataError.
     """
     if owned.marks is None:
         return None
@@ -88,12 +88,12 @@ def _drawn(owned: Owned, key: bytes) -> Sketches:
 
 
 def name_of(owned: Owned) -> str:
-    """What a sketch knows a file by that it was made of."""
+    """Return the name by which a sketch knows this file."""
     return f"{owned.digest}:{owned.view}"
 
 
 def read(folder: Path, part: str) -> PartSketches | None:
-    """The sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
+    """Return the sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
     path = _path(folder, part)
     if not path.exists():
         return None

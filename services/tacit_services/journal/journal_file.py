@@ -54,7 +54,7 @@ class Header:
     base: Snapshot
 
     def encode(self) -> bytes:
-        """The bytes of the header."""
+        """Return the bytes of the header."""
         content = {
             "run": self.run,
             "fingerprint": self.parameters.fingerprint(),
@@ -80,7 +80,7 @@ class FileRecord:
 
 
 def encode_record(position: int, payload: bytes | memoryview) -> bytes:
-    """The bytes of one record."""
+    """Return the bytes of one record."""
     head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
     return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
 

@@ -29,7 +29,7 @@ _DTYPES = {  # as safetensors calls them
 def pieces(
     tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> list[bytes | memoryview]:
-    """The bytes of the file, one piece behind the other.
+    """Return the bytes of the file, one piece behind the other.
 
     A tensor that is on the CPU and contiguous is not copied: nothing may be written into it
     meanwhile. Longest numbers first, so that none of them is out of line in the file.

@@ -54,7 +54,7 @@ def main(settings: EdgeSettings) -> None:
 def build_role(
     settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger
 ) -> Party:
-    """The role of this identity with its own columns.
+    """Return the role of this identity with its own columns.
 
     Raises ConfigError, DataError, PrivacyError.
     """

@@ -39,7 +39,7 @@ AT_ONCE = 16  # messages between two such looks, at most
 
 
 def sender_of(topic: str) -> tuple[str, str]:
-    """The kind of what a peer says, and its name; "" where there is none."""
+    """Return the kind of what a peer says, and its name; "" where there is none."""
     levels = topic.split("/", 8)
     kind = levels[3]
     at = 6 if levels[3] == "peer" else 4
@@ -192,7 +192,7 @@ class Exchange:
         inbound.done()
 
     def _word(self, inbound: Inbound) -> None:
-        """What another peer says of itself."""
+        """Take in another peer's presence, or its number of steps."""
         kind, name = sender_of(inbound.topic)
         if kind == PRESENCE:
             self._presence(name, inbound.payload)
@@ -200,7 +200,7 @@ class Exchange:
             self._steps(name, inbound.payload)
 
     def _steps(self, name: str, payload: bytes) -> None:
-        """The broker lets nobody else say it, as with presence."""
+        """Take in a peer's number of steps; the broker takes it from that peer alone."""
         if len(payload) <= DIGITS and payload.isdigit():
             with self.lock:
                 self.role.hear_steps(name, int(payload))

@@ -113,7 +113,7 @@ def _records(request: BasisRequest, root: Path | None, home: Path) -> Iterator[T
 
 
 def _brought(rows: Tensor, request: BasisRequest) -> Tensor:
-    """Published pictures (n, channels, height, width), grey and of another size if so wanted."""
+    """Bring published pictures (n, channels, height, width) to the size and channels requested."""
     if rows.dim() != 4 and (request.size or request.channels):
         raise ConfigError(f"--public {request.public}: has no pictures; leave --size out")
     if request.channels == 1 and rows.shape[1] == 3:

@@ -41,8 +41,9 @@ class Guess:
 
 
 def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Guess], Guess]:
-    """A guess of every column but the unit's and the target's, and one of the target: the last
-    column if None. Raises ConfigError, DataError.
+    """Guess every column but the unit's and the target's, and the target.
+
+    target: None stands for the last column. Raises ConfigError, DataError.
     """
     table = _read(sample)
     names: list[str] = table.column_names
@@ -106,7 +107,7 @@ def _number(name: str, column: pa.ChunkedArray) -> Guess:
 
 
 def _outward(value: float, *, down: bool) -> float:
-    """`value` with two digits, away from the middle: not the very number of somebody's row."""
+    """Round `value` outward to two digits, so that it is not the number of one row."""
     if not value or not math.isfinite(value):
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)

@@ -59,7 +59,7 @@ def _whole(folder: Path) -> Iterator[None]:
 
 
 def _free_name(name: str, home: Path) -> str:
-    """`name`, or where a ledger is called so already: with the first number that is free."""
+    """Return `name`, or where a ledger is called so already: with the first number that is free."""
     others = (f"{name}-{number}" for number in count(2))
     return next(
         candidate for candidate in chain([name], others) if not own_ledgers.called(candidate, home)

@@ -73,12 +73,12 @@ def draft(request: DraftRequest, folder: Path) -> Draft:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of all pictures in `folder`, as a run reads them. Raises DataError."""
+    """Return the files of all pictures in `folder`, as a run reads them. Raises DataError."""
     return _reader().files(folder)
 
 
 def content(folder: Path) -> str:
-    """SHA-256 of all pictures in `folder`, as a ledger has it. Raises DataError."""
+    """Return SHA-256 of all pictures in `folder`, as a ledger has it. Raises DataError."""
     return _reader().content(folder)
 
 
@@ -102,7 +102,10 @@ def _classes(folder: Path) -> list[str]:
 
 
 def _form(folder: Path) -> tuple[tuple[int, int], int]:
-    """(height, width) and channels of the pictures: their own, where they are small and alike."""
+    """Return (height, width) and channels of the pictures.
+
+    The size is their own where they are small and alike.
+    """
     from tacit.datasets.own.file_reading import PIXELS_MAX
     from tacit.datasets.own.images import FORMATS, TooLargeError, opened_picture
 

@@ -36,8 +36,10 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The findings. facts: (what, in words). warnings: why the run may not learn. refused: why
-    `tacit run` will not start, if it will not.
+    """The findings of a check.
+
+    facts: (what, in words). warnings: why the run may not learn. refused: why `tacit run` will not
+    start, if it will not.
     """
 
     facts: list[tuple[str, str]]
@@ -87,7 +89,7 @@ class _EdgeRows:
 
 
 def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_EdgeRows]:
-    """Every row of every edge is read, as the run will read it."""
+    """Read every row of every edge, as the run will read it."""
     edge_rows = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
         for number in range(definition.edges.count):
@@ -124,12 +126,12 @@ def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _Edge
 
 
 def _found(y: torch.Tensor) -> list[int]:
-    """The classes in `y`, int64 (n,)."""
+    """Return the classes in `y`, int64 (n,)."""
     return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
 
 
 def _absent(source: Source, edge_rows: list[_EdgeRows]) -> Iterator[str]:
-    """Classes that no edge has a row of: a folder that is empty, or a name that is another."""
+    """Warn of classes of which no edge has a row: an empty folder, or another name."""
     if source.target.kind != "classes":
         return
     present = frozenset[int]().union(*(edge.classes for edge in edge_rows))
@@ -198,7 +200,7 @@ def _cost(
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:
-    """The quickest of a few tasks on public random rows, with a ledger in memory."""
+    """Return the quickest of a few tasks on public random rows, with a ledger in memory."""
     count = min(_SHOWN_ROWS, plan.most_rows)
     x, y = model.random_batch(count + 1, torch.Generator().manual_seed(1))
     releaser = Releaser(plan, Ledger(":memory:", "check"), Random())

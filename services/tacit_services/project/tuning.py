@@ -66,8 +66,10 @@ def tune(
     seed: int,
     report: Callable[[int, Trial], None] = lambda number, trial: None,
 ) -> TuningResult:
-    """Search settings of `run` on public rows. public: a file beside the run file or elsewhere; of
-    published data the name of a data set. root: where published data lies. home: of the ledgers.
+    """Search settings of `run` on public rows.
+
+    public: a file beside the run file or elsewhere; of published data the name of a data set. root:
+    where published data lies. home: of the ledgers. report: is called after every trial.
 
     Private rows that lie here are compared with the public ones, and used for nothing else. Raises
     ConfigError, DataError, and PrivacyError for private rows.
@@ -120,7 +122,7 @@ class _Search:
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
-        """The bounds of each key."""
+        """Return the bounds of each key."""
         low, high = (max(2, round(share * self._rows)) for share in _SHARES)
         space: dict[str, optuna.distributions.BaseDistribution] = {
             "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
@@ -241,14 +243,14 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
 
 
 def _rounded(value: float) -> float:
-    """Two significant digits; whole numbers as they are."""
+    """Round to two significant digits; whole numbers stay as they are."""
     if isinstance(value, int):
         return value
     return float(f"{value:.2g}")
 
 
 def written(text: str, values: TunedValues) -> str:
-    """The run file `text` with these values, its comments as they were."""
+    """Return the run file `text` with these values, its comments as they were."""
     document = tomlkit.parse(text)
     for name, value in values.items():
         section, _, key = name.partition(".")
@@ -258,7 +260,7 @@ def written(text: str, values: TunedValues) -> str:
 
 
 def lines(values: TunedValues) -> Iterator[str]:
-    """The values as keys of a run file."""
+    """Yield the values as keys of a run file."""
     for section in sorted({name.partition(".")[0] for name in values}):
         yield f"[{section}]"
         for name, value in values.items():

@@ -146,19 +146,19 @@ def _refused(definition: Definition[Any], resume: bool) -> list[str]:
 
 
 def _has_ledgers(definition: Definition[Any]) -> bool:
-    """Whether it trains on own data, which has its ledgers in the user's data folder."""
+    """Return whether it trains on own data, which has its ledgers in the user's data folder."""
     return bool(definition.source.owned(0)) and not os.environ.get("TACIT_LEDGER")
 
 
 def _budget(definition: Definition[Any]) -> AbstractContextManager[list[LedgerOrigin]]:
-    """The budget of own data, held against another run of it; of any other, nothing."""
+    """Return the budget of own data, held against another run of it; of any other, nothing."""
     if _has_ledgers(definition):
         return own_budget.held(definition, data_home())
     return contextlib.nullcontext([])
 
 
 def _places(store: str, out: Path, http: str, *, keep: bool) -> dict[str, str]:
-    """Where this run's aggregator keeps, writes and serves."""
+    """Return where this run's aggregator keeps, writes and serves."""
     places = {"TACIT_STORE": store, "TACIT_OUT": str(out), "TACIT_HTTP": http}
     return places | ({"TACIT_LINGER": "true"} if keep else {})
 
@@ -192,7 +192,7 @@ def _of_the_run(
     data: Path | None,
     policy: Path | None,
 ) -> dict[str, str]:
-    """The variables that every child of the run gets, also when `tacit predict` starts it again."""
+    """Return the variables of every child of the run, also when `tacit predict` starts it."""
     return environment(
         {
             "TACIT_RUN_FILE": file.absolute(),
@@ -238,13 +238,13 @@ def _print_preamble(
 
 
 def environment(values: dict[str, object]) -> dict[str, str]:
-    """The variables that every child gets: `values`, where it is not None, and one thread each."""
+    """Return the variables of every child: `values` that are not None, and one thread each."""
     variables = {name: str(value) for name, value in values.items() if value is not None}
     return {"TACIT_THREADS": "1"} | variables
 
 
 def aggregator(shared: dict[str, str], state: Path) -> Child:
-    """The run's aggregator, not started; what it must keep lies in `state`."""
+    """Return the run's aggregator, not started; what it must keep lies in `state`."""
     secrets = {
         "TACIT_TOKEN_FILE": "token",
         "TACIT_RECEIPTS": "receipts.key",
@@ -260,7 +260,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
 
 
 def workers(definition: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
-    """The run's edges, peers or parties, not started; their identities lie in `state`."""
+    """Return the run's edges, peers or parties, not started; their identities lie in `state`."""
     return [
         _edge(definition.algorithm.worker, number, shared, state)
         for number in range(definition.edges.count)
@@ -310,8 +310,9 @@ def _watch(
     interrupted: threading.Event,
     observe: Callable[[Status], None],
 ) -> int:
-    """Show progress and restart children that die, until the aggregator has ended well, or has
-    written the results in `out` and serves on.
+    """Show progress and restart children that die, until the run has ended.
+
+    The aggregator has then ended well, or has written the results in `out` and serves on.
     """
     token_file = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
     if token_file:
@@ -342,7 +343,7 @@ def _watch(
 
 
 def _free_address(serve: str | None) -> str:
-    """The address of the REST interface: `serve`, or any free port of the loopback interface.
+    """Return the address of the REST interface: `serve`, or a free port of the loopback.
 
     `serve` is checked now, so that a refusal comes at once.
     """

@@ -39,8 +39,9 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def kept(out: Path) -> Path:
-    """OUT/state of a run that was stopped. Raises ConfigError where there is none, or it has
-    ended.
+    """Return OUT/state of a run that was stopped.
+
+    Raises ConfigError where there is none, or it has ended.
     """
     state = out / "state"
     if not (state / MARKER).exists():
@@ -91,7 +92,7 @@ def _moved(out: Path) -> Path:
 
 
 def _free(out: Path) -> Path:
-    """A new folder beside `out`: its name, and the first number that no other has."""
+    """Return a new folder beside `out`: its name, and the first number that no other has."""
     resolved = out.resolve()  # "." has no name
     for number in itertools.count(1):
         place = resolved.with_name(f"{resolved.name}-{number}")

@@ -40,7 +40,7 @@ class Left:
 
 
 def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list[LedgerOrigin]]:
-    """The data of all edges, kept for this run, and how it was known before.
+    """Return the data of all edges, kept for this run, and how it was known before.
 
     Raises PrivacyError where another run has it.
     """
@@ -170,7 +170,7 @@ def _few(edges: list[str]) -> str:
 
 
 def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
-    """Why no run can start, and what would: None where an edge can pay for something."""
+    """Return why no run can start, and what would: None where an edge can pay for something."""
     if not ledgers or any(
         ledger.releases is None or ledger.releases >= definition.traits.steps for ledger in ledgers
     ):
@@ -185,7 +185,7 @@ def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) ->
 
 
 def _known(origin: LedgerOrigin) -> str:
-    """Whose data it is, where its name does not say so."""
+    """Return whose data it is, where its name does not say so."""
     if origin.by in ("", "name"):
         return ""
     others = f"; if those are other people, name {origin.continues} in data.apart_from"

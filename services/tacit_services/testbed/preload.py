@@ -79,11 +79,11 @@ class ForkedService:
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit code if it has ended, else None; minus a signal's number if that ended it."""
+        """Return the exit code, None before the end; minus a signal's number if that ended it."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it has ended.
+        """Return the exit code, once it has ended.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """

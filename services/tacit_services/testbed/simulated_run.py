@@ -44,7 +44,7 @@ SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
 def training_rows(source: Benchmark, root: Path | None) -> Dataset:
-    """All training rows. Raises DataError."""
+    """Return all training rows. Raises DataError."""
     return source.train(root)
 
 
@@ -54,7 +54,7 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 
 
 def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePart]:
-    """The rows of every edge. Raises ConfigError, DataError."""
+    """Return the rows of every edge. Raises ConfigError, DataError."""
     source = published_only(definition.source)
     rows = training_rows(source, root)
     if source.dealing.method == "natural":
@@ -66,7 +66,7 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePar
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart) -> EdgeRole:
-    """Edge `number`, with noise from the run's seed; its budget binds as with secret noise.
+    """Return edge `number`, with noise from the run's seed; its budget binds as with secret noise.
 
     It computes a batch in slots, as `batched_edges` needs, and as every machine can: so a simulated
     run has the same bits with kernels and without. The rows are public, and no clock is watched.
@@ -79,7 +79,7 @@ def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart)
 
 
 def _random(seed: int, number: int) -> Random:
-    """Every seed and edge has a stream of its own, as a run has at most 10,000 edges."""
+    """Return the stream of this seed and edge: a run has at most 10,000 edges."""
     return Random(seed * 10_000 + number)
 
 
@@ -89,7 +89,7 @@ def edges(
     root: Path | None,
     public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[EdgeRole]]:
-    """A server, or what peers report to, and all workers that have rows."""
+    """Return a server, or what peers report to, and all workers that have rows."""
     parts = rows_by_edge(definition, root) if public is None else public
     roles = [edge(definition, model, number, part) for number, part in enumerate(parts)]
     return registry.server(definition, model), roles
@@ -101,7 +101,7 @@ def parties(
     root: Path | None,
     public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[Party]]:
-    """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
+    """Return the roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
     splits = _splits(definition.source.name, root)
     salt = b"simulated"
@@ -163,7 +163,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
 
     def reading(self) -> RunReading:
-        """The run now; of [guard] nothing but the accusations by sums is simulated."""
+        """Return the run now; of [guard] nothing but the accusations by sums is simulated."""
         return read(
             self.role,
             self.counts,
@@ -174,7 +174,7 @@ class Simulation:
         )
 
     def health(self) -> Health:
-        """No store and no broker can be lost."""
+        """Return a good health: a simulation has no store and no broker to lose."""
         return Health(over=self.role.halted)
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
@@ -192,7 +192,7 @@ class Simulation:
         return state_of(self.role)
 
     def clock(self) -> dict[str, float]:
-        """Virtual seconds, and the gradients (local steps) that the server has heard of."""
+        """Return virtual seconds, and the gradients (local steps) that the server has heard of."""
         gradients = sum(record.charged.count for record in self.role.edges.values())
         return {"virtual_time_s": round(self.simulator.now, 6), "gradients": gradients}
 

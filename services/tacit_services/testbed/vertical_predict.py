@@ -84,7 +84,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
 
 
 def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
-    """The definition and the environment that the run was started with.
+    """Return the definition and the environment that the run was started with.
 
     Raises ConfigError where there is no run that has ended, or none that is vertical.
     """

@@ -55,12 +55,12 @@ class Flight:
             self._sent.append(_Sent(info, size))
 
     def answered(self) -> None:
-        """The broker has acknowledged a small packet that is no message."""
+        """Note that the broker has acknowledged a small packet that is no message."""
         with self._lock:
             self._taken = self._taken or 0
 
     def dropped(self, seconds: float) -> Suspect | None:
-        """A connection has ended by itself, after `seconds`.
+        """Note a connection that has ended by itself, after `seconds`.
 
         Return the message that seems to end every connection; None: none does. It is the largest in
         flight: whatever a broker's limit is, the largest is above it.
@@ -84,7 +84,7 @@ class Flight:
         return Suspect(largest.size, smaller_taken and largest.size > PLAUSIBLE)
 
     def unreachable(self) -> None:
-        """A connection was not accepted, or lasted: the broker is away, or the network is bad."""
+        """Note a connection that was refused, or one that lasted: no message is suspect."""
         self._largest = None
         self.drops = 0
 

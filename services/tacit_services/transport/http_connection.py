@@ -28,7 +28,7 @@ class BoundedConnection(H11Protocol):
         self._closing: float | None = None  # since when it is to be closed
 
     def waited(self, now: float) -> float:
-        """Seconds for which it has waited for its client by now; 0: it does not."""
+        """Return seconds for which it has waited for its client by now; 0: it does not."""
         if self.transport is None:
             return now - self._asked
         if self.transport.is_closing():  # an answer that nobody reads keeps it open for ever
@@ -48,12 +48,12 @@ class BoundedConnection(H11Protocol):
         super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """The answer is on its way; what is still to come of the request is late from now on."""
+        """Start the timer: the rest of the request is late from now on."""
         self._asked = time.monotonic()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than the application writes."""
+        """Start the timer, as the client reads more slowly than the application writes."""
         self._unread = time.monotonic()
         super().pause_writing()
 
@@ -63,7 +63,7 @@ class BoundedConnection(H11Protocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """Report the end of the connection."""
         super().connection_lost(exc)
         self._lost()
 

@@ -73,7 +73,7 @@ class Pace:
 
 
 def whose(address: str) -> str:
-    """The address, or, of IPv6, the network whose addresses are one owner's.
+    """Return the address, or, of IPv6, the network whose addresses are one owner's.
 
     >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4"), whose("::ffff:192.0.2.1"), whose("")
     ('192.0.2.1', '2001:db8::/64', '192.0.2.1', '')

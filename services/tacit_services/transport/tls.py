@@ -22,7 +22,7 @@ class Tls:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """A client's context for TLS 1.2 or later that checks the server's host name.
+        """Return a client's context for TLS 1.2 or later that checks the server's host name.
 
         Raises ConfigError, naming the file, where one cannot be used.
         """
@@ -41,7 +41,7 @@ class Tls:
 
 
 def context_trusting(ca: Path) -> ssl.SSLContext:
-    """A client's TLS context that trusts the authorities in the file `ca` and no other.
+    """Return a client's TLS context that trusts the authorities in the file `ca` and no other.
 
     Raises ConfigError.
     """

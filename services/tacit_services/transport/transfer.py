@@ -40,11 +40,11 @@ class Transfer:
         self._head: bytes | None = None
 
     def first(self) -> Iterator[tuple[int, bytes]]:
-        """The first window of parts, of which none was ever sent."""
+        """Return the first window of parts, of which none was ever sent."""
         return self.more(range(self.parts))
 
     def inquiry(self) -> list[tuple[int, bytes]]:
-        """The question which parts are missing; for a message of one part, that part itself.
+        """Return the question which parts are missing; for a message of one part, that part itself.
 
         From now on no part counts as under way, or as sent.
         """
@@ -55,7 +55,7 @@ class Transfer:
         return [(0, self._front + wire.question(self.envelope, self.chunk))]
 
     def more(self, missing: Iterable[int], *, lost: bool = False) -> Iterator[tuple[int, bytes]]:
-        """The parts of `missing` that were never sent, as far as the window allows.
+        """Return the parts of `missing` that were never sent, as far as the window allows.
 
         lost: nothing that was sent before is under way any more, and this once parts may be sent
         again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
@@ -77,7 +77,7 @@ class Transfer:
         return ((number, self._part(number)) for number in fresh)
 
     def head(self) -> bytes:
-        """The name of this envelope: the SHA-256 of the payload of part 0."""
+        """Return the name of this envelope: the SHA-256 of the payload of part 0."""
         if self._head is None:
             self._head = hashlib.sha256(self._part(0)).digest()
         return self._head

@@ -117,7 +117,10 @@ def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
 
 
 def _server(settings: EdgeSettings) -> EnrolmentServer | None:
-    """The server to enrol at, if there is one. Raises ConfigError: settings that do not fit."""
+    """Return the server to enrol at, if there is one.
+
+    Raises ConfigError: settings that do not fit.
+    """
     url = settings.enroll_url
     ca = settings.tls_ca
     token_file = settings.enroll_token_file
@@ -180,7 +183,7 @@ def _own_files(server: EnrolmentServer, identity: Identity) -> Tls:
 def _usable(
     certificate: x509.Certificate | None, key: certificates.Key, ca: Path
 ) -> x509.Certificate | None:
-    """The certificate, if it has not ended and is for this key, from one of our authorities."""
+    """Return the certificate if it is valid, for this key, and of one of our authorities."""
     if certificate is None or not _fits(certificate, key, ca) or certificates.due(certificate, 0):
         return None
     return certificate
@@ -211,7 +214,7 @@ def _read(path: Path) -> x509.Certificate | None:
 
 
 def _fits(certificate: x509.Certificate, key: certificates.Key, ca: Path) -> bool:
-    """Whether it is for this key, and from one of our authorities."""
+    """Return whether it is for this key, and from one of our authorities."""
     if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(
         key.public_key()
     ):

@@ -48,13 +48,13 @@ class WorkPolicy(Protocol):
         """Handle a connection that is up, for the first time or again."""
 
     def idle(self, session: Session) -> bool:
-        """Whether there is nothing to do before a message comes."""
+        """Return whether there is nothing to do before a message comes."""
 
     def work(self, session: Session, stop: threading.Event) -> None:
         """Do the work that is due now; after the run's end too, until `leaves` is true."""
 
     def leaves(self, session: Session) -> bool:
-        """Whether nothing is left to do after the run's end."""
+        """Return whether nothing is left to do after the run's end."""
 
     def role_state(self) -> bytes | None:
         """Return the role's state to store with the message being sent; None: it needs none.

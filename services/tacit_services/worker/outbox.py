@@ -72,7 +72,7 @@ class Outbox:
             self._held = receipt
 
     def next_seq(self) -> int:
-        """The number that the next message must carry."""
+        """Return the number that the next message must carry."""
         return self._last + 1
 
     def put(
@@ -114,7 +114,10 @@ class Outbox:
         self._kept(seq, inline)
 
     def state(self) -> bytes | None:
-        """The sender's state as of the last message that came with one. Raises PrivacyError."""
+        """Return the sender's state as of the last message that came with one.
+
+        Raises PrivacyError.
+        """
         query = "SELECT state FROM sender WHERE owner = ? AND run = ?"
         try:
             rows = self._ledger.read(query, *self._key)
@@ -123,7 +126,7 @@ class Outbox:
         return rows[0][0] if rows else None
 
     def oldest(self) -> tuple[int, StoredEnvelope] | None:
-        """The message to send (again), if any."""
+        """Return the message to send (again), if any."""
         for seq, envelope in self._pending.items():
             return seq, envelope
         return None
@@ -136,7 +139,7 @@ class Outbox:
         return True
 
     def _written(self, seq: int, pieces: EnvelopePieces) -> bytes:
-        """The digest of a large envelope, computed while its file is written and synced."""
+        """Return the digest of a large envelope, computed while its file is written and synced."""
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_digest, *pieces)
             _write(self._file(seq), pieces)
@@ -211,7 +214,7 @@ def _name(run: str, seq: int) -> str:
 
 
 def _write(path: Path, pieces: EnvelopePieces) -> None:
-    """Durable when this returns."""
+    """Write `pieces` durably to `path`."""
     if not path.parent.exists():
         path.parent.mkdir()
         files.sync(path.parent.parent)

@@ -133,7 +133,7 @@ class ReleaseDelay:
             self._back = self._back**2
 
     def _most(self) -> float:
-        """What D grows to. Warn, once, when a push is late that had as much."""
+        """Return what D grows to. Warn, once, when a push is late that had as much."""
         most = max(self._measured, min(_TIMES * self._measured, MOST_SECONDS))
         if self.seconds >= most and not self._told:
             self._told = True
@@ -153,7 +153,7 @@ def no_delay() -> ReleaseDelay:
 
 
 def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
-    """The delay of an edge's pushes, however it computes them; none where they are not private.
+    """Return the delay of an edge's pushes; there is none where they are not private.
 
     folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
     `run` on this machine.
@@ -207,7 +207,7 @@ def measured(
 
 
 def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:
-    """Seconds of a turn with one step, and of the commit of a message with the next charge."""
+    """Return the seconds of a turn with one step, and of a commit with the next charge."""
     seq = outbox.next_seq()
     began = time.monotonic()
     with turns.take():
@@ -263,9 +263,10 @@ class Meeting:
         self._said = seconds
 
     def _longer(self, path: Path, seconds: float) -> float:
-        """What an edge has stated in `path`; `seconds` if that is not less, or the edge has ended.
+        """Return what an edge has stated in `path`, if that is more than `seconds`.
 
-        `seconds`, too, for what is no number of seconds, or above MOST_SECONDS.
+        Return `seconds` otherwise: also where the edge has ended, and for what is no number of
+        seconds, or above MOST_SECONDS.
         """
         try:
             stated = float(regular_file.text(path, "ascii", _STATED))

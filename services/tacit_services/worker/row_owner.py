@@ -53,7 +53,7 @@ class RowOwner:
     def role(
         self, definition: Definition[Any], model: Model, identity: Identity, ledger: Ledger
     ) -> EdgeRole:
-        """The edge role of this identity with its own rows.
+        """Return the edge role of this identity with its own rows.
 
         Raises ConfigError, DataError, PrivacyError.
         """
@@ -65,7 +65,7 @@ class RowOwner:
         return registry.edge(*arguments, rows_alone=self.rows_alone)
 
     def plan(self, definition: Definition[Any], number: int, most: int = 0) -> Plan:
-        """The plan of worker `number`, which has `most` rows at most.
+        """Return the plan of worker `number`, which has `most` rows at most.
 
         Raises PrivacyError where the owner's policy forbids it, ConfigError for what is no policy.
         """

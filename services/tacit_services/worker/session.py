@@ -110,8 +110,9 @@ class Session:
         return task
 
     def post(self, outgoing: list[Outgoing], hold: Callable[[], None] = lambda: None) -> None:
-        """Make messages durable, `hold` them back, and send the oldest; `outgoing` is empty then,
-        so that a large update is not held twice. Raises PrivacyError.
+        """Make messages durable, `hold` them back, and send the oldest.
+
+        `outgoing` is empty then, so that a large update is not held twice. Raises PrivacyError.
         """
         while outgoing:
             self._store(outgoing.pop(0))

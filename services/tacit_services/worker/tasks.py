@@ -44,8 +44,9 @@ class Tasks:
         *,
         serves: bool,
     ) -> None:
-        """`delay`: what pushes are held back for. `serves`: whether tasks are worked on after the
-        run's end as well, until the budget is spent.
+        """delay: for which pushes are held back.
+
+        serves: whether tasks are worked on after the run's end as well, until the budget is spent.
         """
         self._role = role
         self._computing = computing
@@ -68,10 +69,10 @@ class Tasks:
         return nullcontext()
 
     def reconnected(self) -> None:
-        """The session does what is to be done."""
+        """Do nothing: the session does all."""
 
     def idle(self, session: Session) -> bool:
-        """Whether there is no task to work on."""
+        """Return whether there is no task to work on."""
         return session.standing is Standing.RETIRED or session.state is not State.TASK_HERE
 
     def work(self, session: Session, stop: threading.Event) -> None:
@@ -87,7 +88,7 @@ class Tasks:
                 session.request_task()
 
     def leaves(self, session: Session) -> bool:
-        """Whether the run is over and the last message has its receipt."""
+        """Return whether the run is over and the last message has its receipt."""
         said_all = session.standing is Standing.RETIRED and session.state is not State.UNRECEIPTED
         return not self._serves or said_all
 
@@ -150,7 +151,7 @@ def task_loop(
     *,
     serves: bool = False,
 ) -> WorkerLoop:
-    """The loop of `role`, whose state, if it has one, is `role_state` with every message."""
+    """Return the loop of `role`, whose state, if it has one, is `role_state` with every message."""
     policy = Tasks(
         role, Computing(turns, settings.slowdown), role_state, delay or no_delay(), serves=serves
     )

@@ -18,7 +18,7 @@ class Unheard:
         self._missing: tuple[int, ...] = ()
 
     def again(self, seq: int, part: int) -> None:
-        """Message `seq`, in parts of `part` bytes, is sent again, or asked about."""
+        """Note that message `seq`, in parts of `part` bytes, is sent again, or asked about."""
         if seq != self._seq:
             self._seq = seq
             self._tries = 0
@@ -33,7 +33,7 @@ class Unheard:
             )
 
     def answered(self, missing: tuple[int, ...]) -> None:
-        """The receiver lacks these parts; () where it has the message, or asks to wait."""
+        """Note the parts that the receiver lacks; (): it has the message, or asks to wait."""
         if not missing or missing != self._missing:
             self._tries = 0
         self._missing = missing

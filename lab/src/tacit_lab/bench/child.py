@@ -22,7 +22,7 @@ def begin(connection: Connection) -> None:
 
 
 def resident(pid: int, key: str) -> int:
-    """Bytes of a process in memory, as the kernel has them. key: VmRSS (now), VmHWM (the most)."""
+    """Return the bytes of a process in memory. key: VmRSS (now), VmHWM (the most)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 

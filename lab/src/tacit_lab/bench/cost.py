@@ -35,8 +35,9 @@ TimedStep = Callable[[], object]
 
 
 def costs(rounds: int = 25) -> dict[str, float]:
-    """{`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}, and the
-    mechanisms' own ratio.
+    """Return {`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}.
+
+    Beside them are the mechanisms' own ratios.
 
     `plain`: forward, backward, mean gradient. `clip`: a gradient for each example, clipped, added.
     `padding`: the same on a Poisson batch padded to B_max. Then the whole edge step with each

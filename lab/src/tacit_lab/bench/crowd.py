@@ -57,7 +57,7 @@ count = {edges}
 
 
 def measured() -> dict[str, Any]:
-    """`edges_1000` = {p50_ms, p99_ms, status_ms, rss_mb}, `edges_10000` = {resent, join_s,
+    """Return `edges_1000` = {p50_ms, p99_ms, status_ms, rss_mb}, `edges_10000` = {resent, join_s,
     cpu_over_10_edges}.
 
     p50, p99: from a push to its receipt. status: the median of /v1/status, asked once a second
@@ -85,7 +85,7 @@ def measured() -> dict[str, Any]:
 
 
 def _crowd(count: int) -> dict[str, Any]:
-    """What `count` edges measure, and the aggregator meanwhile."""
+    """Return what `count` edges measure, and the aggregator meanwhile."""
     text = RUN.format(edges=count, rows=100 * count)
     with tempfile.TemporaryDirectory() as name, Stack(Path(name) / "stack", text) as stack:
         stack.wait_ready()
@@ -101,7 +101,7 @@ def _crowd(count: int) -> dict[str, Any]:
 
 
 def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
-    """The aggregator while the edges push: CPU time an update, memory, how long a status takes."""
+    """Return the aggregator's CPU time an update, memory, and time of a status under load."""
     process = psutil.Process(stack.aggregator.pid)
     pause = threading.Event()
     plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours

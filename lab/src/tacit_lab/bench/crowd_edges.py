@@ -70,7 +70,7 @@ class Crowd:
         self.joined = 0
 
     def join(self, seconds: float) -> float:
-        """Until every edge has the receipt of its Hello; how long that took."""
+        """Wait until every edge has the receipt of its Hello; return the seconds."""
         began = time.monotonic()
         while self.joined < self._count:
             while len(self.edges) < min(self._count, self.joined + AT_ONCE):

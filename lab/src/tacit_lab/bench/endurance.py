@@ -95,7 +95,7 @@ class Stack:
         return self
 
     def wait_ready(self) -> None:
-        """Until the aggregator can take messages."""
+        """Wait until the aggregator can take messages."""
         _wait(lambda: self.get("/readyz") is not None)
 
     def begin(self, kind: str, numbers: range, **options: Any) -> list[ChildProcess]:
@@ -111,7 +111,7 @@ class Stack:
         return started
 
     def get(self, path: str) -> Any:
-        """The document at `path`; None while nobody answers."""
+        """Return the document at `path`; None while nobody answers."""
         try:
             response = self.http.get(path)
         except httpx.HTTPError:
@@ -121,11 +121,11 @@ class Stack:
         return None
 
     def updates(self, names: list[str]) -> int:
-        """Updates of these edges in the model."""
+        """Return updates of these edges in the model."""
         return sum(row["updates"] for row in self.get("/v1/edges") or [] if row["id"] in names)
 
     def pids(self) -> dict[str, int]:
-        """The three processes whose memory matters."""
+        """Return the three processes whose memory matters."""
         servers = {
             child.name: child.process.pid for child in self.children if child.process is not None
         }
@@ -154,12 +154,12 @@ def _wait(condition: Any, seconds: float = 240.0) -> None:
 
 
 def _rss(pid: int) -> float:
-    """Resident memory, MB."""
+    """Return the resident memory, MB."""
     return resident(pid, "VmRSS") / 1_024_000
 
 
 def memory(folder: Path) -> dict[str, Any]:
-    """(a)"""
+    """Measure the memory of broker, aggregator and edges over many updates."""
     points = []
     pause = threading.Event()
     with Stack(folder / "memory", RUN.format(updates=UPDATES, edges=EDGES, guard="")) as stack:
@@ -179,7 +179,7 @@ def memory(folder: Path) -> dict[str, Any]:
 
 
 def _rate(stack: Stack, names: list[str], seconds: float) -> float:
-    """Updates a second of these edges, from now on for so long."""
+    """Measure the updates a second of these edges, from now on for so long."""
     began = time.perf_counter()
     before = stack.updates(names)
     threading.Event().wait(seconds)
@@ -189,7 +189,7 @@ def _rate(stack: Stack, names: list[str], seconds: float) -> float:
 
 
 def neighbours(folder: Path) -> dict[str, Any]:
-    """(b)"""
+    """Measure the rate of other edges beside one that floods."""
     guard = "[guard]\nrate = 60.0\nburst = 60"
     pause = threading.Event()
     floods = {

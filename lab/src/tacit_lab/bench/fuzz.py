@@ -63,7 +63,7 @@ Seen = Counter[str]
 
 
 def good() -> list[bytes]:
-    """One envelope of every kind, integers and floats."""
+    """Return one envelope of every kind, integers and floats."""
     spent = [
         pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=5, mechanism="discrete_gaussian")
     ]
@@ -100,7 +100,7 @@ def good() -> list[bytes]:
 
 
 def mutated(rng: random.Random, payload: bytes, others: list[bytes]) -> bytes:
-    """`payload` with one to four kinds of damage."""
+    """Return `payload` with one to four kinds of damage."""
     data = bytearray(payload)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(data) + 1)
@@ -158,7 +158,7 @@ def fuzz_envelope(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> Non
 
 
 def fuzz_assembler(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
-    """Parts of one message, some damaged, in any order; and as a download."""
+    """Assemble parts of one message, some damaged, in any order; and as a download."""
     envelope = rng.choice(seeds)
     chunk = rng.randint(wire.PART_HEADER + 1, 200)
     parts = [*wire.split(envelope, chunk), wire.question(envelope, chunk)]
@@ -190,7 +190,7 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> No
 
 
 def fuzz_partials(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
-    """Many edges, some of them hostile, at the aggregator's door."""
+    """Let many edges, some of them hostile, send to the aggregator's reassembly."""
     partials = Reassembly(LIMIT, 12, ROOM)
     senders = [
         (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))

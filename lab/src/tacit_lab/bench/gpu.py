@@ -65,7 +65,7 @@ class Compared:
 
 
 def compared(device: str, count: int = 20, networks: dict[str, Model] = NETWORKS) -> list[Compared]:
-    """Every network at an edge; a peer; a party."""
+    """Compare every network at an edge, a peer and a party."""
     makers = [(f"edge, {name}", _edge_of(model)) for name, model in networks.items()]
     comparisons = []
     for name, make in [*makers, ("peer", _peer), ("party", _party)]:

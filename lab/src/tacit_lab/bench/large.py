@@ -51,7 +51,7 @@ every = 1000000
 
 
 def measured(multiplier: float = 1.0) -> dict[str, Any]:
-    """`large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, update_mb, copies}.
+    """Return `large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, update_mb, copies}.
 
     Medians over all cycles but the first of each round; rounds take turns. update_mb: of an update,
     as it is sent. copies: {process: by how much its largest resident memory was above what it had
@@ -85,7 +85,7 @@ def measured(multiplier: float = 1.0) -> dict[str, Any]:
 
 
 def path_over_broker(times: dict[str, float]) -> float:
-    """Updates/s of the path, one under way at a time, over what paho alone carries one way."""
+    """Return updates/s of the path, one at a time, over what paho alone carries one way."""
     return round(times["raw_ms"] / 2 / times["ms"], 4)
 
 

@@ -34,7 +34,7 @@ CHARGE = Charge(0.1, 1.5, "gaussian", secret=True)
 
 
 def measured(sizes: dict[str, tuple[int, int]] = SIZES) -> dict[str, dict[str, float]]:
-    """{size: {stage: ms}}, `commit_over_two` among them."""
+    """Return {size: {stage: ms}}, `commit_over_two` among them."""
     return {size: _stages(numbers, rounds) for size, (numbers, rounds) in sizes.items()}
 
 
@@ -61,7 +61,7 @@ def _stages(numbers: int, rounds: int) -> dict[str, float]:
 
 
 def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
-    """Milliseconds of the stages of one push, and of its commit in the other way."""
+    """Return milliseconds of the stages of one push, and of its commit in the other way."""
     envelopes: list[wire.InPlace] = []
     encode = _ms(lambda: envelopes.append(wire_up.up_in_place("bench", seq, push, b"schema")))
     envelope = envelopes.pop()
@@ -82,7 +82,7 @@ def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
 
 
 def _charge(ledger: Ledger) -> None:
-    """One release begins: what was charged ahead pays for it, or else a commit of its own."""
+    """Begin one release: what was charged ahead pays for it, or else a commit of its own."""
     ledger.charge(CHARGE.sampling_rate, CHARGE.noise_multiplier, CHARGE.mechanism, secret=True)
 
 

@@ -29,22 +29,22 @@ def _text(value: str) -> bytes:
 
 
 def connect(client: str) -> bytes:
-    """CONNECT, clean session, no keep-alive."""
+    """Return a CONNECT with a clean session and no keep-alive."""
     return _packet(0x10, _text("MQTT") + b"\x04\x02\x00\x00" + _text(client))
 
 
 def subscribe(number: int, topics: list[str]) -> bytes:
-    """SUBSCRIBE at QoS 1."""
+    """Return a SUBSCRIBE at QoS 1."""
     return _packet(0x82, struct.pack(">H", number) + b"".join(_text(t) + b"\x01" for t in topics))
 
 
 def publish(number: int, topic: str, payload: bytes, *, retain: bool = False) -> bytes:
-    """PUBLISH at QoS 1."""
+    """Return a PUBLISH at QoS 1."""
     return _packet(0x32 | retain, _text(topic) + struct.pack(">H", number) + payload)
 
 
 def puback(number: int) -> bytes:
-    """PUBACK."""
+    """Return a PUBACK."""
     return b"\x40\x02" + struct.pack(">H", number)
 
 
@@ -55,7 +55,7 @@ class PacketReader:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """(first byte, body) of every packet that is whole now."""
+        """Return (first byte, body) of every packet that is whole now."""
         self._held += data
         at = 0
         packets = []
@@ -67,7 +67,7 @@ class PacketReader:
         return iter(packets)
 
     def _end(self, at: int) -> tuple[int, int] | None:
-        """Where the body of the packet at `at` begins and ends; None: not all of it is here."""
+        """Return where the body of the packet at `at` begins and ends; None: it is incomplete."""
         size = 0
         shift = 0
         for offset in range(at + 1, min(at + 5, len(self._held))):
@@ -83,7 +83,7 @@ class PacketReader:
 
 
 def read_publish(first: int, body: memoryview) -> tuple[str, int, memoryview]:
-    """Topic, packet number (0 at QoS 0) and payload of a PUBLISH."""
+    """Return topic, packet number (0 at QoS 0) and payload of a PUBLISH."""
     length = int.from_bytes(body[:2], "big")
     topic = bytes(body[2 : 2 + length]).decode()
     at = 2 + length

@@ -12,7 +12,7 @@ from tacit_lab.bench.child import answer, begin
 
 
 def publish(options: dict[str, Any]) -> dict[str, Any]:
-    """Plain QoS 1 publishes of `size` bytes, paho's own window of 16, as fast as they go."""
+    """Publish `size` bytes at QoS 1 by paho's own window of 16, as fast as it goes."""
     payload = bytes(options["size"])
     connection = Connection(options["broker"], f"raw-{options['number']}", [], lambda inbound: None)
     begin(connection)
@@ -29,7 +29,7 @@ def publish(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def cycle(options: dict[str, Any]) -> dict[str, Any]:
-    """Seconds that `size` bytes take there and back, in payloads of `chunk` bytes, `count` times.
+    """Measure the seconds of `size` bytes there and back, in payloads of `chunk`, `count` times.
 
     One that `echoes` sends as many back once it has all.
     """

@@ -56,7 +56,7 @@ class EdgeMessages:
         self.row = (plan.sampling_rate, plan.noise_multiplier, plan.mechanism)
 
     def hello(self) -> NewEntry:
-        """Message 1."""
+        """Return message 1."""
         hello = pb.Hello(
             epsilon=8.0,
             delta=1e-5,
@@ -68,7 +68,7 @@ class EdgeMessages:
         return self._entry(pb.Meta(hello=hello), None, 0)
 
     def update(self) -> NewEntry:
-        """The next update, of integers as the default mechanism sends them."""
+        """Return the next update, of integers as the default mechanism sends them."""
         rate, multiplier, mechanism = self.row
         spent = pb.Spend(
             sampling_rate=rate, noise_multiplier=multiplier, count=self.seq, mechanism=mechanism
@@ -155,7 +155,7 @@ def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
 
 
 def fill(file: str, store_address: str) -> None:
-    """The process that is killed: write the journal, say so, and wait for it."""
+    """Write the journal, print a line, and wait to be killed."""
     run = config.load(Path(file))
     edge = EdgeMessages(run)
     store = open_store(store_address, RUN_ID, max_entries=1_000_000)
@@ -177,7 +177,7 @@ def _import_seconds() -> float:
 
 
 def once(folder: Path, file: Path) -> tuple[float, float]:
-    """Seconds from one kill to the first new update, and the share stolen of them."""
+    """Return seconds from one kill to the first new update, and the share stolen of them."""
     children: list[Child] = []
     broker = start_broker(folder, children)
     store = start_store(folder, children)
@@ -207,12 +207,12 @@ def once(folder: Path, file: Path) -> tuple[float, float]:
 
 
 def _stolen() -> float:
-    """Processor seconds, of all processors, since the machine began."""
+    """Return processor seconds, of all processors, since the machine began."""
     return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def measure(folder: Path, data: str | None) -> dict[str, Any]:
-    """ROUNDS kills; seconds of each."""
+    """Kill an aggregator ROUNDS times, and return the seconds of each recovery."""
     # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
     prepare()
     file = _run_file(folder, data, 10**6, "recovery")

@@ -23,7 +23,7 @@ from tacit_lab.checkout import EXPERIMENTS
 
 
 def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
-    """(updates per CPU second, the model at the end)."""
+    """Return the updates per CPU second, and the model at the end."""
     run = config.load(EXPERIMENTS / "mapa-k1000.toml")
     run = run.model_copy(update={"run": run.run.model_copy(update={"updates": updates})})
     simulation = Simulation(run.define(), Path(os.environ["TACIT_DATA"]))

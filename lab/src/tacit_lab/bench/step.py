@@ -71,9 +71,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the private step is made: its rows alone, or in slots; its ledger on disk, or in
-    memory.
-    """
+    """How the private step is made: rows alone or in slots, with a ledger on disk or not."""
 
     alone: bool = True
     disk: bool = False
@@ -93,7 +91,7 @@ def step_over_plain(
     seconds: float = SECONDS,
     way: Way = Way(),
 ) -> Ratios:
-    """{network: {batch: {mechanism: processor time of a private step over that of a plain one}}}.
+    """Return {network: {batch: {mechanism: time of a private step over that of a plain one}}}.
 
     seconds: how long one network and batch may take, warm-up apart; it has `LEAST` rounds in any
     case.
@@ -138,8 +136,9 @@ def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
 def _edge(
     model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path, alone: bool
 ) -> MapaEdge:
-    """With a real ledger, a secret key, and as many slots as rows that are dealt in public give
-    it.
+    """Return an edge with a real ledger and a secret key.
+
+    It has as many slots as rows that are dealt in public give it.
     """
     rate = batch / len(data)
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
@@ -157,7 +156,7 @@ def _push(edge: MapaEdge, params: Tensor) -> Step:
 
 
 def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[str, list[float]]:
-    """Processor seconds of every step in every round."""
+    """Return processor seconds of every step in every round."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     number = 0
     began = 0.0
@@ -174,7 +173,7 @@ def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[st
 
 
 def charge_ms(way: Way, count: int = 100) -> float:
-    """Processor milliseconds of one charge, the median of `count`."""
+    """Return processor milliseconds of one charge, the median of `count`."""
     with tempfile.TemporaryDirectory(dir=way.folder) as folder:
         ledger = Ledger(Path(folder) / "ledger.db", "random")
         charge = partial(ledger.charge, 0.1, 1.0, "gaussian", secret=True)
@@ -184,7 +183,7 @@ def charge_ms(way: Way, count: int = 100) -> float:
 
 
 def measured() -> Ratios:
-    """`step_over_plain` of all networks, in a process of its own."""
+    """Return `step_over_plain` of all networks, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.json"
         command = [sys.executable, "-m", "tacit_lab.bench.step", "--out", str(path)]

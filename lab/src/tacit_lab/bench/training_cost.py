@@ -41,7 +41,7 @@ class BareSteps:
         self._counters = counters
 
     def count(self) -> int:
-        """Steps so far."""
+        """Return steps so far."""
         return sum(int.from_bytes(counter.read_bytes(), "little") for counter in self._counters)
 
 
@@ -58,14 +58,14 @@ class Processes:
     """The processes of a run: its edges' and its aggregator's processor time."""
 
     def __init__(self, others: Iterable[int]) -> None:
-        """All children of this process but `others`."""
+        """others: children of this process that are left out."""
         not_ours = set(others)
         children = psutil.Process().children(recursive=True)
         self._all = [child for child in children if child.pid not in not_ours]
         self.pids = [child.pid for child in self._all]
 
     def seconds(self) -> tuple[float, float]:
-        """Processor seconds of all edges, and of the aggregator, so far."""
+        """Return processor seconds of all edges, and of the aggregator, so far."""
         return self._of("tacit edge"), self._of("tacit aggregat")  # a name has 15 letters
 
     def _of(self, name: str) -> float:
@@ -131,7 +131,7 @@ def _rates(turns: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
 def _alternate(
     applied: Callable[[], int], beside: dict[str, BareSteps], spent: list[tuple[float, ...]]
 ) -> Iterable[tuple[float, ...]]:
-    """(updates/s, steps/s of each of `beside`) of each round of turns.
+    """Yield (updates/s, steps/s of each of `beside`) of each round of turns.
 
     spent: where each turn begins and ends with the run's updates, and its edges' and its
     aggregator's processor seconds.
@@ -147,14 +147,15 @@ def _alternate(
 
 
 def _noted(applied: int, ours: Processes, spent: list[tuple[float, ...]]) -> int:
-    """`applied`, which is noted with the processor times at the same moment."""
+    """Return `applied`, which is noted with the processor times at the same moment."""
     spent.append((applied, *ours.seconds()))
     return applied
 
 
 def _rate(pids: Sequence[int], count: Callable[[], int]) -> float:
-    """What `count` grows by in a second of a turn of these processes, which are stopped before
-    and after it.
+    """Return the growth of `count` a second, in a turn of these processes.
+
+    They are stopped before and after it.
     """
     tell(pids, signal.SIGCONT)
     time.sleep(SETTLE_SECONDS)

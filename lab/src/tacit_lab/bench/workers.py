@@ -48,7 +48,7 @@ class ChildProcess:
         self._process.stdin.flush()
 
     def result(self) -> dict[str, Any]:
-        """Its last line."""
+        """Return the child's last line."""
         try:
             output, _ = self._process.communicate(timeout=300)
         except subprocess.TimeoutExpired:

@@ -74,7 +74,7 @@ class BrokerTap:
             connection.stop()
 
     def round(self, tau: int) -> RoundCost:
-        """The cost of a round, from the first to the last model that each edge was sent.
+        """Return the cost of a round, from the first to the last model that each edge was sent.
 
         Raises ServiceError when there was no whole round.
         """
@@ -95,7 +95,7 @@ class BrokerTap:
 
 
 def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficients]:
-    """c1 and c2 from C/R = c1 + c2·τ, measured at two τ; with `watts` in joules, too.
+    """Return c1 and c2 from C/R = c1 + c2·τ, measured at two τ; with `watts` in joules, too.
 
     A negative coefficient is noise around 0, and becomes 0.
     """
@@ -142,7 +142,7 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
 
 
 def as_toml(content: dict[str, Any], name: str = "") -> str:
-    """A run file of tables, with values of JSON and lists of them."""
+    """Return a run file of tables, with values of JSON and lists of them."""
     plain = [
         f"{key} = {_value(value)}" for key, value in content.items() if not isinstance(value, dict)
     ]

@@ -78,9 +78,10 @@ every = 100000000
 def ratio(
     steps: Callable[[], int], seconds: float, leave: Callable[[], None], back: Callable[[], None]
 ) -> dict[str, Any]:
-    """Steps a second in `seconds` before `leave()`, between it and `back()`, and after that; and
-    the second of these over the mean of the two others, which takes out what else the machine does,
-    if that is steady.
+    """Return steps a second before `leave()`, between it and `back()`, and after that.
+
+    Each lasts `seconds`. ratio: the second over the mean of the two others, which takes out a
+    steady load of the machine.
     """
 
     def rate() -> float:
@@ -106,7 +107,7 @@ def ratio(
 
 
 def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
-    """One of four parties is stopped."""
+    """Stop one of four parties, and compare the steps of the others."""
     text = VERTICAL.format(parties=PARTIES, slowdown=[slowdown] * PARTIES)
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name)) as broker:
         folder = Path(name)
@@ -162,8 +163,9 @@ def _signal(service: Service, number: int) -> None:
 
 
 def folded(path: Path, versions: list[int]) -> list[float]:
-    """The mean loss of all training records, from the embeddings that the server has, at each of
-    `versions`.
+    """Return the mean loss of all training records at each of `versions`.
+
+    It is computed from the embeddings that the server has.
     """
     losses: list[float] = []
     with journal_file.open_journal(path) as file:
@@ -196,7 +198,7 @@ def folded(path: Path, versions: list[int]) -> list[float]:
 
 
 def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
-    """One of four peers is cut off the broker."""
+    """Cut one of four peers off the broker, and compare the steps of the others."""
     count = gossip_run.COUNT
     settings = gossip_run.STILL | {"count": f"{count}\nslowdown = {[slowdown] * count}"}
     others = [number for number in range(count) if number != 2]
@@ -236,7 +238,7 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
 
 
 def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
-    """A(DP)²SGD and SYNC, eight peers each, seed by seed.
+    """Compare A(DP)²SGD with SYNC, eight peers each, seed by seed.
 
     With the noise of experiments/adp2sgd-digits.toml.
     """

@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def reached(series: list[dict[str, Any]], target: float) -> float:
-    """Virtual seconds until the first evaluation of at least `target`.
+    """Return virtual seconds until the first evaluation of at least `target`.
 
     nan: never; it is no part of a mean.
     """
@@ -43,7 +43,7 @@ def reached(series: list[dict[str, Any]], target: float) -> float:
 
 
 def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
-    """Both algorithms, seed by seed."""
+    """Measure both algorithms, seed by seed."""
     network = {"uplink": {"seconds": 0.04}} | changes.get("network", {})
     results: dict[str, list[list[float]]] = {"adp2sgd": [], "sync": []}
     for name, rows in results.items():

@@ -65,14 +65,14 @@ class MnistFeatures:
         self._root = root
 
     def parts(self, run: RunFile) -> list[EdgePart]:
-        """Each edge's."""
+        """Return each edge's rows."""
         assert isinstance(run.source, Benchmark)
         dealt = run.source.parts(self._root)
         return [EdgePart(self._train.take(index), len(index)) for index in dealt]
 
 
 def run_of(case: FrontierCase, seed: int) -> RunFile:
-    """The run of `case`."""
+    """Return the run of `case`."""
     path = EXPERIMENTS / f"audp-mnist-strokes{FILES[case.epsilon]}.toml"
     run = config.load(path)
     content = differences(run)
@@ -99,7 +99,7 @@ def _edges(case: FrontierCase, run: RunFile) -> dict[str, Any]:
 
 
 def accuracy(run: RunFile, rows: MnistFeatures) -> float:
-    """In per cent, of the whole test set, when the run has ended."""
+    """Return the accuracy in per cent on the whole test set after the run."""
     simulation = Simulation(run.define(), None, rows.parts(run))
     metrics = simulation.measured(simulation.definition.metrics(), rows.test)
     assert metrics is not None
@@ -107,7 +107,7 @@ def accuracy(run: RunFile, rows: MnistFeatures) -> float:
 
 
 def measured(rows: MnistFeatures) -> Iterator[dict[str, Any]]:
-    """Every case with its accuracies."""
+    """Yield every case with its accuracies."""
     for case in CASES:
         accuracies = [accuracy(run_of(case, seed), rows) for seed in SEEDS]
         print(f"{case}: {', '.join(f'{value:.2f}' for value in accuracies)}", flush=True)
@@ -115,7 +115,7 @@ def measured(rows: MnistFeatures) -> Iterator[dict[str, Any]]:
 
 
 def picture(points: list[dict[str, Any]]) -> bytes:
-    """The frontier as PNG; the same points give the same bytes."""
+    """Return the frontier as PNG; the same points give the same bytes."""
     import matplotlib as mpl
 
     mpl.use("Agg")

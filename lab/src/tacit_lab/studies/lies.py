@@ -38,15 +38,15 @@ class LiarsView:
         self.counts[edge] = (1 + MEMORY * once, 1 + MEMORY * MEMORY * squares)
 
     def mean(self, edge: str) -> Tensor:
-        """What this edge's honest updates have in common lately."""
+        """Return what this edge's honest updates have in common lately."""
         return self.sums[edge] / self.counts[edge][0]
 
     def others(self, liar: str) -> list[str]:
-        """Everybody else who was seen."""
+        """Return all other edges of which updates were seen."""
         return [edge for edge in sorted(self.sums) if edge != liar]
 
     def usual(self, update: Update) -> float:
-        """The length of the median of the others' means, without noise."""
+        """Return the length of the median of the others' means, without noise."""
         variance = self.server.law(update).deviation ** 2
         lengths = []
         for edge in self.others(update.edge):
@@ -59,75 +59,75 @@ class LiarsView:
         return 0.0
 
     def left(self) -> int:
-        """How many updates the liar has still to send, if all send as many."""
+        """Return how many updates the liar has still to send, if all send as many."""
         versions = self.server.horizon - self.server.version
         return versions * self.server.uploads // max(1, len(self.server.edges))
 
     def pull(self, update: Update) -> float:
-        """The longest mean of an honest update, as rows and clip allow."""
+        """Return the longest mean of an honest update, as rows and clip allow."""
         law = self.server.law(update)
         return law.pull * law.rows
 
     def noise(self, update: Update, led: Tensor) -> Tensor:
-        """The noise that an honest update has."""
+        """Return the noise that an honest update has."""
         drawn = torch.randn(led.shape, generator=self.random)
         return drawn * self.server.law(update).deviation
 
 
 def turned(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """The sign of everything."""
+    """Turn the sign of everything."""
     return -led
 
 
 def tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """Ten times as far."""
+    """Send ten times as much."""
     return 10 * led
 
 
 def turned_tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """Ten times as far the other way."""
+    """Send ten times as much with the sign turned."""
     return -10 * led
 
 
 def huge(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """The largest number that the aggregator reads, everywhere."""
+    """Send the largest number that the aggregator reads, everywhere."""
     return torch.full_like(led, 9.9e5)
 
 
 def nan(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """No number."""
+    """Send NaN everywhere."""
     return torch.full_like(led, float("nan"))
 
 
 def constant(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """One direction, always as far as an honest update."""
+    """Send one direction, always as far as an honest update."""
     return world.direction * float(torch.linalg.vector_norm(led))
 
 
 def within(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """One direction as far as the law lets a mean go, and the noise that it asks for."""
+    """Send one direction as far as the law lets a mean go, and the noise that it asks for."""
     return world.direction * world.pull(update) + world.noise(update, led)
 
 
 def quiet(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """The same a tenth as far: about as long as an honest mean."""
+    """Send `within` a tenth as far: about as long as an honest mean."""
     return world.direction * world.pull(update) / 10 + world.noise(update, led)
 
 
 def _along(world: LiarsView, update: Update, direction: Tensor, length: float) -> Tensor:
-    """A mean of this direction and length, with the noise that the law asks for."""
+    """Return a mean of this direction and length, with the noise that the law asks for."""
     size = float(torch.linalg.vector_norm(direction))
     scaled = direction * (length / size) if size else direction
     return scaled + world.noise(update, direction)
 
 
 def turned_quietly(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """Its own mean with the sign turned, as long as the others' means are."""
+    """Send its own mean with the sign turned, as long as the others' means are."""
     return _along(world, update, -world.mean(update.edge), world.usual(update))
 
 
 def inner_product(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """Against the mean of all others, as long as their means are."""
+    """Push against the mean of all others, as long as their means are."""
     others = world.others(update.edge)
     if not others:
         return led
@@ -136,7 +136,7 @@ def inner_product(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 
 
 def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """The others' mean less one and a half of their spread, in every coordinate."""
+    """Send the others' mean less one and a half of their spread, in every coordinate."""
     others = world.others(update.edge)
     if len(others) < 2:
         return led
@@ -145,7 +145,7 @@ def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 
 
 def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """With all others against one of them, twice as long as their means are."""
+    """Join all others against one of them, twice as long as their means are."""
     friends = [edge for edge in world.others(update.edge) if edge != world.target]
     if not friends or world.target not in world.sums:
         return led
@@ -156,7 +156,7 @@ def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 
 
 def sprint(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-    """Honest for five sixths of the run, then one direction as far as the law allows."""
+    """Stay honest for five sixths of the run, then push as far as the law allows."""
     late = 6 * world.server.version > 5 * world.server.horizon
     if late:
         return within(world, update, led)
@@ -164,7 +164,7 @@ def sprint(world: LiarsView, update: Update, led: Tensor) -> Tensor:
 
 
 def wave(length: int, part: float, *, timed: bool = True) -> Lie:
-    """One direction for `length` updates, then back, with `part` of what the law allows.
+    """Send one direction for `length` updates, then back, with `part` of what the law allows.
 
     timed: it ends on a crest, by a liar who knows when the run ends; else it begins with one.
     """

@@ -33,7 +33,7 @@ GRADIENTS = 1500  # local steps in all, for each FedAsync curve
 
 
 def changed(base: RunFile, **sections: dict[str, Any]) -> RunFile:
-    """`base` with some values replaced, checked anew."""
+    """Return `base` with some values replaced, checked anew."""
     content = base.model_dump(exclude_unset=True)
     for section, values in sections.items():
         content[section] = content.get(section, {}) | values
@@ -41,7 +41,7 @@ def changed(base: RunFile, **sections: dict[str, Any]) -> RunFile:
 
 
 def result(run: RunFile, root: Path) -> tuple[float, float, float]:
-    """(accuracy, test loss, largest ε spent) at the end of a simulated run."""
+    """Return (accuracy, test loss, largest ε spent) at the end of a simulated run."""
     torch.set_num_threads(1)
     simulation = Simulation(run.define(), root)
     simulation.simulator.run()
@@ -53,7 +53,7 @@ def result(run: RunFile, root: Path) -> tuple[float, float, float]:
 
 
 def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
-    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10.
+    """Compare τ = 10 with DP-SGD on the four data settings, C_th = 1000, ε = 10.
 
     Each spends what the resource allows.
     """
@@ -80,7 +80,7 @@ def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
 
 
 def fedasync(root: Path, seeds: range) -> dict[str, Any]:
-    """SGD, FedAsync (staleness up to 4) and FedAvg after the same number of gradients."""
+    """Compare SGD, FedAsync (staleness up to 4) and FedAvg after the same number of gradients."""
     results = {}
     for name, most in (("sgd", None), ("fedasync", 4), ("fedavg", None)):
         base = config.load(EXPERIMENTS / f"{name}-cifar10-cnn.toml")
@@ -101,7 +101,7 @@ def fedasync(root: Path, seeds: range) -> dict[str, Any]:
 
 
 def staleness(root: Path, seeds: range) -> dict[str, Any]:
-    """FedAsync at staleness up to 16: constant α, polynomial, hinge."""
+    """Measure FedAsync at staleness up to 16: constant α, polynomial, hinge."""
     results = {}
     base = config.load(EXPERIMENTS / "fedasync-cifar10-cnn.toml")
     sections: dict[str, dict[str, Any]] = {

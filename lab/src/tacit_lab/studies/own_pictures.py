@@ -80,7 +80,7 @@ rows = {ROWS}""",
 
 
 def written(folder: Path, data: Path, updates: int) -> dict[str, Path]:
-    """The module, the PNGs in a folder for each class, and both run files."""
+    """Return the module, the PNGs in a folder for each class, and both run files."""
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
     for split in ("train", "test"):
         rows = datasets.load(NAME, split, data)
@@ -97,7 +97,7 @@ def written(folder: Path, data: Path, updates: int) -> dict[str, Path]:
 
 
 def measured(folder: Path, files: dict[str, Path], seeds: int) -> dict[str, list[dict[str, Any]]]:
-    """Accuracy and ε of each kind, seed by seed. Each run has fresh ledgers."""
+    """Return accuracy and ε of each kind, seed by seed. Each run has fresh ledgers."""
     results: dict[str, list[dict[str, Any]]] = {kind: [] for kind in files}
     for seed in range(1, seeds + 1):
         for kind, file in files.items():
@@ -111,7 +111,7 @@ def measured(folder: Path, files: dict[str, Path], seeds: int) -> dict[str, list
 
 
 def verdict(results: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """Means, how far they are apart, and how far the seeds of one kind are, in per cent."""
+    """Return means, how far they are apart, and how far the seeds of one kind are, in per cent."""
     accuracies = {kind: [100 * row["accuracy"] for row in rows] for kind, rows in results.items()}
     means = {kind: round(mean(rows), 2) for kind, rows in accuracies.items()}
     spread = max(max(rows) - min(rows) for rows in accuracies.values())

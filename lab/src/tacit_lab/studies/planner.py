@@ -94,13 +94,13 @@ class Adult:
 
     @staticmethod
     def _ones(x: Tensor) -> Tensor:
-        """(n, 9): where the eight ones of a row are, and its bias."""
+        """Return (n, 9): where the eight ones of a row are, and its bias."""
         return torch.cat(
             [x.nonzero()[:, 1].reshape(len(x), 8), torch.full((len(x), 1), x.shape[1])], 1
         )
 
     def train(self, p: DesignProblem, rounds: int, tau: int, z: float) -> Outcome:
-        """`rounds` rounds of `tau` steps (7a), each ended by (7b)."""
+        """Train `rounds` rounds of `tau` steps (7a), each ended by (7b)."""
         draw = torch.Generator().manual_seed(1000 * rounds + tau)
         theta = torch.zeros(SEEDS, DEVICES, 103, 2)
         for _ in range(rounds):
@@ -145,7 +145,7 @@ class Adult:
 
 
 def grid(p: DesignProblem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
-    """The plan, its outcome, and where that lies among all feasible pairs' outcomes."""
+    """Return the plan, its outcome, and where that lies among all feasible pairs' outcomes."""
     plan = design.plan(p, planner, RATE if planner == "poisson" else None)
     rounds, tau = (array.astype(int).tolist() for array in _some(p, plan))
     noise: design.Zcdp | design.Poisson = design.Zcdp(p, formulas.scale(p.epsilon, p.delta))
@@ -180,7 +180,7 @@ def grid(p: DesignProblem, planner: design.Planner, adult: Adult) -> dict[str, A
 
 
 def _some(p: DesignProblem, plan: design.DesignedRun) -> tuple[Any, Any]:
-    """About a hundred of the pairs.
+    """Return about a hundred of the pairs.
 
     They are at most twelve τ, and at most eleven R at each, with the last of both and the plan.
     """
@@ -233,7 +233,7 @@ def _median(runs: Sequence[round_cost.RoundCost]) -> round_cost.RoundCost:
 
 
 def _compare(turn: list[round_cost.RoundCost], plan: design.DesignedRun) -> None:
-    """What `turn`'s first two runs predict of the plan, and what its third spent."""
+    """Print what `turn`'s first two runs predict of the plan, and what its third spent."""
     for unit, each in zip(
         round_cost.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
     ):
@@ -247,7 +247,7 @@ def _compare(turn: list[round_cost.RoundCost], plan: design.DesignedRun) -> None
 
 
 def main() -> None:
-    """`cost`, or `grid`: out/planner.json, and a line for every setting."""
+    """Run `cost` or `grid`: write out/planner.json, and print a line for every setting."""
     torch.set_num_threads(1)
     root = Path(os.environ["TACIT_DATA"])
     if sys.argv[1:] == ["cost"]:

@@ -104,7 +104,7 @@ class HostileSimulator(Simulator):
         self.kept_out: dict[str, str] = {}  # whom the aggregator's own checks refuse
 
     def answer(self, name: str) -> None:
-        """As the simulator's, noting the model that the task was of."""
+        """Act as the simulator does, and note the model that the task was of."""
         task = self.tasks[name]
         if isinstance(task, GlobalModel):
             self._base = task.params
@@ -113,7 +113,7 @@ class HostileSimulator(Simulator):
         super().answer(name)
 
     def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
-        """As the simulator's, with the lie, and what the aggregator refuses of any algorithm."""
+        """Act as the simulator does, with the lie and the refusals of every algorithm."""
         if isinstance(message, Update) and self._lie is not None:
             message = self._seen(message)
             if not learnable(message.vector):
@@ -122,7 +122,7 @@ class HostileSimulator(Simulator):
         super().fold(message)
 
     def _seen(self, update: Update) -> Update:
-        """The update, or what a liar makes of it, who sees everybody's."""
+        """Return the update, or what a liar makes of it, who sees everybody's."""
         assert self._base is not None
         assert self._lie is not None
         if self._sends_models():
@@ -153,7 +153,7 @@ class Case:
 
 
 def run_file(case: Case) -> RunFile:
-    """The run of a case."""
+    """Return the run of a case."""
     setting = SETTINGS[case.algorithm]
     if case.partition in (HALVES, LONE):
         partition = ""
@@ -168,7 +168,7 @@ def run_file(case: Case) -> RunFile:
 
 
 def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
-    """The direction (d,), of length 1, that raises the score of class 0 for everything."""
+    """Return the direction (d,), of length 1, that raises the score of class 0 for everything."""
     params = model.init(seed).requires_grad_()
     x = torch.full((1, *shape), 0.3)
     loss = torch.nn.functional.cross_entropy(model.logits(params, x), torch.tensor([0]))
@@ -177,7 +177,7 @@ def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 def outcome(case: Case) -> dict[str, Any]:
-    """What came of a case: accuracy in per cent, versions, who was accused and when."""
+    """Return what came of a case: accuracy in per cent, versions, who was accused and when."""
     torch.set_num_threads(1)
     definition = run_file(case).define()
     parts = rows_by_edge(definition, None)  # the bundled digits
@@ -223,7 +223,7 @@ def outcome(case: Case) -> dict[str, Any]:
 
 
 def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
-    """The first two edges have the lower classes, the others the rest: two camps of honest data."""
+    """Give two edges the lower classes, the others the rest: two camps of honest data."""
     rows = [_published(part) for part in parts]
     x = torch.cat([data.x for data in rows])
     y = torch.cat([data.y for data in rows])
@@ -241,7 +241,7 @@ def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
 
 
 def _lone(parts: list[EdgePart], seed: int) -> list[EdgePart]:
-    """The last edge alone has class 7, and rows of the others, all as many as before."""
+    """Give class 7 to the last edge alone; all edges have as many rows as before."""
     rows = [_published(part) for part in parts]
     x = torch.cat([data.x for data in rows])
     y = torch.cat([data.y for data in rows])
@@ -277,7 +277,7 @@ UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 
 
 def honest(quick: bool) -> Iterator[Case]:
-    """Runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
+    """Yield runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
     for seed in range(SEEDS[0], SEEDS[0] + (2 if quick else 20)):
         if seed % 2:
             partition = ""
@@ -292,7 +292,7 @@ def honest(quick: bool) -> Iterator[Case]:
 
 
 def hostile(quick: bool) -> Iterator[Case]:
-    """Runs with one liar of five, and with two; without the guard of the first seed only."""
+    """Yield runs with one liar of five, and with two; without the guard of the first seed only."""
     for name in ("mapa",) if quick else ALGORITHMS:
         for seed in SEEDS[:1] if quick else SEEDS:
             for lie, liars in itertools.product(LIES, (1, 2)):
@@ -302,7 +302,7 @@ def hostile(quick: bool) -> Iterator[Case]:
 
 
 def table(results: list[tuple[Case, dict[str, Any]]]) -> str:
-    """Markdown: per algorithm and lie, the worst accuracy of the seeds with and without guard."""
+    """Return Markdown: per algorithm and lie, the worst accuracy with and without guard."""
     worst: dict[tuple[str, str, int, bool], float] = {}
     for case, result in results:
         key = (case.algorithm, case.lie, case.liars, bool(case.guard))

@@ -31,7 +31,7 @@ WITHIN = 0.1
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """So many processes that do nothing but take a processor.
+    """Start so many `loops` as processes, which do nothing but take a processor.
 
     Raises ServiceError where one has ended before.
     """
@@ -49,7 +49,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def apart(summary: dict[str, Any], edges: int) -> float:
-    """The largest distance of an edge's releases from an equal share, as a part of that share.
+    """Return how far an edge's releases are from an equal share at most, as a part of it.
 
     Edges that are absent have 0.
     """
@@ -59,7 +59,7 @@ def apart(summary: dict[str, Any], edges: int) -> float:
 
 
 def measure(out: Path, edges: int = 5) -> dict[str, Any]:
-    """One run."""
+    """Measure one run."""
     summary = train(FILE, out)
     counts = {name: edge["pushes"] for name, edge in sorted(summary["privacy"]["edges"].items())}
     return {

@@ -32,7 +32,7 @@ SLOW = 10.0
 
 
 def slowed(name: str, folder: Path) -> Path:
-    """The experiment with its last edge slowed down, as a file of its own."""
+    """Return the experiment with its last edge slowed down, as a file of its own."""
     content = tomllib.loads((EXPERIMENTS / f"{name}.toml").read_text(encoding="utf-8"))
     content["edges"]["slowdown"] = [1.0] * (content["edges"]["count"] - 1) + [SLOW]
     file = folder / f"{name}.toml"
@@ -41,7 +41,7 @@ def slowed(name: str, folder: Path) -> Path:
 
 
 def seconds(out: Path, accuracy: float) -> float | None:
-    """Seconds of training until an evaluation first showed `accuracy`; None: never."""
+    """Return seconds of training until an evaluation first showed `accuracy`; None: never."""
     points = [
         json.loads(line)
         for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -37,7 +37,7 @@ FEW = (
 def cases(
     algorithms: list[str], seeds: list[int], lies: list[str], data: list[str]
 ) -> Iterator[Case]:
-    """All runs of the table, seed by seed."""
+    """Yield all runs of the table, seed by seed."""
     for seed in seeds:
         for partition in (DATA[name] for name in data):
             for name in algorithms:
@@ -59,7 +59,7 @@ def _row(case: Case) -> str:
 
 
 def table(results: list[tuple[Case, dict[str, Any]]]) -> str:
-    """Markdown: a line per attack, a column per algorithm and data; a number per seed."""
+    """Return Markdown: a line per attack, a column per algorithm and data, a number per seed."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     data_names = {partition: name for name, partition in DATA.items()}
     for case, result in results:

@@ -82,13 +82,13 @@ def main() -> None:
 
 
 def _order() -> list[tuple[str, float]]:
-    """ε = 2 first: that row is compared most."""
+    """Return the cases with ε = 2 first: that row is compared most."""
     pairs = [(case, epsilon) for case, (_, _, epsilons) in CASES.items() for epsilon in epsilons]
     return sorted(pairs, key=lambda pair: abs(pair[1] - 2.0))
 
 
 def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One run to its end.
+    """Measure one run to its end.
 
     Returns accuracy on the whole test set, the ε that the pushes cost, and what drove it.
     """
@@ -122,8 +122,9 @@ def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
 
 
 def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> RunFile:
-    """The experiment with `changes`, calibrated so that the last push of every edge spends the
-    last of its ε.
+    """Return the experiment with `changes`, calibrated to the number of pushes.
+
+    The last push of every edge spends the last of its ε.
     """
     content = tomllib.loads((EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8"))
     edges = content.get("edges", {}).get("count", 5)
@@ -139,7 +140,7 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
 
 
 def train(run: RunFile, seed: int) -> MapaServer:
-    """The run in this process.
+    """Train the run in this process.
 
     The edges take turns, each on the model that answered its last push.
     """
@@ -162,7 +163,7 @@ def train(run: RunFile, seed: int) -> MapaServer:
 
 
 def received(push: Push) -> Update:
-    """What the server makes of a push: on the wire it is the vector and its scale."""
+    """Return what the server makes of a push: on the wire it is the vector and its scale."""
     released = push.released
     gradient = released.vector.to(torch.float32) * released.scale
     return Update(
@@ -205,7 +206,7 @@ def _root() -> Path:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """A row of Markdown for each case, with a column for each ε.
+    """Return a row of Markdown for each case, with a column for each ε.
 
     It shows accuracy in per cent, the mean over the seeds.
     """

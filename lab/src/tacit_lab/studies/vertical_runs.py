@@ -84,7 +84,7 @@ class VerticalRoles:
 
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> VerticalRoles:
-    """The roles of `run`, with the ledgers in memory."""
+    """Return the roles of `run`, with the ledgers in memory."""
     splits = datasets.splits(run.source.name, root)
     salt = b"bench"
     count = run.edges.count
@@ -101,7 +101,7 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
 
 
 def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
-    """The run file with some values replaced."""
+    """Return the run file with some values replaced."""
     content = config.load(path).model_dump()
     for name, values in sections.items():
         content[name] |= values
@@ -109,14 +109,14 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
 
 
 def accuracy(server: LabelServer) -> float:
-    """Of the last evaluation."""
+    """Return the accuracy at the last evaluation."""
     assert server.evaluation.taken is not None
     _, params, data = server.evaluation.taken
     return evaluate(server.head, params, data)[0]
 
 
 def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
-    """Accuracy against μ of one party, and of a person at all parties, each for one fixed noise."""
+    """Measure accuracy against μ of one party, and of a person at all, each for one noise."""
     rows = []
     for mu in (*MUS, None):
         noise = (
@@ -135,8 +135,9 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
 def delays(
     path: Path, root: Path | None, target: float, seeds: int, *, poisson: bool
 ) -> dict[str, Any]:
-    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous,
-    synchronous.
+    """Return the virtual seconds until the test accuracy is `target`, of each mode.
+
+    The modes are asynchronous, t-synchronous and synchronous.
 
     Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as
     in appendix G. Of each mode every seed's seconds, and synchronous over it: mean and 95 %
@@ -178,7 +179,7 @@ def delays(
 
 
 def _until(roles: VerticalRoles, target: float, seed: int) -> float:
-    """The clock when an evaluation first shows `target`; inf: never."""
+    """Return the clock when an evaluation first shows `target`; inf: never."""
     last = 0
     for clock in roles.run(seed):
         if roles.server.evaluation.taken and roles.server.evaluation.taken[0] > last:
@@ -189,11 +190,10 @@ def _until(roles: VerticalRoles, target: float, seed: int) -> float:
 
 
 def central(path: Path, root: Path | None) -> dict[str, float]:
-    """Accuracy of the model trained with all features in one place, on all rows that are not
-    trained on.
+    """Return the accuracy of the model trained with all features in one place.
 
-    As many steps as each party takes in the run, and a tenth more: a party's count is not known
-    beforehand.
+    It is measured on all rows that are not trained on, after as many steps as each party takes in
+    the run, and a tenth more: a party's count is not known beforehand.
     """
     run = config.load(path)
     roles = world(run, root)

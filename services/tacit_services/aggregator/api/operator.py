@@ -91,13 +91,13 @@ class Operator:
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """The server is about to stop: end what uvicorn would wait for, as event streams."""
+        """End what uvicorn would wait for, as event streams, before the server stops."""
         with self._changed:
             self.closed.set()
             self._changed.notify_all()
 
     def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
-        """Raises HTTPException unless `credentials` is the token."""
+        """Raise HTTPException unless `credentials` is the token."""
         if self._token is None:
             raise HTTPException(
                 403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE"
@@ -108,7 +108,7 @@ class Operator:
             )
 
     def never_waits(self, scope: Scope) -> bool:
-        """Whether a request gets in however many came before it: the operator's, a health check."""
+        """Return whether a request is never delayed: the operator's, or a health check."""
         if scope["path"] in HEALTH:
             return True
         scheme, credentials = get_authorization_scheme_param(
@@ -117,7 +117,7 @@ class Operator:
         return self.shown(HTTPAuthorizationCredentials(scheme=scheme, credentials=credentials))
 
     def shown(self, credentials: HTTPAuthorizationCredentials | None) -> bool:
-        """Whether `credentials` is the operator's token."""
+        """Return whether `credentials` is the operator's token."""
         return _same(credentials, self._token)
 
 
@@ -134,7 +134,7 @@ class Readers:
     async def check(
         self, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(READ_BEARER)]
     ) -> None:
-        """Raises HTTPException unless `credentials` is one of the two tokens."""
+        """Raise HTTPException unless `credentials` is one of the two tokens."""
         if not _same(credentials, self._token) and not self._operator.shown(credentials):
             raise HTTPException(
                 401, "a token for reading is missing or wrong (tacit: --token-file)", _CHALLENGE

@@ -14,12 +14,12 @@ from tacit_services.transport.problems import document, documented, problem
 
 
 def _operators(operator: Operator) -> APIRouter:
-    """A router of what the operator alone may do."""
+    """Return a router of what the operator alone may do."""
     return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
 
 
 def _later(error: ServiceError, seconds: int) -> Response:
-    """The answer to a request that may be made again."""
+    """Return the answer to a request that may be made again."""
     return problem(503, str(error), {"Retry-After": str(seconds)})
 
 
@@ -69,7 +69,7 @@ def control_routes(run_status: RunStatus, operator: Operator) -> APIRouter:
 def prediction_routes(
     run_status: RunStatus, operator: Operator, inference: Inference | None
 ) -> APIRouter:
-    """Predictions of a vertical run, which its parties compute: they may cost ε."""
+    """Return the route of a vertical run's predictions: its parties compute them, at some ε."""
     router = _operators(operator)  # it may cost the parties' budgets
 
     @router.post(

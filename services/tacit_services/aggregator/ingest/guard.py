@@ -50,7 +50,7 @@ class UpdateGuard:
         self._quarantined: dict[str, str] = {}  # and why
 
     def quarantined(self) -> dict[str, str]:
-        """Edges in quarantine, and why: only the last message of such an edge is accepted."""
+        """Return the edges in quarantine, and why: only the last message of each is accepted."""
         return self._quarantined | self._role.accused
 
     def admit(self, edge: str, *, retires: bool) -> None:

@@ -51,7 +51,7 @@ class Reassembly:
         return self._held
 
     def add(self, edge: str, seq: int, payload: bytes | memoryview) -> wire.Whole | None:
-        """The envelope when it is whole, else None.
+        """Return the envelope when it is whole, else None.
 
         Raises WireError, which forgets the message, and RetryLater where unfinished messages take
         too much; then what came of this one before is kept.

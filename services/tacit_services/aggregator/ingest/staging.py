@@ -33,8 +33,9 @@ class Staging:
     """
 
     def __init__(self, store: Store, *, allowed: bool) -> None:
-        """allowed: False where the aggregator adds the noise, as the store must not see what came
-        without it.
+        """allowed: False where the aggregator adds the noise.
+
+        The store must not see what came without it.
         """
         self._store = store
         self._allowed = allowed

@@ -117,7 +117,7 @@ class TrustedNoise:
 
 
 def opened(journal: RunJournal, definition: Definition[Any], ledger: Path | str) -> TrustedNoise:
-    """The noise of this run, every update's before it is journalled, paid for by `ledger`.
+    """Return the noise of this run, every update's before it is journalled, paid for by `ledger`.
 
     Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
     """

@@ -34,12 +34,12 @@ _HEADERS = {
 
 
 def page() -> APIRouter:
-    """The routes of the page: `/`, and its files under `/page/`."""
+    """Return the routes of the page: `/`, and its files under `/page/`."""
     return _shown("static", "/", "/page", "index.html", _POLICY.format(images=""))
 
 
 def interface() -> APIRouter:
-    """The routes of Swagger UI on this REST interface: `/docs`, and its files under it.
+    """Return the routes of Swagger UI on this REST interface: `/docs`, and its files under it.
 
     Its style sheet has pictures in it, as `data:`.
     """
@@ -47,7 +47,7 @@ def interface() -> APIRouter:
 
 
 def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
-    """`first` at `root`, and every file of `folder` under `prefix`."""
+    """Return `first` at `root`, and every file of `folder` under `prefix`."""
     router = APIRouter(include_in_schema=False)
     paths = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
     content = {path.name: path.read_bytes() for path in paths}

@@ -95,7 +95,7 @@ class Accounts:
         self.final = False  # once the run is over there is time for every ε
 
     def total(self, records: Mapping[str, EdgeRecord], *, steady: bool = False) -> Total:
-        """ε of exactly these `records` together: never less than they have released.
+        """Return ε of exactly these `records` together: never less than they have released.
 
         While another thread is at it, this one waits: what was last found is of fewer releases than
         the counts that it would be shown beside. steady: it depends on `records` alone, and not on
@@ -106,7 +106,7 @@ class Accounts:
             return self._together(records, steady and not self.final)
 
     def of(self, records: Mapping[str, EdgeRecord]) -> dict[str, Spending]:
-        """The account of each of `records`.
+        """Return the account of each of `records`.
 
         While another thread is at it, those that were last found will do.
         """
@@ -135,7 +135,7 @@ class Accounts:
         return Spending(record, spent, more != history)
 
     def _at_most(self, history: History, budget: float, *, steady: bool = False) -> History:
-        """The history itself where its ε is known, or there is time; else a little more.
+        """Return the history itself where its ε is known, or there is time; else a little more.
 
         A little more is rounded up, so that there are few; it is the history itself where that
         would be above the budget.
@@ -173,7 +173,10 @@ class Accounts:
         return Total(epsilon, bound, share, slowest, least)
 
     def _looked_at(self, records: Mapping[str, EdgeRecord]) -> list[_Spender]:
-        """The spender of each of `records`, in their order; only of what has changed a new one."""
+        """Return the spender of each of `records`, in their order.
+
+        A new one is made only where the history has changed.
+        """
         names = list(records)
         now = [record.spent for record in records.values()]
         earlier = self._histories
@@ -198,7 +201,7 @@ class Accounts:
         return 0.0
 
     def _largest(self, spent: Mapping[_Spender, History], steady: bool) -> tuple[float, bool]:
-        """The largest ε, and whether it is an upper bound."""
+        """Return the largest ε, and whether it is an upper bound."""
         if not spent:
             return 0.0, False
         spender, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
@@ -209,7 +212,7 @@ class Accounts:
     def _composed(
         self, records: Mapping[str, EdgeRecord], spenders: Mapping[str, _Spender], steady: bool
     ) -> tuple[float, bool]:
-        """ε of those who hold the same people, and whether it is an upper bound."""
+        """Return ε of those who hold the same people, and whether it is an upper bound."""
         more = {
             name: self._at_most(spender.history, spender.budget, steady=steady)
             for name, spender in spenders.items()
@@ -231,7 +234,10 @@ class Accounts:
         return epsilon_pld(history, self._promise.delta)
 
     def _is_known(self, history: History, saved: float) -> bool:
-        """Whether ε of exactly this is known now; composed where more than `saved` is left."""
+        """Return whether ε of exactly this is known now.
+
+        It is composed where more than `saved` is left.
+        """
         if history in self._known:
             return True
         if self._left() <= saved and not self.final:
@@ -243,7 +249,7 @@ class Accounts:
         return history in self._known
 
     def _left(self) -> float:
-        """Seconds saved up; below 0 when bounds that could not wait have taken more."""
+        """Return seconds saved up; below 0 when bounds that could not wait have taken more."""
         now = self._clock()
         self._saved = min(SAVED, self._saved + SHARE * (now - self._looked))
         self._looked = now
@@ -269,7 +275,7 @@ def _spender(history: History, budget: float) -> _Spender:
 
 
 def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
-    """Of those who release alike, the one that has released most: its ε is the largest."""
+    """Return, of those who release alike, the one with most releases: its ε is the largest."""
     most: dict[tuple[History, float], _Spender] = {}
     for spender in spenders:
         largest = most.setdefault(spender.alike, spender)

@@ -49,7 +49,7 @@ class Points:
         self._due = 0
 
     def due(self, version: int) -> bool:
-        """Whether a point is to be made at `version`; if so, the next one is later."""
+        """Return whether a point is to be made at `version`; if so, the next one is later."""
         if version < self._due:
             return False
         self._due = version - version % self._every + self._every
@@ -76,7 +76,7 @@ class Evaluator:
         self._thread.start()
 
     def offer(self, role: ServerRole) -> None:
-        """Called by the driver thread between batches; never blocks."""
+        """Hand the point due to the evaluator; the driver thread calls it, and it never blocks."""
         if self._points is None:
             return
         self._last = role

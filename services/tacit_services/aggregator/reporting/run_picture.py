@@ -56,7 +56,7 @@ def on_test(accuracy: float | None, loss: float | None) -> str:
 
 
 def _measured(axis: Any, series: Series) -> None:
-    """Accuracy; of a number its first metric; else the loss. Logarithmic where that helps."""
+    """Draw the accuracy, or a number's first metric, or the loss; logarithmic where that helps."""
     if all(point["accuracy"] is not None for point in series):
         percent = [point | {"accuracy": 100 * point["accuracy"]} for point in series]
         _line(axis, percent, "accuracy", BLUE, "test accuracy, %")
@@ -73,7 +73,10 @@ def _measured(axis: Any, series: Series) -> None:
 
 
 def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
-    """ε of the edge that spent most, against the largest budget; without a guarantee: staleness."""
+    """Draw ε of the edge that spent most, against the largest budget.
+
+    A run without a guarantee shows its staleness instead.
+    """
     if any(point["epsilon"] is None for point in series):
         _line(axis, series, "staleness", GREEN, "staleness, mean")
         return
@@ -94,7 +97,7 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
 
 
 def _edges(axis: Any, status: dict[str, Any]) -> None:
-    """ε of each edge of its budget; of many edges, how many have spent how much."""
+    """Draw ε of each edge of its budget; of many edges, how many have spent how much."""
     edges = status["privacy"]["edges"]
     shares = {
         name: edge["epsilon_pld"] / edge["budget"]

@@ -64,7 +64,7 @@ class Inference:
         self._now: Job | None = None
 
     def predict(self, ids: list[str], seconds: float) -> dict[str, list[float]]:
-        """Class probabilities of every id, by id. Waits up to `seconds` for the parties.
+        """Return class probabilities of every id, by id. Waits up to `seconds` for the parties.
 
         Raises DataError (an id that is not in the run), ConfigError (not over yet, or without a
         model), BudgetSpent (a party's), ServiceError (a party is not there).
@@ -139,7 +139,7 @@ class Inference:
             self._driver.ask_again(self._role.pending())
 
     def _hopeless(self) -> BudgetSpent | None:
-        """A party that has said that it cannot pay, and has not come back since."""
+        """Return a party that has said that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
             why = self._role.edges[edge].retired
             presence = self._run.presence

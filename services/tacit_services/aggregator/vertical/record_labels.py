@@ -43,7 +43,7 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:
-    """The randomised response to `labels`, drawn the first time and read from `path` ever after.
+    """Return the randomised response to `labels`: drawn once, then read from `path`.
 
     It belongs to these records for good: another run, another ε or another training must not draw
     it again, because every draw costs ε anew. Raises PrivacyError when the file is of other records

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:
-    """The store of `run` at `url`.
+    """Return the store of `run` at `url`.
 
     It connects at the first use; `open` takes the run over for writing.
 

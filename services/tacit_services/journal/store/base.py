@@ -124,7 +124,7 @@ class Saver(Protocol):
     """Stores snapshots of one run, under the epoch of the store that it was made by."""
 
     def save(self, snapshot: Snapshot) -> None:
-        """As Store.save."""
+        """Save a snapshot as Store.save does."""
 
     def close(self) -> None:
         """Release the connection. Idempotent."""
@@ -174,7 +174,7 @@ class Store(Protocol):
         """Return a place for a large payload that comes in parts; None: taken in whole only."""
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
-        """The journal entries with position > `after`, oldest first, at most `limit`.
+        """Return the journal entries with position > `after`, oldest first, at most `limit`.
 
         Raises `errors.WireError` for an entry that is seen not to be what was appended.
         """
@@ -195,7 +195,7 @@ class Store(Protocol):
         """Return what saves under this store's present epoch, for one other thread."""
 
     def snapshot(self) -> Snapshot | None:
-        """The last saved snapshot, or None for a fresh run."""
+        """Return the last saved snapshot, or None for a fresh run."""
 
     def depth(self) -> tuple[int, int]:
         """Return how many entries, and bytes of payload, the journal holds now."""
@@ -204,7 +204,7 @@ class Store(Protocol):
         """Return how many entries of this run `append` has ever answered with DUPLICATE."""
 
     def last_seqs(self) -> dict[str, int]:
-        """The last accepted seq of every edge that was ever accepted in this run."""
+        """Return the last accepted seq of every edge that was ever accepted in this run."""
 
     def empty(self, fingerprint: str) -> None:
         """Forget the run's journal, snapshot and last numbers, whatever state they are in.
@@ -215,7 +215,7 @@ class Store(Protocol):
         """
 
     def anchors(self) -> dict[str, Anchor]:
-        """The furthest anchor of every lineage, over all runs that were ever in this place."""
+        """Return the furthest anchor of every lineage, over all runs ever in this place."""
 
     def close(self) -> None:
         """Release the connection. Idempotent."""

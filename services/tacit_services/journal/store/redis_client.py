@@ -15,7 +15,7 @@ _CONNECT_S = 5.0
 
 
 def without_password(url: str) -> str:
-    """`url` with its password, if any, replaced by `***`: fit for messages and logs."""
+    """Return `url` with its password, if any, replaced by `***`: fit for messages and logs."""
     try:
         parts = urlsplit(url)
     except ValueError:  # for example an unfinished [IPv6] address
@@ -43,7 +43,7 @@ def reason(error: Exception) -> str:
 
 
 def connected_later(url: str, display_url: str, reply_s: float) -> redis.Redis:
-    """A client for `url`, which connects later.
+    """Return a client for `url`, which connects later.
 
     Raises ConfigError for an address that cannot be meant.
     """

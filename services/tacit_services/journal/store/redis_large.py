@@ -24,7 +24,7 @@ PIECE = 2 << 20
 
 
 def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
-    """The command that begins a list at `key`; it does nothing where `epoch` is over.
+    """Return the command that begins a list at `key`; it does nothing where `epoch` is over.
 
     The list begins with an empty element, made in one step with its entry in `large`; the others
     are added only where it is there. So no pieces are left that nobody knows of.
@@ -33,14 +33,14 @@ def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
 
 
 def end(key: str, large: str) -> list[Any]:
-    """The command that deletes the list at `key`, which no entry has."""
+    """Return the command that deletes the list at `key`, which no entry has."""
     return ["EVAL", redis_scripts.DROP, 2, large, key]
 
 
 def pieces(
     key: str, payload: bytes | memoryview, first: int = 0, *, complete: bool = True
 ) -> list[list[Any]]:
-    """The commands that add `payload` from byte `first` on to the list at `key`.
+    """Return the commands that add `payload` from byte `first` on to the list at `key`.
 
     complete: False where more comes behind it, so that a last piece that is not full waits.
     """
@@ -53,7 +53,7 @@ def pieces(
 
 
 def elements(payload: bytes | memoryview) -> int:
-    """How many elements the whole list of `payload` has."""
+    """Return how many elements the whole list of `payload` has."""
     return 1 + -(-len(payload) // PIECE)
 
 

@@ -124,7 +124,7 @@ class RedisStage:
                 self._line.send([self._end])
 
     def rest(self, payload: bytes | memoryview) -> list[list[Any]] | None:
-        """The commands for what is not sent yet, after which the list is the append's.
+        """Return the commands for what is not sent yet, after which the list is the append's.
 
         None: nothing of it is there.
         """

@@ -99,7 +99,7 @@ class RedisStore:
         return self._epoch
 
     def _forgetful(self) -> str:
-        """The settings with which the server answers before all is on disk; "" if there are none.
+        """Return the settings by which the server answers before all is on disk; "": none.
 
         It is "", too, where the server does not let us read its settings.
         """
@@ -123,7 +123,7 @@ class RedisStore:
             log.warning("store: %s: maxmemory-policy=%s; noeviction is meant", self._shown, policy)
 
     def _settings(self, pattern: str) -> dict[str, str]:
-        """The server's settings of these names, as far as it lets us read them."""
+        """Return the server's settings of these names, as far as it lets us read them."""
         try:
             values: dict[str, str] = self._client.config_get(pattern)
         # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
@@ -163,7 +163,7 @@ class RedisStore:
         ]
 
     def _commands(self, entries: Sequence[NewEntry]) -> list[list[Any]]:
-        """What stages large payloads, and the script that appends all."""
+        """Return the commands that stage large payloads, and the script that appends all."""
         limits = (self._limits.entries, self._limits.bytes)
         staged = list[list[Any]]()
         lists = list[str]()
@@ -241,7 +241,7 @@ class RedisStore:
                 pool.release(connection)
 
     def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> StoredEntry:
-        """The entry with this id, checked with XXH3.
+        """Return the entry with this id, checked with XXH3.
 
         XXH3 takes a fifth of the time of the SHA-256 inside the envelope, and covers the whole
         payload, not only its tensor.

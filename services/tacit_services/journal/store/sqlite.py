@@ -62,7 +62,7 @@ class _Totals(NamedTuple):
 
 
 def _after(totals: _Totals, answer: Appended, size: int) -> _Totals:
-    """The totals once an entry of `size` bytes was answered so."""
+    """Return the totals once an entry of `size` bytes was answered so."""
     if answer.verdict is Verdict.DUPLICATE:
         return totals._replace(duplicates=totals.duplicates + 1)
     if answer.verdict is not Verdict.ACCEPTED:
@@ -251,7 +251,10 @@ class SqliteStore:
         return Appended(verdict, position, entry.seq)
 
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
-        """The totals, read inside the write transaction. Raises Fenced under an old epoch."""
+        """Return the totals, read inside the write transaction.
+
+        Raises Fenced under an old epoch.
+        """
         row = db.execute(
             "SELECT epoch, position, entries, bytes, duplicates FROM run WHERE run = ?",
             (self._run,),
@@ -268,7 +271,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed at the end, rolled back by any exception."""
+        """Yield a write transaction: committed at the end, rolled back by any exception."""
         with self._connection() as db, db:
             # IMMEDIATE takes the write lock before the fence is read: nobody can open in between.
             db.execute("BEGIN IMMEDIATE")
@@ -276,7 +279,7 @@ class SqliteStore:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection.
+        """Yield the connection.
 
         An SQLite error closes it, so that the next use starts afresh, and is a ServiceError.
         """

@@ -39,7 +39,7 @@ Measure = Callable[[Path, float], Rate]
 
 
 def systems(data: Path, end: ExitStack) -> Iterator[tuple[str, Measure | str]]:
-    """Each system's name, and what measures it in a folder; or why it is not run here."""
+    """Yield each system's name, and what measures it in a folder; or why it is not run here."""
 
     def tacit(tree: Path) -> Measure:
         return lambda folder, seconds: tacit_run.rate(tree, folder, data, seconds, EDGES, BATCH)
@@ -75,7 +75,7 @@ def _of_flower(python: Path, data: Path) -> Measure:
 def measured(
     chosen: dict[str, Measure | str], rounds: int, seconds: float
 ) -> dict[str, list[Rate] | str]:
-    """The rates of each system, a round after another; or why there are none."""
+    """Return the rates of each system, a round after another; or why there are none."""
     results: dict[str, list[Rate] | str] = {
         name: how if isinstance(how, str) else [] for name, how in chosen.items()
     }
@@ -95,8 +95,9 @@ def measured(
 
 
 def table(results: dict[str, list[Rate] | str]) -> dict[str, Any]:
-    """{system: {updates_per_s: [least, median, most], cpu_ms, tacit_over: median of the rounds'
-    ratios}}; a system that was not run has a sentence.
+    """Return {system: {updates_per_s: [least, median, most], cpu_ms, tacit_over}}.
+
+    tacit_over: the median of the rounds' ratios. A system that was not run has a sentence.
     """
     ours = results.get("tacit")
     rows = dict[str, Any]()

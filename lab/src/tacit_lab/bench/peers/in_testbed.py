@@ -35,7 +35,7 @@ def repair() -> None:
 
 
 def to_tensor() -> types.ModuleType:
-    """torchvision, as far as it is used: ToTensor of an image of floats, (height, width, 1)."""
+    """Return a torchvision with ToTensor alone, of an image of floats (height, width, 1)."""
     torchvision = types.ModuleType("torchvision")
     transforms = types.ModuleType("transforms")
 

@@ -55,7 +55,7 @@ samples = 1000
 
 
 def rate(tree: Path, folder: Path, data: Path, seconds: float, edges: int, batch: int) -> Rate:
-    """Of applied updates, with ledger, outbox, journal and receipts as they come."""
+    """Return the rate of applied updates, with ledger, outbox, journal and receipts."""
     paths, command = next(
         (paths, name)
         for paths, name in LAYOUTS
@@ -82,7 +82,7 @@ def _applied(port: int) -> int:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """The tree of a commit, in a git worktree of its own, for as long."""
+    """Yield the tree of a commit, in a git worktree of its own, for as long."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         place = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]

@@ -30,7 +30,7 @@ NEVER = 10**9
 def rate(
     source: Path, python: Path, folder: Path, seconds: float, edges: int, *, repaired: bool
 ) -> Rate:
-    """Of gradients that its server has applied.
+    """Return the rate of gradients that the testbed's server has applied.
 
     source: its checkout. python: of a venv with what it needs. repaired: TCP_NODELAY on all
     sockets, one torch thread an edge, the server's accountant off.
@@ -57,7 +57,7 @@ def rate(
 
 
 def _broker(running: System, folder: Path, port: int, *, no_delay: bool) -> Path:
-    """mosquitto, as in the testbed's containers; returns its log, which says who subscribes."""
+    """Start mosquitto as in the testbed's containers; return its log of subscriptions."""
     program = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
     if program is None:
         raise RuntimeError("mosquitto: not installed")
@@ -75,7 +75,7 @@ def _open(port: int) -> bool:
 
 
 def write_rows(data: Path, folder: Path, edges: int) -> None:
-    """MNIST's rows for `edges` edges, in the files that the testbed reads below `folder`."""
+    """Write MNIST's rows for `edges` edges, in the files that the testbed reads in `folder`."""
     rows = datasets.load("mnist", "train", data)
     for number in range(FILES * edges):
         part = slice(number * ROWS, (number + 1) * ROWS)

@@ -60,7 +60,7 @@ class System:
             time.sleep(0.05)
 
     def rate(self, applied: Callable[[], int], seconds: float) -> Rate:
-        """From the WARM-th update on, for so many seconds."""
+        """Return the rate from the WARM-th update on, for so many seconds."""
         self.until(lambda: applied() >= WARM, f"{WARM} updates")
         before = applied()
         spent = self._cpu_seconds()
@@ -102,7 +102,7 @@ class System:
 
 @contextmanager
 def system() -> Iterator[System]:
-    """A system, which is ended with the block."""
+    """Yield a system, which is ended with the block."""
     running = System()
     try:
         yield running
@@ -111,5 +111,5 @@ def system() -> Iterator[System]:
 
 
 def lines(path: Path, beginning: bytes) -> int:
-    """How many lines of a file begin so."""
+    """Return how many lines of a file begin so."""
     return sum(line.startswith(beginning) for line in path.read_bytes().splitlines())

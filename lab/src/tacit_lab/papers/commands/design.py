@@ -219,7 +219,10 @@ def _notes(problem: DesignProblem, plan: DesignedRun) -> list[str]:
 def as_run_file(
     problem: DesignProblem, plan: DesignedRun, dataset: str, model: str, partition: str | None
 ) -> str:
-    """The plan as a run file (TOML). Raises ConfigError for batches that differ between devices."""
+    """Return the plan as a run file (TOML).
+
+    Raises ConfigError for batches that differ between devices.
+    """
     if len(set(problem.batch)) > 1:
         raise ConfigError(
             "--run-file: a run file has one privacy.batch for all devices; give one --batch"

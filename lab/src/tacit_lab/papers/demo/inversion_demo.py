@@ -116,7 +116,7 @@ class Eavesdropper:
         inbound.done()
 
     def view(self, edge: str, pushes: int) -> tuple[Tensor, History]:
-        """The mean of the first `pushes` pushes of `edge`, and its ledger at that time.
+        """Return the mean of the first `pushes` pushes of `edge`, and its ledger at that time.
 
         Raises ServiceError where they do not come within PATIENCE seconds.
         """
@@ -139,7 +139,7 @@ class Eavesdropper:
 
 
 def conditions(pushes: int) -> tuple[Condition, ...]:
-    """The conditions to compare: no privacy, the paper's noise, and tacit's.
+    """Return the conditions to compare: no privacy, the paper's noise, and tacit's.
 
     The paper's noise is made for its own ε per push, tacit's is calibrated for ε over all `pushes`.
     """
@@ -187,7 +187,7 @@ def conditions(pushes: int) -> tuple[Condition, ...]:
 
 
 def load(data: Path | None) -> Dataset:
-    """The images to attack: MNIST's from the folder `data`, or without it bundled digits.
+    """Return the images to attack: MNIST's from the folder `data`, or without it bundled digits.
 
     The bundled digits are enlarged to 28×28.
     """

@@ -192,13 +192,13 @@ def read(path: Path) -> Figure:
 
 
 def seeded(figure: Figure, most: int | None) -> Figure:
-    """The figure with its first `most` seeds; None: with all."""
+    """Return the figure with its first `most` seeds; None: with all."""
     head = figure.figure.model_copy(update={"seeds": figure.figure.seeds[:most]})
     return figure.model_copy(update={"figure": head})
 
 
 def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
-    """Every run that the figure is made of.
+    """Yield every run that the figure is made of.
 
     Raises ConfigError for a run file that is wrong, or where nothing is left for `quick`.
     """
@@ -228,7 +228,7 @@ def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
 
 
 def merged(table: Table, other: Table) -> Table:
-    """`table` with the values of `other` in place of its own, section by section."""
+    """Return `table` with the values of `other` in place of its own, section by section."""
     both = dict(table)
     for key, value in other.items():
         before = both.get(key)

@@ -86,7 +86,7 @@ class ReportedFigure:
 
 
 def page(reports: Sequence[ReportedFigure], how: Provenance) -> str:
-    """The whole report. It needs no other file and no network."""
+    """Return the whole report. It needs no other file and no network."""
     if how.quick:
         kind = "the quick report: fewer panels and updates"
     else:
@@ -108,7 +108,7 @@ def page(reports: Sequence[ReportedFigure], how: Provenance) -> str:
 
 
 def _contents(report: ReportedFigure) -> str:
-    """A line of the overview: how many of the figure's claims got which verdict."""
+    """Return a line of the overview: how many of the figure's claims got which verdict."""
     counts = Counter(judged.verdict for judged in report.judged)
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     title = html.escape(f"{_name(report)}: {report.figure.figure.title}")
@@ -180,7 +180,7 @@ def _range(epsilons: Sequence[float | None]) -> str:
 
 
 def results(reports: Sequence[ReportedFigure], how: Provenance) -> str:
-    """The text of docs/results.md: the claims, what the figures show, and ε."""
+    """Return the text of docs/results.md: the claims, what the figures show, and ε."""
     options = {"--testbed": how.testbed, "--quick": how.quick}
     command = " ".join(["tacit figures", *(name for name, enabled in options.items() if enabled)])
     lines = [

@@ -46,7 +46,7 @@ class RequestedRun:
 
 
 def result_name(run: RunFile) -> str:
-    """The name of a run's result, made of all in its run file that is not a default."""
+    """Return the name of a run's result, made of all in its run file that is not a default."""
     return _name(fingerprint.differences(run))
 
 
@@ -73,7 +73,7 @@ def look_up(
 
 
 def read_folder(folder: Path) -> dict[str, Result]:
-    """Every result in `folder`, by name.
+    """Return every result in `folder`, by name.
 
     Lines that are not whole, as after a kill, are left out, and the log says so. Results of another
     RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
@@ -102,7 +102,7 @@ def read_folder(folder: Path) -> dict[str, Result]:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The result that a line holds; None where it holds none, or not under its own name."""
+    """Return the result that a line holds; None where it holds none, or not under its own name."""
     try:
         point = json.loads(line)
         matches = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
@@ -112,7 +112,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _whole(result: object) -> bool:
-    """Whether `result` is what `sweep.measure` gives: a series of numbers, and an ε or none."""
+    """Check whether `result` is one of `sweep.measure`: a series of numbers, and an ε or none."""
     if not isinstance(result, dict):
         return False
     series = result.get("series")
@@ -202,7 +202,7 @@ def made_by() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty.
+    """Return the commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty.
 
     It is empty for an installed tacit.
     """

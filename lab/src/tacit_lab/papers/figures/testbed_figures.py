@@ -25,7 +25,7 @@ MEASURED = {"accuracy", "loss"}  # what a figure may show that a run's metrics.j
 
 
 def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:
-    """The figure's runs without [network]: on the testbed, things take as long as they take.
+    """Return the figure's runs without [network]: on the testbed, things take as long as they take.
 
     Raises ConfigError for a figure that only simulations can show.
     """

@@ -55,7 +55,7 @@ class UntrainedPoint(RunFile):
     attack: AttackSettings | None = None
 
     def answer(self, root: Path | None) -> Result:
-        """A result in the form of a simulation's, with one point."""
+        """Return a result in the form of a simulation's, with one point."""
         if self.design is not None:
             return _planned(self, self.design)
         assert self.attack is not None
@@ -63,7 +63,7 @@ class UntrainedPoint(RunFile):
 
 
 def _planned(run: RunFile, design: Design) -> Result:
-    """The period τ of the optimal design, and the ε that its z and K really cost.
+    """Return the period τ of the optimal design, and the ε that its z and K really cost.
 
     ε comes from the design's own accountant, whatever the run file asked for.
     """

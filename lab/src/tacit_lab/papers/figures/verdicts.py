@@ -50,7 +50,7 @@ class Curve:
         return half_width(self.y)
 
     def scores(self, places: NDArray[np.float64] | None, *, end: bool) -> NDArray[np.float64]:
-        """Each seed's score (seeds,): the mean at `places` on the x axis, or with `end` the last.
+        """Return the scores (seeds,): the mean at `places` on the x axis, or with `end` the last.
 
         Without `places` the curve's own points are taken.
         """
@@ -61,7 +61,7 @@ class Curve:
 
 
 def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half of the 95 % confidence interval of the mean over the first axis, by Student's t.
+    """Return half of the 95 % confidence interval of the mean over the first axis, by Student's t.
 
     It is zero for a single value.
     """
@@ -82,7 +82,7 @@ class JudgedClaim:
 
 
 def curves(figure: Figure, cells: list[PlottedRun], results: Mapping[str, Result]) -> list[Curve]:
-    """The curves of all lines and panels that have runs."""
+    """Return the curves of all lines and panels that have runs."""
     grouped: dict[tuple[int, int], list[PlottedRun]] = {}
     for cell in cells:
         grouped.setdefault((cell.panel, cell.line), []).append(cell)
@@ -190,7 +190,7 @@ def verdict(holds: Mapping[Noise, ThreeValued]) -> str:
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
-    """False where a part is False, else None where a part cannot be told, else True."""
+    """Return False where a part is False, else None where one is unclear, else True."""
     values = list(parts)
     if False in values:
         return False
@@ -200,7 +200,7 @@ def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
 
 
 def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
-    """Whether the mean of `values` (seeds,) is at least `bound`; None where it is unclear.
+    """Return whether the mean of `values` (seeds,) is at least `bound`; None where it is unclear.
 
     It is unclear where the bound is inside the mean's confidence interval.
     """
@@ -234,7 +234,10 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
 
 
 def _rises(values: NDArray[np.float64]) -> ThreeValued:
-    """Whether the mean of `values` is above 0. A line that has not moved at all is not rising."""
+    """Return whether the mean of `values` is above 0.
+
+    A line that has not moved at all is not rising.
+    """
     if values.any():
         return _least(values, 0.0)
     return False
@@ -261,7 +264,7 @@ def _shown(values: NDArray[np.float64]) -> str:
 
 
 def _common(curves: list[Curve]) -> NDArray[np.float64]:
-    """Places on the x axis, evenly spaced, that all `curves` have reached.
+    """Return places on the x axis, evenly spaced, that all `curves` have reached.
 
     So what is compared is the same time or cost.
     """
