@@ -1,11 +1,17 @@
-"""The way of one message: receive → put together → decode → check → append → acknowledge → fold →
-reply.
+"""The way of one message through the aggregator, from the broker to the reply.
+
+    receive → put together → decode → check → append → acknowledge → fold → reply
 
     pipeline.hear(inbound)  # on the network's thread, as often as the broker delivers
     pipeline.accept()       # in the driver's thread: all of the way, for what has arrived
 
-The order is the guarantee: an edge gets the receipt of a message only when the journal has it. If
-any process dies in between, the edge sends the same bytes again, and the journal recognises them.
+`Pipeline` names the eight steps, and its methods follow in their order: `_receive`, `_candidate`
+with its three steps (`_put_together`, `_decode`, `_check`), `_append`, then acknowledge, fold and
+reply. The checks themselves lie in `ingest`, the journal in `journal.store`, the model in the role.
+
+Guarantee: the order. An edge gets the receipt of a message only when the journal has it. If any
+process dies in between, the edge sends the same bytes again, and the journal recognises them: so
+each message is folded exactly once, in the journal's order.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class Writer:
     >>> writer.append([(1, b"first message"), (2, b"second message")])
     >>> writer.close()
     >>> with open_journal(path) as file:
-    ...     [record.payload for record in Reader(file, str(path))]
+    ...     [record.payload for record in JournalReader(file, str(path))]
     [b'first message', b'second message']
     >>> folder.cleanup()
     """

@@ -1,12 +1,23 @@
 """The outbox: messages that are charged and not yet receipted, on disk before they are sent.
 
 A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the
-next is sent only when the last has its receipt. That, with the store's "seq must rise" rule, is
-exactly once.
+next is sent only when the last has its receipt.
 
-Messages lie in the ledger's file, by their identity and run: the commit that stores a push also
-charges the task after it. An envelope above LARGE bytes has a file of its own in the identity's
-folder, which is durable before the commit that holds its SHA-256.
+`Outbox` has `put` (store a message with the charge of the next task), `oldest` (what to send) and
+`done` (its receipt has come); below are how messages are read again after a restart, and the files.
+Messages lie in the ledger's file, by their identity and run. An envelope above LARGE bytes has a
+file of its own in the identity's folder, which is durable before the commit of its SHA-256.
+
+Guarantee: with the store's rule that numbers rise, each message is accepted exactly once.
+
+>>> outbox = Outbox(Ledger(":memory:", "demo"), run="demo")
+>>> outbox.put(outbox.next_seq(), b"an envelope")
+>>> outbox.oldest()
+(1, b'an envelope')
+>>> outbox.done(1)  # whether it was here
+True
+>>> outbox.oldest() is None
+True
 """
 
 from __future__ import annotations

@@ -1,6 +1,17 @@
 """The conversation of a worker with its server over one connection, as a state machine.
 
-A message is durable in the outbox before it is sent, and one message at a time lacks its receipt.
+    session.send_hello()      # the server answers with its newest model
+    session.receive(inbound)  # a model is now the task, or a receipt frees the outbox
+    task = session.take_task()
+    session.post(role.on_message(task))  # durable first, then sent
+
+`State` names what a session waits for. Of `Session`, the first part is what the loop does with it
+(`take_task`, `post`, `send_when_due`, `retire`), the second what comes in (`receive`, by kind:
+receipt, announcement, model or halt), and the last how parts of a message go out.
+
+Guarantee: a message is durable in the outbox before it is sent, and leaves it only with its
+receipt. One message at a time lacks its receipt, and every retry sends the same bytes: so a lost
+connection, or a restart of either side, costs neither an update nor privacy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,22 @@
 """The contract of a store: a run's journal, its snapshot, and the fence between aggregators.
 
-The journal is the gradient buffer of the papers: a FIFO of accepted messages. The order of
-acceptance is the order of application, so the model is a fold of the journal. The three backends
-keep the same promises and pass the same tests.
+The journal is the gradient buffer of the papers: a FIFO of accepted messages. First come the values
+of the contract (`Verdict`, `Anchor`, `NewEntry`, `Appended`, `StoredEntry`, `Snapshot`), then
+`Store` itself. The three backends beside this file keep the same promises and pass the same tests.
+
+Guarantee: an append is durable when it is answered, takes each number of an edge once, and fails
+under an old epoch. The order of acceptance is the order of application, so the model is a fold of
+the journal.
+
+>>> from tacit_services.journal.store import open_store
+>>> store = open_store("memory://", "demo")
+>>> store.open(fingerprint="a run file's SHA-256")  # the epoch; an older one may not write any more
+1
+>>> message = NewEntry("edge-0", seq=1, payload=b"an envelope")
+>>> [answer.verdict.value for _ in range(2) for answer in store.append([message])]
+['accepted', 'duplicate']
+>>> [(entry.position, entry.payload) for entry in store.replay(after=0, page=10)]
+[(1, b'an envelope')]
 """
 
 from __future__ import annotations
