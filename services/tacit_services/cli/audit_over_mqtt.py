@@ -47,7 +47,7 @@ def _broker() -> Iterator[str]:
 
 
 @contextmanager
-def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], float]]:
+def _over(broker: str, name: str, source: MessageSource) -> Iterator[Callable[[], float]]:
     """Put an edge behind the broker; yields a call that asks it once and returns the seconds."""
     down = topics.down(RUN, name, "model")
     up = topics.up(RUN, name, 1, 0)
@@ -57,14 +57,14 @@ def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], f
     server = Connection(
         broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes)
     )
-    payload = wire_down.down(RUN, EDGE, box.message, SCHEMA)
+    payload = wire_down.down(RUN, EDGE, source.message, SCHEMA)
 
     def ask() -> float:
         began = time.perf_counter()
         server.publish(down, payload)
         try:
             models.get(timeout=PATIENCE).done()
-            edge.publish(up, box())
+            edge.publish(up, source())
             return pushes.get(timeout=PATIENCE) - began
         except queue.Empty as error:
             raise ServiceError(f"audit: no push within {PATIENCE:.0f} s over the broker") from error

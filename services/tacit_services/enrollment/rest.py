@@ -129,7 +129,7 @@ def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
     return registered
 
 
-def create_app(desk: RegistrationAuthority) -> FastAPI:
+def create_app(registration: RegistrationAuthority) -> FastAPI:
     """Return the web application of a registration authority."""
     app = FastAPI(
         title="tacit enrolment",
@@ -144,7 +144,7 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
     def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
-    router = APIRouter(route_class=guarded(_BEARER, desk.check))
+    router = APIRouter(route_class=guarded(_BEARER, registration.check))
 
     @router.post(
         "/v1/enroll",
@@ -158,7 +158,7 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
         request: Asked,
     ) -> Response:
         return document(
-            desk.enroll(
+            registration.enroll(
                 None if credentials is None else credentials.credentials, request.csr
             ).model_dump(),
             201,

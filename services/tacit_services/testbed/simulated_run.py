@@ -105,14 +105,14 @@ def parties(
     vertical = vertical_settings.vertical(definition)
     splits = _splits(definition.source.name, root)
     salt = b"simulated"
-    everybody = registry.people(splits, salt)
+    records = registry.people(splits, salt)
     epsilon = vertical.settings.label_epsilon
     train = splits[0]
     if epsilon is not None:
         drawn = randomised_response(
             train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
-        everybody = registry.people(splits, salt, drawn, epsilon)
+        records = registry.people(splits, salt, drawn, epsilon)
     roles = [
         registry.party(
             vertical,
@@ -125,7 +125,7 @@ def parties(
         )
         for number in range(definition.edges.count)
     ]
-    return registry.server(definition, model, everybody), roles
+    return registry.server(definition, model, records), roles
 
 
 _Simulators = Callable[[Definition[Any], ServerRole, Sequence[Any]], Simulator | PeerSimulator]

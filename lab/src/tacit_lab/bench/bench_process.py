@@ -111,8 +111,8 @@ def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
     """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
     schema = role.model.schema_hash()
     size = role.model.size
-    terms = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
-    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
+    settings = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
+    loop = task_loop(role, role.outbox, settings, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
         options["broker"],

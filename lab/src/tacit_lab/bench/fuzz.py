@@ -191,7 +191,7 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> No
 
 def fuzz_partials(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
     """Let many edges, some of them hostile, send to the aggregator's reassembly."""
-    partials = Reassembly(LIMIT, 12, ROOM)
+    reassembly = Reassembly(LIMIT, 12, ROOM)
     senders = [
         (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))
         for number in range(12)
@@ -211,13 +211,13 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> Non
             else:
                 payload = payload
             seq = rng.choice(EXTREME) if hostile else 1
-            message = partials.add(edge, seq, payload)
-            answer = partials.answer(edge, seq)
+            message = reassembly.add(edge, seq, payload)
+            answer = reassembly.answer(edge, seq)
         except (WireError, RetryLater) as refusal:
             outcomes[f"partials:{getattr(refusal, 'reason', 'busy')}"] += 1
             continue
         assert answer is None or len(answer.missing) <= MISSING
-        assert partials.held <= 2 * ROOM
+        assert reassembly.held <= 2 * ROOM
         outcomes["partials:whole" if message is not None else "partials:part"] += 1
 
 

@@ -14,9 +14,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.protocol.messages import Update
 
 MEMORY = 0.9  # of an edge's mean, as a liar estimates it
-Lie = Callable[
-    ["LiarsView", Update, Tensor], Tensor
-]  # (world, honest update, how far it led) → led
+Lie = Callable[["LiarsView", Update, Tensor], Tensor]  # (view, honest update, how far it led) → led
 
 
 @dataclass
@@ -74,92 +72,92 @@ class LiarsView:
         return drawn * self.server.law(update).deviation
 
 
-def turned(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def turned(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Turn the sign of everything."""
     return -led
 
 
-def tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def tenfold(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send ten times as much."""
     return 10 * led
 
 
-def turned_tenfold(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def turned_tenfold(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send ten times as much with the sign turned."""
     return -10 * led
 
 
-def huge(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def huge(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send the largest number that the aggregator reads, everywhere."""
     return torch.full_like(led, 9.9e5)
 
 
-def nan(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def nan(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send NaN everywhere."""
     return torch.full_like(led, float("nan"))
 
 
-def constant(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def constant(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send one direction, always as far as an honest update."""
-    return world.direction * float(torch.linalg.vector_norm(led))
+    return view.direction * float(torch.linalg.vector_norm(led))
 
 
-def within(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def within(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send one direction as far as the law lets a mean go, and the noise that it asks for."""
-    return world.direction * world.pull(update) + world.noise(update, led)
+    return view.direction * view.pull(update) + view.noise(update, led)
 
 
-def quiet(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def quiet(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send `within` a tenth as far: about as long as an honest mean."""
-    return world.direction * world.pull(update) / 10 + world.noise(update, led)
+    return view.direction * view.pull(update) / 10 + view.noise(update, led)
 
 
-def _along(world: LiarsView, update: Update, direction: Tensor, length: float) -> Tensor:
+def _along(view: LiarsView, update: Update, direction: Tensor, length: float) -> Tensor:
     """Return a mean of this direction and length, with the noise that the law asks for."""
     size = float(torch.linalg.vector_norm(direction))
     scaled = direction * (length / size) if size else direction
-    return scaled + world.noise(update, direction)
+    return scaled + view.noise(update, direction)
 
 
-def turned_quietly(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def turned_quietly(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send its own mean with the sign turned, as long as the others' means are."""
-    return _along(world, update, -world.mean(update.edge), world.usual(update))
+    return _along(view, update, -view.mean(update.edge), view.usual(update))
 
 
-def inner_product(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def inner_product(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Push against the mean of all others, as long as their means are."""
-    others = world.others(update.edge)
+    others = view.others(update.edge)
     if not others:
         return led
-    average = torch.stack([world.mean(edge) for edge in others]).mean(0)
-    return _along(world, update, -average, world.usual(update))
+    average = torch.stack([view.mean(edge) for edge in others]).mean(0)
+    return _along(view, update, -average, view.usual(update))
 
 
-def alie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def alie(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Send the others' mean less one and a half of their spread, in every coordinate."""
-    others = world.others(update.edge)
+    others = view.others(update.edge)
     if len(others) < 2:
         return led
-    means = torch.stack([world.mean(edge) for edge in others])
-    return means.mean(0) - 1.5 * means.std(0) + world.noise(update, led)
+    means = torch.stack([view.mean(edge) for edge in others])
+    return means.mean(0) - 1.5 * means.std(0) + view.noise(update, led)
 
 
-def framing(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def framing(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Join all others against one of them, twice as long as their means are."""
-    friends = [edge for edge in world.others(update.edge) if edge != world.target]
-    if not friends or world.target not in world.sums:
+    friends = [edge for edge in view.others(update.edge) if edge != view.target]
+    if not friends or view.target not in view.sums:
         return led
-    average = torch.stack([world.mean(edge) for edge in friends]).mean(0)
-    against = world.mean(world.target)
+    average = torch.stack([view.mean(edge) for edge in friends]).mean(0)
+    against = view.mean(view.target)
     parts = [part / torch.linalg.vector_norm(part) for part in (average, against)]
-    return _along(world, update, parts[0] - parts[1], 2 * world.usual(update))
+    return _along(view, update, parts[0] - parts[1], 2 * view.usual(update))
 
 
-def sprint(world: LiarsView, update: Update, led: Tensor) -> Tensor:
+def sprint(view: LiarsView, update: Update, led: Tensor) -> Tensor:
     """Stay honest for five sixths of the run, then push as far as the law allows."""
-    late = 6 * world.server.version > 5 * world.server.horizon
+    late = 6 * view.server.version > 5 * view.server.horizon
     if late:
-        return within(world, update, led)
+        return within(view, update, led)
     return led
 
 
@@ -169,10 +167,10 @@ def wave(length: int, part: float, *, timed: bool = True) -> Lie:
     timed: it ends on a crest, by a liar who knows when the run ends; else it begins with one.
     """
 
-    def lie(world: LiarsView, update: Update, led: Tensor) -> Tensor:
-        number = world.left() if timed else world.sent - 1
+    def lie(view: LiarsView, update: Update, led: Tensor) -> Tensor:
+        number = view.left() if timed else view.sent - 1
         sign = 1 if number // length % 2 == 0 else -1
-        return world.direction * (sign * part * world.pull(update)) + world.noise(update, led)
+        return view.direction * (sign * part * view.pull(update)) + view.noise(update, led)
 
     return lie
 

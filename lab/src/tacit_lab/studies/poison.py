@@ -93,13 +93,11 @@ SETTINGS = {
 class HostileSimulator(Simulator):
     """The simulator, whose `liars` replace what their honest selves would have sent."""
 
-    def __init__(
-        self, *args: Any, liars: frozenset[str], lie: Lie | None, world: LiarsView
-    ) -> None:
+    def __init__(self, *args: Any, liars: frozenset[str], lie: Lie | None, view: LiarsView) -> None:
         super().__init__(*args)
         self._liars = liars
         self._lie = lie
-        self._world = world
+        self._view = view
         self._base: Tensor | None = None  # of the answer that comes next
         self.kept_out: dict[str, str] = {}  # whom the aggregator's own checks refuse
 
@@ -129,11 +127,11 @@ class HostileSimulator(Simulator):
             base = self._base
         else:
             base = torch.zeros_like(self._base)
-        self._world.note(update.edge, update.vector - base)
+        self._view.note(update.edge, update.vector - base)
         if update.edge not in self._liars:
             return update
-        self._world.sent += 1
-        led = self._lie(self._world, update, update.vector - base)
+        self._view.sent += 1
+        led = self._lie(self._view, update, update.vector - base)
         return replace(update, vector=base + led)
 
     def _sends_models(self) -> bool:
@@ -193,10 +191,10 @@ def outcome(case: Case) -> dict[str, Any]:
     direction = towards_zero(simulation.model, definition.source.shape[0], case.seed)
     if case.algorithm == "mapa":  # which goes against what it is sent
         direction = -direction
-    world = LiarsView(role, direction, torch.Generator().manual_seed(case.seed))
+    view = LiarsView(role, direction, torch.Generator().manual_seed(case.seed))
     lie = EVERY[case.lie] if case.lie else None
     workers = list(simulation.simulator.edges.values())
-    simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
+    simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, view=view)
     when: dict[str, int] = {}
     against: set[str] = set()  # who was taken to work against the others at any time
 

@@ -67,28 +67,28 @@ class Reassembly:
             and question in (None, partial.assembler.shape)
         )
         if partial is not None and continues:
-            mine = partial
+            message = partial
         else:
-            mine = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
-        before = mine.assembler.received
-        had = mine.assembler.held
+            message = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
+        before = message.assembler.received
+        had = message.assembler.held
         if continues:
             self._make_room(edge, had, len(payload) + wire.PART_COST)
             self._forget(edge)
-        envelope = mine.assembler.add(payload)
+        envelope = message.assembler.add(payload)
         if envelope is not None:
             return envelope
         if not continues and partial is not None and seq < partial.seq:
             return None  # a late part of a message that its edge has given up
         if not continues:
-            self._make_room(edge, 0, mine.assembler.held)
+            self._make_room(edge, 0, message.assembler.held)
             self._forget(edge)
-        received = mine.assembler.received
+        received = message.assembler.received
         if received > before:
-            mine.heard = time.monotonic()
-        mine.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
-        self._open[edge] = mine
-        self._held += mine.assembler.held
+            message.heard = time.monotonic()
+        message.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
+        self._open[edge] = message
+        self._held += message.assembler.held
         return None
 
     def _make_room(self, edge: str, occupied: int, more: int) -> None:

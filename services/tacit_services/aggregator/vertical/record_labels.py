@@ -34,11 +34,11 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    everybody = registry.people((train, test), salt.encode())
+    records = registry.people((train, test), salt.encode())
     epsilon = vertical.settings.label_epsilon
     if epsilon is None:
-        return everybody
-    noisy = answers(labels, train.y, train.classes, epsilon, everybody.names[: len(train)])
+        return records
+    noisy = answers(labels, train.y, train.classes, epsilon, records.names[: len(train)])
     return registry.people((train, test), salt.encode(), noisy, epsilon)
 
 

@@ -71,14 +71,14 @@ def figures(
     reports = _measured(
         read, out, stored, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1
     )
-    how = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
+    provenance = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
-        place.write_text(page.page(reports, how), encoding="utf-8")
+        place.write_text(page.page(reports, provenance), encoding="utf-8")
         text = json.dumps(_verdicts(reports), indent=2, ensure_ascii=False) + "\n"
         (out / ("testbed.json" if testbed else "verdicts.json")).write_text(text, encoding="utf-8")
     if results is not None:
         with _writing("results", results):
-            results.write_text(page.results(reports, how), encoding="utf-8")
+            results.write_text(page.results(reports, provenance), encoding="utf-8")
     for report in reports:
         for judged in report.judged:
             typer.echo(f"{report.name}: {judged.claim.text}: {judged.verdict}")

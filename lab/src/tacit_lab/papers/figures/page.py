@@ -85,9 +85,9 @@ class ReportedFigure:
     picture: bytes
 
 
-def page(reports: Sequence[ReportedFigure], how: Provenance) -> str:
+def page(reports: Sequence[ReportedFigure], provenance: Provenance) -> str:
     """Return the whole report. It needs no other file and no network."""
-    if how.quick:
+    if provenance.quick:
         kind = "the quick report: fewer panels and updates"
     else:
         kind = "the full report"
@@ -95,9 +95,9 @@ def page(reports: Sequence[ReportedFigure], how: Provenance) -> str:
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' "
         "figures</title>",
         f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
-        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}.",
+        f"<p>{html.escape(kind)}; {html.escape(provenance.made_by)}.",
         "Bands are 95 % confidence intervals of the mean over seeds.",
-        f"{html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        f"{html.escape(provenance.runs)}</p><p>{html.escape(VERDICTS)}</p>",
         "<table><tr><th>figure<th>the paper's claims</tr>",
         *(_contents(report) for report in reports),
         "</table>",
@@ -179,14 +179,14 @@ def _range(epsilons: Sequence[float | None]) -> str:
     return f"{text}, or ∞"
 
 
-def results(reports: Sequence[ReportedFigure], how: Provenance) -> str:
+def results(reports: Sequence[ReportedFigure], provenance: Provenance) -> str:
     """Return the text of docs/results.md: the claims, what the figures show, and ε."""
-    options = {"--testbed": how.testbed, "--quick": how.quick}
+    options = {"--testbed": provenance.testbed, "--quick": provenance.quick}
     command = " ".join(["tacit figures", *(name for name, enabled in options.items() if enabled)])
     lines = [
         "# The papers' claims",
         "",
-        f"Generated from the data of `{command}` ({how.made_by}). {how.runs}",
+        f"Generated from the data of `{command}` ({provenance.made_by}). {provenance.runs}",
     ]
     lines += ["", VERDICTS, "", "| figure | claim | measured | verdict |", "|---|---|---|---|"]
     for report in reports:
