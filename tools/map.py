@@ -1,6 +1,6 @@
 """`python -m tools.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
 
-Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
+Two pictures (Mermaid), of the library and of the processes. An arrow means "imports". One that
 follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to a
 room of UNDRAWN, which anybody may use. Under each picture are its rooms in the order of pyproject's
 contracts, the top first, with the first sentence of their docstrings.
@@ -30,7 +30,7 @@ Arrows = dict[str, set[str]]
 
 
 class Unsaid(Exception):  # noqa: N818  (what is missing is a sentence)
-    """A room says nothing of itself, or stands in no layer; the message names it."""
+    """A room has no docstring, or stands in no layer; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Part:
 
 
 def main() -> int:
-    """Return the exit code: 1 where the map is not what the tree says."""
+    """Return the exit code: 1 where the map differs from the tree."""
     parser = argparse.ArgumentParser(prog="python -m tools.map", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
     check = parser.parse_args().check

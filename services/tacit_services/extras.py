@@ -1,6 +1,6 @@
 """The extras of the package `tacit`: which libraries a command needs.
 
-The installed metadata says which. No library is imported here, as this module must work when all of
+The installed metadata names them. No library is imported here, as this module must work when all of
 them are missing.
 """
 

@@ -23,7 +23,7 @@ _TIME = "%Y-%m-%dT%H:%M:%S"
 class Seldom:
     """A limit on log lines about events that others cause, for one thread.
 
-    The first event of a kind is logged, then one line a minute says how many there were.
+    The first event of a kind is logged, then one line a minute counts them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +44,7 @@ class Seldom:
 
 
 class SeldomFilter(logging.Filter):
-    """Lets through of every kind of message what Seldom says. For one thread's logger."""
+    """Lets through as many messages of every kind as Seldom allows. For one thread's logger."""
 
     def __init__(self) -> None:
         super().__init__()

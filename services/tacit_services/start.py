@@ -8,7 +8,7 @@ from tacit_services import extras, laboratory
 
 
 def main() -> None:
-    """Run the command line. Without its library, say in one line what to install and return 2."""
+    """Run the command line. Without its library, print in one line what to install and return 2."""
     try:
         from tacit_services.cli import main as command_line
     except ModuleNotFoundError as error:

@@ -174,7 +174,7 @@ class RunJournal:
     def fold(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         """Fold one message, if the store has accepted it.
 
-        Returns what its sender is told: the receipt, and what the role says.
+        Returns the answer to its sender: the receipt, and the role's messages.
         """
         role = self.role
         last = answer.last_seq
@@ -270,7 +270,7 @@ class RunJournal:
         self._saving.close()
 
     def _abandon_saving(self) -> None:
-        """Wait for the snapshot under way: whether it was stored, the store says."""
+        """Wait for the snapshot under way; the store knows whether it was stored."""
         with contextlib.suppress(ServiceError):
             self.saved_more(wait=True)
         if self._saver is not None:

@@ -1,4 +1,4 @@
-"""`tacit predict`: what a model says of new rows, or a vertical run's of its parties' records."""
+"""`tacit predict`: predictions of new rows by a model, or of a vertical run's records."""
 
 from __future__ import annotations
 

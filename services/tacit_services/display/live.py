@@ -36,7 +36,7 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
 def opening(definition: Definition[Any], broker: str, store: str, http: str) -> str:
-    """Return a line that says what runs, and on what."""
+    """Return a line with what runs, and on what."""
     return (
         f"{definition.algorithm.name} on {definition.source.name} ({definition.model.name}), "
         f"{definition.edges.count} edges, {definition.run.updates} {definition.traits.counted}; "

@@ -102,7 +102,7 @@ def at_most(run: Status, text: str) -> str:
 
 
 def state(run: Status) -> str:
-    """Return the run's state in words; before its beginning, whom it waits for."""
+    """Return the run's state in words; before its beginning, the edges that it waits for."""
     if not run.edges_needed:
         return run.state
     arrived = f"{run.edges_online} of {run.edges_needed}"

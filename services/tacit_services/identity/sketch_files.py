@@ -6,7 +6,7 @@
 
 All have mode 0600. A sketch is of all that the data ever was: it grows with the file, and forgets
 nobody. It never leaves this machine. Without the key nobody can test whether somebody is in it, so
-a copy of a ledger's folder tells nothing; whoever reads the user's files can read the rows, too.
+a copy of a ledger's folder tells nothing; a reader of the user's files can read the rows, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PartSketches:
 def made_key(root: Path) -> bytes:
     """Return the key of this register, made where there is none. Raises OSError, PrivacyError.
 
-    Whoever calls has the register locked.
+    The caller has the register locked.
     """
     if (key := key_of(root)) is None:
         key = secrets.token_bytes(_KEY_BYTES)

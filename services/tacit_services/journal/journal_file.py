@@ -1,6 +1,6 @@
 """The journal file: every message that a run has accepted, in accept order.
 
-`tacit replay` folds it again, and whoever wants proof of a run has it here. The store's journal is
+`tacit replay` folds it again: it is the proof of a run. The store's journal is
 trimmed at every snapshot; this file never is. It begins at the run's start or, if it was asked for
 later, at the state of the store's snapshot, which is then kept in the header.
 
@@ -220,7 +220,7 @@ class Writer:
     def open(self, begin: Header) -> None:
         """Open the file, cut a torn record off, and get ready to write behind its last record.
 
-        A file that does not exist is made, and begins as `begin` says; one that exists must be of
+        A file that does not exist is made, and begins with `begin`; one that exists must be of
         the same run and parameters. After a failure this may be called again. Raises ServiceError
         where the file is in use or cannot be written, ConfigError where it is another run's or ends
         before the store's snapshot, WireError where it was altered.

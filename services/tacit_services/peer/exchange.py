@@ -1,7 +1,7 @@
 """The exchange of messages between peers, in a thread of its own beside the computing.
 
 A peer that computes for seconds still answers at once, so that nobody waits for it. The role is
-used under one lock; whatever it says is made durable before it is sent.
+used under one lock; all that it sends is made durable first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_ONCE = 16  # messages between two such looks, at most
 
 
 def sender_of(topic: str) -> tuple[str, str]:
-    """Return the kind of what a peer says, and its name; "" where there is none."""
+    """Return the kind of a peer's message, and its sender; "" where there is none."""
     levels = topic.split("/", 8)
     kind = levels[3]
     at = 6 if levels[3] == "peer" else 4
@@ -129,7 +129,7 @@ class Exchange:
                 self._state.save(*self.role.state())
 
     def say(self, work: Callable[[], list[Outgoing]]) -> None:
-        """Let the role do something, make it durable, and send what it says.
+        """Let the role do something, make it durable, and send its messages.
 
         Raises PrivacyError.
         """
@@ -166,7 +166,7 @@ class Exchange:
             self._receive(inbound)
 
     def _choose_who_is_heard(self) -> None:
-        """Give up the subscriptions to whoever floods, for a while."""
+        """Give up the subscriptions to peers that flood, for a while."""
         connection = self._connection
         shut = self.limiter.shut()
         assert connection is not None

@@ -104,6 +104,6 @@ def check_name(option: str, name: str) -> None:
 
 
 def check_unicode(option: str, name: str) -> None:
-    """Raise ConfigError for a name whose bytes are not UTF-8, which no file can say."""
+    """Raise ConfigError for a name whose bytes are not UTF-8, which no file can hold."""
     if any(unicodedata.category(char) == "Cs" for char in name):
         raise ConfigError(f"{option} {name!r}: is not UTF-8; rename it")

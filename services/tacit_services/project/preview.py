@@ -51,7 +51,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
 
     slow: is told what is under way. Raises ConfigError, DataError, PrivacyError for what would stop
-    the run, but for a budget that is spent: the report says that.
+    the run, but for a budget that is spent: the report names it.
     """
     torch.set_num_threads(1)  # as every edge of `tacit run`, and faster on single rows
     with slow.step("looking at the files"):

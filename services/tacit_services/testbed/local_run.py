@@ -119,7 +119,7 @@ def _check(
     journal: Path | None,
     resume: bool,
 ) -> None:
-    """Raise ConfigError, DataError or PrivacyError for what is better said before the start."""
+    """Raise ConfigError, DataError or PrivacyError for what is better refused before the start."""
     if policy is not None:
         owners = load_policy(policy)  # every edge judges the run file by it, again
         for plan in definition.plans.different() if definition.algorithm.worker != "party" else ():

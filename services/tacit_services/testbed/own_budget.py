@@ -87,9 +87,9 @@ def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | Non
 def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[str]:
     """Refuse a run that cannot start, before the ledgers know its rows: that is for good.
 
-    Returns what `refuse_private_test` says. Raises PrivacyError where no edge can pay for anything
-    (unless a stopped run is resumed, which may have paid for all that it needs), and as `left` and
-    `refuse_private_test`.
+    Returns the notes of `refuse_private_test`. Raises PrivacyError where no edge can pay for
+    anything (unless a stopped run is resumed, which may have paid for all that it needs), and as
+    `left` and `refuse_private_test`.
     """
     own_ledgers.prepare(home)
     ledgers = left(definition, home)
@@ -101,7 +101,7 @@ def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[st
 
 
 def refuse_private_test(definition: Definition[Any], home: Path, *, rows_known: bool) -> list[str]:
-    """Return what to say of a test set that has people of the training data, or rows like theirs.
+    """Return notes on a test set with people of the training data, or rows like theirs.
 
     rows_known: whether the ledgers know the training rows already, which are then not read again.
     Raises ConfigError where it has private rows, DataError for a file that cannot be read.

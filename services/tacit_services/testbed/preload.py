@@ -165,7 +165,7 @@ def _without_main_module() -> Iterator[None]:
 def _silenced() -> Iterator[None]:
     """Give what is started now /dev/null for standard output and error.
 
-    Otherwise whoever reads our output would wait for the end of that process, too.
+    Otherwise a reader of our output would wait for the end of that process, too.
     """
     sys.stdout.flush()
     sys.stderr.flush()

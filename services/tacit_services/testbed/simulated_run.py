@@ -178,7 +178,7 @@ class Simulation:
         return Health(over=self.role.halted)
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
-        """Run to the end; what `metrics` say of the model on `test`; None: it was not trained."""
+        """Run to the end; return `metrics` of the model on `test`; None: it was not trained."""
         self.simulator.run(lambda role: None)
         due = self.role.evaluation_input(test)
         if due is None or self.role.version == 0:

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP connection, which says for how long it has waited for its client."""
+"""uvicorn's HTTP connection, which knows for how long it has waited for its client."""
 
 from __future__ import annotations
 

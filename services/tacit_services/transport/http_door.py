@@ -2,8 +2,8 @@
 
 asyncio's own server counts a connection when its TLS handshake is over, and uvicorn never. Here it
 counts from the moment it is accepted. One for which there is no room takes the place of one that
-waits for its client: of the address that has most, the one that has waited longest. So whoever
-sends a request at once gets in, however many others say nothing.
+waits for its client: of the address that has most, the one that has waited longest. So a
+client that sends a request at once gets in, however many others are silent.
 """
 
 from __future__ import annotations

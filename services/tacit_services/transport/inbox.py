@@ -42,7 +42,7 @@ class Room:
 
 
 def edge_of(topic: str) -> tuple[str, str]:
-    """Return the kind of what an edge says, and its name; "" for what an edge cannot say so."""
+    """Return the kind of an edge's message, and its sender; "" for what an edge cannot send so."""
     levels = topic.split("/", 5)
     name = levels[4] if len(levels) > 4 else ""
     return levels[3] if name and (len(levels) == 6 or levels[3] == PRESENCE) else "", name

@@ -1,6 +1,6 @@
 """Numbers for JSON, which has neither infinity nor NaN: null stands for them.
 
-An ε of null says that there is no guarantee.
+An ε of null means that there is no guarantee.
 """
 
 from __future__ import annotations

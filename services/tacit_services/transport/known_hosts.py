@@ -1,7 +1,7 @@
 """Under which names a REST interface may be asked for.
 
-A page of a stranger's can make its own name mean 127.0.0.1 (DNS rebinding), and then read, in the
-browser of whoever opens it, what is served there. Its requests have its name as their Host.
+A foreign page can make its own name mean 127.0.0.1 (DNS rebinding), and then read, in the browser
+that opens it, what is served there. Its requests have its name as their Host.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 - The protocol is MQTT 3.1.1, which every broker speaks. MQTT 5 lets a sender put properties into a
   message, which the broker must hand on and paho unpacks in quadratic time, before anything of
   tacit sees the message. For a client of 3.1.1 the broker leaves them out.
-- 3.1.1 does not say what a broker takes. A large message that ends every connection is given up
+- 3.1.1 does not state what a broker takes. A large message that ends every connection is given up
   where smaller ones are taken (flight.py), and a subscription that is refused is named.
 """
 

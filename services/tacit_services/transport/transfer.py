@@ -58,7 +58,7 @@ class Transfer:
         """Return the parts of `missing` that were never sent, as far as the window allows.
 
         lost: nothing that was sent before is under way any more, and this once parts may be sent
-        again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
+        again. Otherwise no part is sent twice, whatever parts a receiver reports as missing.
         """
         requested = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         if lost:
@@ -109,7 +109,7 @@ class Download:
     def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
         """Take one part; returns the envelope once it is whole, else None.
 
-        `first` says that the payload is a part 0. One that differs from part 0 of the model under
+        `first`: the payload is a part 0. One that differs from part 0 of the model under
         way begins another model, and the earlier is forgotten. Raises WireError for a part that
         cannot be right; then the model under way is forgotten as well.
         """

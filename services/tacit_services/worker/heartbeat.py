@@ -98,7 +98,7 @@ class Heartbeat:
 def judged(path: Path, silent: float, without_broker: float) -> str:
     """Return the state of the worker that writes `path`, in a few words.
 
-    Raises ServiceError where it does not run, has said nothing for `silent` seconds, or has been
+    Raises ServiceError where it does not run, has written nothing for `silent` seconds, or has been
     without its broker for `without_broker` seconds.
     """
     try:

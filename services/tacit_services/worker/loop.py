@@ -1,4 +1,4 @@
-"""The loop of every worker over MQTT: take in messages, work as its policy says, until the end.
+"""The loop of every worker over MQTT: take in messages, work by its policy, until the end.
 
 A worker is a mailbox, a session with its server, and a policy: of an edge or a party (tasks.py), or
 of a peer. A training step goes tasks.py → role.on_message → the algorithm's Edge.work → Releaser

@@ -231,7 +231,7 @@ class Meeting:
         self._life: int | None = None
 
     def begin(self) -> None:
-        """Say that a delay will be said."""
+        """Announce that a delay will be stated."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._life = os.open(self._of(self._edge, _LIFE), os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._life, fcntl.LOCK_EX)  # as long as this process lives

@@ -41,7 +41,7 @@ class RowOwner:
     """What the owner of a worker's rows has settled for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
-    says what a run may do with them; None: what the run file says. rows_alone: as for
+    states what a run may do with them; None: the run file decides. rows_alone: as for
     `private_sum`.
     """
 

@@ -53,7 +53,7 @@ class State(Enum):
 
 
 class Standing(Enum):
-    """A connected worker's standing, as its presence message says."""
+    """A connected worker's standing, as its presence message states it."""
 
     ONLINE = "online"
     REFUSING = "refusing"

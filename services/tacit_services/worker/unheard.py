@@ -1,4 +1,4 @@
-"""A message that is sent again and again, and does not come to its receiver, is said."""
+"""Warnings of a message that is sent again and again, and does not reach its receiver."""
 
 from __future__ import annotations
 

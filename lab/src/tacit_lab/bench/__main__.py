@@ -244,8 +244,8 @@ def _path(
 ) -> tuple[float, list[dict[str, Any]]]:
     """Return applied updates/s with the aggregator's driver in this process, on Redis.
 
-    And what the edges say. file: the run file, if not the CNN's. Raises TimeoutError after
-    PATH_SECONDS.
+    Beside it are the edges' measurements. file: the run file, if not the CNN's. Raises TimeoutError
+    after PATH_SECONDS.
     """
     torch.set_num_threads(1)
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")

@@ -15,7 +15,7 @@ Kinds = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
 def begin(connection: Connection) -> None:
-    """Connect, say so, and wait for the parent's word."""
+    """Connect, report it, and wait for the parent's signal."""
     connection.start(30.0)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -1,7 +1,7 @@
 """A crowd of edges in one process, on raw sockets: `python -m tacit_lab.bench.crowd_edges edges
 JSON`.
 
-They join, and say so; then, at a line on standard input, they push ready-made updates at a rate
+They join, and report it; then, at a line on standard input, they push ready-made updates at a rate
 that is all edges' together, each when it has its task. The last line is JSON.
 """
 
@@ -210,7 +210,7 @@ def _meta(envelope: memoryview) -> pb.Meta:
 
 
 def main(options: dict[str, Any]) -> dict[str, Any]:
-    """Join, say "ready", push at the parent's word."""
+    """Join, print "ready", push at the parent's signal."""
     crowd = Crowd(options["broker"], Path(options["run_file"]), options["count"])
     join_s = crowd.join(options["patience"])
     print("ready", flush=True)

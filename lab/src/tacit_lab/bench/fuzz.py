@@ -7,7 +7,7 @@ are good messages of every kind, mutated: bits flipped, bytes overwritten, inser
 lengths and counts replaced by extreme ones, two messages spliced.
 
 A finding is an exception that is no refusal (WireError, RetryLater), a tensor that is not what was
-sent although nothing said so, an envelope that is not the sent one although only its own parts
+sent although nothing announced it, an envelope that is not the sent one although only its own parts
 came, or memory beyond what was announced. Any finding ends the run with its seed and case number,
 and exit code 1. Writes out/fuzz.json.
 """

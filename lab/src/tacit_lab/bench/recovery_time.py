@@ -7,7 +7,7 @@ each) into the journal in Redis, none of them in a snapshot, and is killed with 
 aggregator is started at once, as a process manager would; an edge repeats one message, as edges do,
 until its receipt comes. Seconds from the kill to that receipt: the process starts (its imports
 alone are `import_s`), reads everything back, folds it, and applies the new update. `stolen`: the
-share of the processors that a hypervisor gave to others meanwhile (0 where it does not say).
+share of the processors that a hypervisor gave to others meanwhile (0 where it does not report it).
 """
 
 from __future__ import annotations

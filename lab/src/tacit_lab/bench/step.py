@@ -13,7 +13,7 @@ asks what stands in them.
 Two ways: the drawn rows *alone*, where the network has kernels for it (else as the other), or a
 fixed shape with random *slots*. The ledger is a file in memory (/dev/shm, if there is one), because
 what a durable write takes is the disk's and the kernel's: a charge's own time, in memory and on
-this disk, is said beside the ratios; with --disk it is in them.
+this disk, stands beside the ratios; with --disk it is in them.
 """
 
 from __future__ import annotations

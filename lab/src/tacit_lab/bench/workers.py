@@ -14,7 +14,7 @@ from tacit_lab.checkout import ROOT
 
 
 class ChildProcess:
-    """One child process; `go` starts it off after it has said it is ready."""
+    """One child process; `go` starts it off after it has reported that it is ready."""
 
     def __init__(
         self, kind: str, *, module: str = "tacit_lab.bench.bench_process", **options: Any

@@ -15,8 +15,8 @@ accuracy and ε of each,
     and the mean of the seeds' differences with its 95 % interval.
 
 Every party and peer takes --slowdown times as long as it computes, so that no processor is the
-limit: on a machine whose processors are, whoever is away leaves the others more of them, and the
-ratio says nothing. About ten minutes at the defaults, on an otherwise idle machine.
+limit: on a machine whose processors are, an absence leaves the others more of them, and the
+ratio means nothing. About ten minutes at the defaults, on an otherwise idle machine.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ PICTURE = ROOT / "docs" / "frontier.png"
 
 @dataclass(frozen=True, slots=True)
 class FrontierCase:
-    """One point: which noise at which ε, or at ε = 2 other edges, as `edges` says in words."""
+    """One point: which noise at which ε, or at ε = 2 other edges, as `edges` states in words."""
 
     epsilon: float
     noise: str
@@ -57,7 +57,7 @@ CASES = [
 
 
 class MnistFeatures:
-    """MNIST's features, computed once, dealt as a run says."""
+    """MNIST's features, computed once, dealt as a run deals them."""
 
     def __init__(self, source: Benchmark, root: Path) -> None:
         self._train = source.train(root)

@@ -141,7 +141,7 @@ def delays(
 
     Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as
     in appendix G. Of each mode every seed's seconds, and synchronous over it: mean and 95 %
-    interval. All are evaluated after the same number of uploads, as their `evaluation.every` says
+    interval. All are evaluated after the same number of uploads, as their `evaluation.every` sets
     of the asynchronous one.
     """
     run = config.load(path)

@@ -14,7 +14,7 @@ _MOST = 1 << 18  # characters of a definition
 
 
 class DefinitionCheck:
-    """Compares what a Hello says with the run's own definition. Nothing is computed with it."""
+    """Compares a Hello's definition with the run's own. Nothing is computed with it."""
 
     def __init__(self, agreed: dict[str, Any]) -> None:
         """agreed: what all who take part must agree on, as `RunFile.agreed` has it."""
@@ -24,7 +24,7 @@ class DefinitionCheck:
     def check(self, meta: pb.Meta) -> None:
         """Raise WireError for a Hello with another definition: "definition: KEY=THEIRS, here OURS".
 
-        One without any is refused, too: all who take part say what they train.
+        One without any is refused, too: every participant states what it trains.
         """
         theirs = meta.hello.definition
         if not meta.HasField("hello") or theirs == self.text:

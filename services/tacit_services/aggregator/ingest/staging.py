@@ -15,7 +15,7 @@ TOTAL_BYTES = 1 << 28  # of all messages that are here; what is beyond goes with
 class _Staged:
     """The beginning of one message in the store.
 
-    memory: where that message is put together. Its number says less: an edge can send other bytes
+    memory: where that message is put together. Its number proves less: an edge can send other bytes
     under the same one. size: bytes that the store was given.
     """
 

@@ -2,10 +2,10 @@
 
 A composition takes 10 to 100 ms, which training would miss at every status. So ε is that of exactly
 what was released where it is known or much time is saved up; else an upper bound (`ahead`), a fine
-one where there is some time, which the next questions find; each number says which it is. What has
-not changed is not looked at again, and of edges that release alike the one that has released most
-stands for all. With many edges nobody who asks waits for the exact number: a thread composes it,
-and the next bound before an edge comes to it.
+one where there is some time, which the next questions find; each number is marked as one or the
+other. What has not changed is not looked at again, and of edges that release alike the one that has
+released most stands for all. With many edges nobody who asks waits for the exact number: a thread
+composes it, and the next bound before an edge comes to it.
 """
 
 from __future__ import annotations

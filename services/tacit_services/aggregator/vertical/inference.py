@@ -32,7 +32,7 @@ class Job:
     """One question to a vertical run, and its answer.
 
     rows: (m,), the records asked for, until `deadline`. Then there are scores (m, classes), or an
-    error that says why not.
+    error with the reason.
     """
 
     rows: Tensor
@@ -139,7 +139,7 @@ class Inference:
             self._driver.ask_again(self._role.pending())
 
     def _hopeless(self) -> BudgetSpent | None:
-        """Return a party that has said that it cannot pay, and has not come back since."""
+        """Return a party that has reported that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
             why = self._role.edges[edge].retired
             presence = self._run.presence

@@ -97,7 +97,7 @@ class Appended:
 class StoredEntry:
     """One journal entry, read back.
 
-    `checked` says that the store keeps checksums of payloads, and found this one right.
+    `checked`: the store keeps checksums of payloads, and this one was right.
     """
 
     position: int

@@ -3,7 +3,7 @@
 A payload that is an argument of a script is copied by the server five times over, and one that is
 an argument of anything twice into the file of commands. Pieces of PIECE bytes go through one after
 the other, each on the disk while the next one comes. A list is staged first, and counts from when
-the script that appends the entry has seen that it is whole (redis_scripts.APPEND). Whoever reads it
+the script that appends the entry has seen that it is whole (redis_scripts.APPEND). A reader
 takes pieces of any size.
 """
 

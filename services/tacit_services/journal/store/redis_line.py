@@ -14,8 +14,8 @@ from tacit_services.journal.store import redis_large
 class WriteLine:
     """One connection, on which answers come in the order of the commands.
 
-    So nobody has to wait for the answer to a piece: the append that follows says whether all have
-    come. The connection goes back to its pool when nothing is on its way. For one thread.
+    So nobody has to wait for the answer to a piece: the append that follows reports whether all
+    have come. The connection goes back to its pool when nothing is on its way. For one thread.
     """
 
     def __init__(self, client: Any) -> None:

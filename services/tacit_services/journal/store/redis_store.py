@@ -10,7 +10,7 @@ what was accepted. The new epoch also fences the lost command, should it still s
 socket.
 
 How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync
-always`, or `open` warns. `everysec` is less than its name says: while the fsync of the second
+always`, or `open` warns. `everysec` is less than its name promises: while the fsync of the second
 before is under way, the server puts even the write off, for up to two seconds, and answers all the
 same (flushAppendOnlyFile). Then a slow disk and kill -9, and not only a power cut, lose accepted
 messages. `max_bytes` of all runs, and 256 MiB of updates on their way for each, must fit well below

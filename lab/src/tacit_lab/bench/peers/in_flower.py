@@ -65,7 +65,7 @@ def train(message, context):  # type: ignore[no-untyped-def]
 
 
 class Counted(FedAvg):  # type: ignore[misc]
-    """FedAvg that says when a round's models are in."""
+    """FedAvg that prints a line when a round's models are in."""
 
     def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
         """Return the average, and print a line a round."""

@@ -1,10 +1,10 @@
 """Runs one script of MAPA's testbed in its own venv: `in_testbed.py SCRIPT released|repaired`.
 
 Repaired: every socket has TCP_NODELAY, and the server's accountant, which integrates numerically
-every thirty steps while everybody waits, says nothing. Both are set from outside, before the script
-begins. In either case it is given two things: `torchvision.transforms.ToTensor`, which is all that
-it takes of torchvision, whose wheels ask for CUDA; and BATCH_SIZE, a name that the server's script
-uses and does not define.
+every thirty steps while everybody waits, measures nothing. Both are set from outside, before the
+script begins. In either case it is given two things: `torchvision.transforms.ToTensor`, which is
+all that it takes of torchvision, whose wheels ask for CUDA; and BATCH_SIZE, a name that the
+server's script uses and does not define.
 """
 
 import math

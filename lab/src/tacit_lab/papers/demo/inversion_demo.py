@@ -52,7 +52,7 @@ PATIENCE = 30.0  # seconds for one victim's pushes to come through the broker
 class Condition:
     """One way to protect a push, or not: its name, its claimed ε, and the edge's plan.
 
-    `per_push` says whether the claim is for each push by itself, or for all together.
+    `per_push`: the claim is for each push by itself, not for all together.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Findings:
 
 
 class Eavesdropper:
-    """A subscriber of the run's uplink that decodes, counts and adds up what every edge says."""
+    """A subscriber of the uplink that decodes, counts and adds up the messages of every edge."""
 
     def __init__(self, schema: bytes, size: int) -> None:
         self._schema = schema

@@ -1,4 +1,4 @@
-"""Figure files: TOML that says what a paper shows, what it claims, and which runs show it here."""
+"""Figure files: TOML with what a paper shows, what it claims, and which runs show it here."""
 
 from __future__ import annotations
 

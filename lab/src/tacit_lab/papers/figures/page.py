@@ -76,7 +76,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A figure with everything that the report says about it."""
+    """A figure with everything that the report has about it."""
 
     name: str
     figure: Figure

@@ -3,7 +3,7 @@
     {"name", "results_version", "version", "torch", "instructions", "run",
      "result": {"series", "epsilon", …}}
 
-`run` is what the run file says differently from the defaults, [network] and the seed included.
+`run` is what the run file sets differently from the defaults, [network] and the seed included.
 `name` is the beginning of the SHA-256 of that (tacit/config/fingerprint.py), so a result is found
 again by what was run. No name depends on the code: a result is one of the `version` that made it. A
 run that two figures share is in the file of the first.
@@ -75,8 +75,8 @@ def look_up(
 def read_folder(folder: Path) -> dict[str, Result]:
     """Return every result in `folder`, by name.
 
-    Lines that are not whole, as after a kill, are left out, and the log says so. Results of another
-    RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
+    Lines that are not whole, as after a kill, are left out, and the log reports it. Results of
+    another RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
     """
     results: dict[str, Result] = {}
     for path in sorted(folder.glob("*.jsonl")):
