@@ -95,7 +95,7 @@ class Shares:
     ) -> None:
         self._weight = weight
         self.slack = slack
-        self._there = is_online
+        self._is_online = is_online
         self.accounts: dict[str, EdgeTurns] = {}
         self.front = 0.0  # the highest level at which a turn has begun
         self._floor = 0.0  # no edge that is waited for is below
@@ -178,7 +178,7 @@ class Shares:
     def _waited_for(self, edge: str, account: EdgeTurns, now: float) -> bool:
         age = now - account.since
         usual = self._usual
-        if age > max(LEASE, LEASES * usual) or not self._there(edge):
+        if age > max(LEASE, LEASES * usual) or not self._is_online(edge):
             return False
         if not account.turns or not usual:
             return True
@@ -190,7 +190,9 @@ class Shares:
     def _quickest(self) -> float:
         """Return the longest turn, in seconds, of the quickest quarter of edges by weight."""
         paces = sorted(
-            (a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge)
+            (a.pace, a.weight)
+            for edge, a in self.accounts.items()
+            if a.turns and self._is_online(edge)
         )
         passed = 0.0
         quarter = sum(weight for _, weight in paces) / 4

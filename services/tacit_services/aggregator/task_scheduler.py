@@ -125,16 +125,16 @@ class FairScheduler(TaskScheduler):
         return self._start.begun
 
     def _count_there(self) -> int:
-        return sum(self._there(edge) for edge in self._role.edges)
+        return sum(self._is_online(edge) for edge in self._role.edges)
 
-    def _there(self, edge: str) -> bool:
+    def _is_online(self, edge: str) -> bool:
         return self._presence.get(edge) not in _AWAY
 
     def _able(self, edge: str) -> bool:
         """Return whether the edge is connected and may push."""
         record = self._role.edges.get(edge)
         able = record is not None and not record.retired and edge not in self._shut_out()
-        return able and self._there(edge) and self._presence.get(edge) != "refusing"
+        return able and self._is_online(edge) and self._presence.get(edge) != "refusing"
 
 
 def scheduler_of(

@@ -77,7 +77,7 @@ class ReceiptServer:
         self.seconds: list[float] = []
         self.done = threading.Event()
         self._pushes = pushes
-        self._asked = 0.0
+        self._sent_at = 0.0
         self._model = GlobalModel(1, MODEL.init(1), CLIP)
         self.connection = Connection(broker, f"{RUN}-asks", [topics.up_all(RUN)], self._hear)
 
@@ -90,12 +90,12 @@ class ReceiptServer:
         if envelope is None:
             return
         if wire.decode(envelope).meta.WhichOneof("kind") == "update":
-            self.seconds.append(arrival - self._asked)
+            self.seconds.append(arrival - self._sent_at)
         if len(self.seconds) >= self._pushes:
             self.done.set()
         receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
         answer = wire_down.down(RUN, EDGE, self._model, MODEL.schema_hash(), receipt, seq)
-        self._asked = time.perf_counter()
+        self._sent_at = time.perf_counter()
         self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
 
 

@@ -115,7 +115,7 @@ def predict(
     ask: Callable[[Client], Predictions] = lambda client: client.predict(listed, wait)  # noqa: E731
     with _errors():
         if run is None:
-            answer = _there(url, token_file, ask)
+            answer = _ask_running(url, token_file, ask)
         else:
             answer = _up_again(run, ask)
     if as_json:
@@ -189,7 +189,9 @@ def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions
     return again.predict(folder, ask)
 
 
-def _there(url: str, token_file: Path | None, ask: Callable[[Client], Predictions]) -> Predictions:
+def _ask_running(
+    url: str, token_file: Path | None, ask: Callable[[Client], Predictions]
+) -> Predictions:
     with rest_client.client(url, rest_client.token(token_file)) as client:
         return ask(client)
 

@@ -47,7 +47,7 @@ def tune(
     time_left = TimeLeft()
 
     def shown(number: int, trial: Trial) -> None:
-        say(f"{number}/{trials} {_said(trial)}{time_left.after(number, trials)}", err=True)
+        say(f"{number}/{trials} {_line_of(trial)}{time_left.after(number, trials)}", err=True)
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
@@ -79,6 +79,6 @@ def tune(
     say(f"next: tacit check {out or file}")
 
 
-def _said(trial: Trial) -> str:
+def _line_of(trial: Trial) -> str:
     values = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
     return f"{values}: {trial.why if trial.metric is None else f'{trial.metric:.4g}'}"

@@ -67,7 +67,7 @@ class RunProgress:
         """target: T, the versions after which the run ends."""
         self._console = console
         self._target = target
-        self._said = 0.0
+        self._printed_at = 0.0
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
@@ -101,12 +101,12 @@ class RunProgress:
         if (
             not self._console.is_terminal
             and to_say
-            and time.monotonic() - self._said > PLAIN_SECONDS
+            and time.monotonic() - self._printed_at > PLAIN_SECONDS
         ):
-            self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}{self._left(status)}")
+            self._printed_at = time.monotonic()
+            self._console.print(f"{status.applied}/{self._target} {line}{self._time_left(status)}")
 
-    def _left(self, status: Status) -> str:
+    def _time_left(self, status: Status) -> str:
         remaining = self._target - status.applied
         if status.edges_needed or not status.updates_per_s or remaining <= 0:
             return ""

@@ -61,12 +61,12 @@ class SlowSteps:
     """A line on standard error for each step that one waits for; none within two seconds."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
         """Show `what` as under way until the end of the block."""
-        wait = max(0.0, self._said + FIRST - time.monotonic())
+        wait = max(0.0, self._printed_at + FIRST - time.monotonic())
         later = threading.Timer(wait, self._say, (what,))
         later.daemon = True
         later.start()
@@ -76,7 +76,7 @@ class SlowSteps:
             later.cancel()
 
     def _say(self, what: str) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         sys.stderr.write(f"{what} …\n")
         sys.stderr.flush()
 

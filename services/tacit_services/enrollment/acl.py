@@ -89,7 +89,7 @@ def _rules(user: _Rights) -> Iterator[dict[str, object]]:
 
 def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
     # The aggregator leaves out who floods: it asks for the others by their names.
-    yield _Rights(AGGREGATOR, _heard(run), _said(run), parts=True)
+    yield _Rights(AGGREGATOR, _read_topics(run), _written_topics(run), parts=True)
     yield _Rights(BROKER, [topics.health()])
     for edge in edges:
         read = [topics.down_all(run, edge), topics.model(run), *_heard_of_peers(run, edge, peers)]
@@ -102,11 +102,11 @@ def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
         yield _Rights(edge, read, write, asks=list(_others(run, edge, edges)) if peers else ())
 
 
-def _heard(run: str) -> list[str]:
+def _read_topics(run: str) -> list[str]:
     return [topics.up_all(run), topics.presence_all(run)]
 
 
-def _said(run: str) -> list[str]:
+def _written_topics(run: str) -> list[str]:
     return [topics.down(run, "+", "+").removesuffix("0") + "+", topics.model(run)]
 
 

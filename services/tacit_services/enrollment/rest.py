@@ -70,7 +70,7 @@ class RegistrationAuthority:
         """
         tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():
-            registered = _known(tokens, token)
+            registered = _registered(tokens, token)
             try:
                 name, key = certificates.read_request(csr)
             except ValueError as error:
@@ -80,7 +80,7 @@ class RegistrationAuthority:
     def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
         """Raise HTTPException (401) unless `credentials` is a token that is registered."""
         tokens = TokenRegister(self._authority.folder)
-        _known(tokens, None if credentials is None else credentials.credentials)
+        _registered(tokens, None if credentials is None else credentials.credentials)
 
     def _served(
         self,
@@ -117,7 +117,7 @@ class RegistrationAuthority:
         return Enrolled(edge=name, certificate=pems[0], ca=pems[1])
 
 
-def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
+def _registered(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
     if token is None:
         registered = None
     else:

@@ -38,7 +38,7 @@ def join(home: Path, first: str, second: str) -> DataRecord:
     root = home / "ledgers"
     try:
         with data_register.locked(root):
-            survivor, absorbed = (_named(root, name) for name in (first, second))
+            survivor, absorbed = (_entry_of(root, name) for name in (first, second))
             if survivor.id == absorbed.id:
                 raise PrivacyError(f"{first} and {second}: have one ledger already")
             if survivor.unit != absorbed.unit:
@@ -63,7 +63,7 @@ def _composition(root: Path, *entries: DataRecord) -> History:
     return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
 
 
-def _named(root: Path, name: str) -> DataRecord:
+def _entry_of(root: Path, name: str) -> DataRecord:
     if (entry := data_register.with_name(root, name)) is None:
         raise PrivacyError(f"{name}: no ledger in {root} has this name")
     return entry

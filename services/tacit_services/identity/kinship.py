@@ -77,7 +77,7 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     Raises PrivacyError where it is of two ledgers that were charged.
     """
     entries = data_register.entries(root)
-    first = _found(entries, owned)
+    first = _by_name_or_bytes(entries, owned)
     if drawn is None:
         return first
     others = [
@@ -104,7 +104,7 @@ def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | 
     if not owned.apart_from:
         return ()
     entries = data_register.entries(root)
-    own_entry = _found(entries, owned).entry
+    own_entry = _by_name_or_bytes(entries, owned).entry
     ours = () if own_entry is None else own_entry.names
     alike = () if sketches is None else _alike(root, entries, sketches)
     others = (
@@ -124,7 +124,7 @@ def known(root: Path, drawn: Sketches) -> Iterator[tuple[DataRecord, SharedRows]
                 break
 
 
-def _found(entries: list[DataRecord], owned: Owned) -> Kin:
+def _by_name_or_bytes(entries: list[DataRecord], owned: Owned) -> Kin:
     by_name = [entry for entry in entries if owned.name in entry.names]
     alike = [entry for entry in entries if owned.digest in entry.digests]
     if by_name and alike and by_name[0].id != alike[0].id:

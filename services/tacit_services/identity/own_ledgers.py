@@ -156,7 +156,7 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
             key = sketch_files.key_of(root)
         else:
             key = None
-        stored = _seen(root, owned, number)
+        stored = _stored_sketches(root, owned, number)
     if stored is not None:
         drawn = None
     else:
@@ -330,12 +330,12 @@ def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
     """
     with _durable(root), data_register.locked(root):
         key = sketch_files.made_key(root)
-        if _seen(root, owned, number) is not None:
+        if _stored_sketches(root, owned, number) is not None:
             return None
     return sketch_files.drawn(owned, key)
 
 
-def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
+def _stored_sketches(root: Path, owned: Owned, number: int) -> PartSketches | None:
     """Return the sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None

@@ -91,9 +91,9 @@ class Exchange:
         self._number = secrets.randbits(
             60
         )  # it is of the next copy, and parts of two copies must not be mixed
-        self._asked: dict[str, float] = {}  # when each neighbour was last asked something
+        self._last_asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
-        self._told = -1  # our steps, as everybody was last told
+        self._announced = -1  # our steps, as everybody was last told
         role.count_first_hand()
 
     @property
@@ -142,8 +142,8 @@ class Exchange:
 
     def reconnected(self) -> None:
         """Ask again now, as messages under way may be lost."""
-        self._asked.clear()
-        self._told = -1
+        self._last_asked.clear()
+        self._announced = -1
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -209,8 +209,8 @@ class Exchange:
     def _tell_steps(self) -> None:
         steps = self.role.steps
         connection = self._connection
-        if steps != self._told and connection is not None and connection.up:
-            self._told = steps
+        if steps != self._announced and connection is not None and connection.up:
+            self._announced = steps
             topic = topics.steps(self._run, self.role.edge)
             connection.publish(topic, str(steps).encode(), retain=True)
 
@@ -223,7 +223,7 @@ class Exchange:
             (self.role.here.add if online else self.role.here.discard)(name)
         if online != before:
             log.info("%s is %s", name, "here" if online else "away", extra={"edge": self.role.edge})
-            self._asked.pop(name, None)
+            self._last_asked.pop(name, None)
 
     def _message(self, inbound: Inbound) -> PeerMessage | None:
         if inbound.retained:
@@ -254,11 +254,13 @@ class Exchange:
         now = time.monotonic()
         with self.lock:
             due = [
-                name for name in self.role.here if now - self._asked.get(name, 0.0) > self._patience
+                name
+                for name in self.role.here
+                if now - self._last_asked.get(name, 0.0) > self._patience
             ]
         if due:
             self.say(lambda: self.role.repeat(due))
-            self._asked.update(dict.fromkeys(due, now))
+            self._last_asked.update(dict.fromkeys(due, now))
 
     def _send(self, out: Outgoing) -> None:
         # Not while disconnected: paho would keep every copy. What is open is asked for again.
@@ -266,7 +268,7 @@ class Exchange:
         if self._connection is None or not self._connection.up:
             return
         if isinstance(out.message, Proposal | Share):
-            self._asked[out.to] = time.monotonic()
+            self._last_asked[out.to] = time.monotonic()
         self._number += 1
         self.counts["sent"] += 1
         envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)

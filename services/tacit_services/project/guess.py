@@ -61,7 +61,7 @@ def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Gu
 
 def _read(sample: Path) -> pa.Table:
     try:
-        table = _whole(sample)
+        table = _parsed(sample)
     except OSError as error:
         raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
     except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
@@ -76,7 +76,7 @@ def _read(sample: Path) -> pa.Table:
     return table.slice(0, _SAMPLE_ROWS)
 
 
-def _whole(sample: Path) -> pa.Table:
+def _parsed(sample: Path) -> pa.Table:
     with opened(sample) as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:

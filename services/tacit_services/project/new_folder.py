@@ -39,7 +39,7 @@ def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
         files["nets.py"] = draft.nets
     try:
         folder.mkdir(parents=True)
-        with _whole(folder):
+        with _all_or_nothing(folder):
             for file, content in files.items():
                 (folder / file).write_text(content, encoding="utf-8")
             _copy_public(request, folder / f"public{request.suffix}")
@@ -49,7 +49,7 @@ def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
 
 
 @contextmanager
-def _whole(folder: Path) -> Iterator[None]:
+def _all_or_nothing(folder: Path) -> Iterator[None]:
     """Take away `folder`, which is ours, where something fails."""
     try:
         yield

@@ -61,7 +61,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     model = definition.build_model()
     plan = definition.plans.plan(0)
     began = time.perf_counter()
-    edge_rows = _seen(definition, root, slow)
+    edge_rows = _rows_of_edges(definition, root, slow)
     reading = time.perf_counter() - began
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
@@ -88,7 +88,9 @@ class _EdgeRows:
     classes: frozenset[int]
 
 
-def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_EdgeRows]:
+def _rows_of_edges(
+    definition: Definition[Any], root: Path | None, slow: SlowSteps
+) -> list[_EdgeRows]:
     """Read every row of every edge, as the run will read it."""
     edge_rows = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
@@ -119,13 +121,13 @@ def _data(
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
     if source.target.kind == "classes":
-        classes = _found(rows.y[:-1])
+        classes = _classes_in(rows.y[:-1])
     else:
         classes = []
     return _EdgeRows(rows.records, frozenset(classes))
 
 
-def _found(y: torch.Tensor) -> list[int]:
+def _classes_in(y: torch.Tensor) -> list[int]:
     """Return the classes in `y`, int64 (n,)."""
     return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
 

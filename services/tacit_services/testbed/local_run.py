@@ -211,7 +211,7 @@ def _ledgers(
     """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     if origins:
         home = data_home()
-        yield from own_budget.said(
+        yield from own_budget.opening(
             definition, own_budget.left(definition, home), home, origins, resume
         )
         own_budget.register(definition, home)

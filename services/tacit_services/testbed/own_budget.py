@@ -179,12 +179,12 @@ def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) ->
     return (
         f"ledgers {home / 'ledgers'}: ε = {rounding.epsilon(first.spent)} of {first.budget:g} is "
         f"spent; {first.releases} releases are left to {first.edge}, and no other edge has more to "
-        f"spend: this data{_known(first.origin)} is trained out at this budget. Another run needs "
-        "other data, or a larger privacy.epsilon, which whoever owns the data decides"
+        f"spend: this data{_in_words(first.origin)} is trained out at this budget. Another run "
+        "needs other data, or a larger privacy.epsilon, which whoever owns the data decides"
     )
 
 
-def _known(origin: LedgerOrigin) -> str:
+def _in_words(origin: LedgerOrigin) -> str:
     """Return whose data it is, where its name does not say so."""
     if origin.by in ("", "name"):
         return ""
@@ -193,7 +193,7 @@ def _known(origin: LedgerOrigin) -> str:
     return f" ({name_line}{'' if origin.by == 'bytes' else others})"
 
 
-def said(
+def opening(
     definition: Definition[Any],
     ledgers: list[Left],
     home: Path,

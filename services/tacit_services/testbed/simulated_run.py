@@ -245,7 +245,7 @@ class SimulationProgress:
             auto_refresh=False,
         )
         self._task = self._progress.add_task("simulating", total=updates, facts="")
-        self._shown = 0.0
+        self._shown_at = 0.0
 
     def __enter__(self) -> SimulationProgress:
         self._progress.start()
@@ -256,9 +256,9 @@ class SimulationProgress:
 
     def show(self, run_status: RunStatus) -> None:
         """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
-        if time.monotonic() - self._shown < SHOWN_SECONDS:
+        if time.monotonic() - self._shown_at < SHOWN_SECONDS:
             return
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()
         if run_status.series:
             last = run_status.series[-1]
         else:

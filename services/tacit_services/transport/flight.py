@@ -45,7 +45,7 @@ class Flight:
         self._sent: deque[_Sent] = deque()
         self._lock = threading.Lock()
         self._largest: _Sent | None = None
-        self._taken: int | None = None  # the size of the largest that was acknowledged
+        self._acknowledged_size: int | None = None  # the size of the largest that was acknowledged
         self.drops = 0  # connections in a row that ended soon, with the same message in flight
 
     def add(self, info: paho.MQTTMessageInfo, size: int) -> None:
@@ -57,7 +57,7 @@ class Flight:
     def answered(self) -> None:
         """Note that the broker has acknowledged a small packet that is no message."""
         with self._lock:
-            self._taken = self._taken or 0
+            self._acknowledged_size = self._acknowledged_size or 0
 
     def dropped(self, seconds: float) -> Suspect | None:
         """Note a connection that has ended by itself, after `seconds`.
@@ -80,7 +80,9 @@ class Flight:
         self._largest = largest
         if self.drops < DROPS:
             return None
-        smaller_taken = self._taken is not None and self._taken < largest.size
+        smaller_taken = (
+            self._acknowledged_size is not None and self._acknowledged_size < largest.size
+        )
         return Suspect(largest.size, smaller_taken and largest.size > PLAUSIBLE)
 
     def unreachable(self) -> None:
@@ -95,5 +97,5 @@ class Flight:
     def _acknowledged(self, sent: _Sent) -> bool:
         acknowledged = sent.info.is_published()
         if acknowledged:
-            self._taken = max(self._taken or 0, sent.size)
+            self._acknowledged_size = max(self._acknowledged_size or 0, sent.size)
         return acknowledged

@@ -104,7 +104,7 @@ class Inbox:
             waits = edge in self._queues
             room = self._has_room(edge, size)
             if room:
-                self._append(edge, replace(inbound, done=_done) if waits else inbound)
+                self._append(edge, replace(inbound, done=_acknowledged) if waits else inbound)
         if not room:
             self._limiter.drop(edge)
         if waits or not room:
@@ -132,7 +132,7 @@ class Inbox:
             limit = self._limiter.admits_steps
         admitted = inbound.retained or limit(edge)
         if edge != STRANGERS and admitted:
-            word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_done)
+            word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_acknowledged)
             with self._filled:
                 self._words[kind, edge] = word
                 self._filled.notify()
@@ -165,5 +165,5 @@ class Inbox:
         return inbound
 
 
-def _done() -> None:
+def _acknowledged() -> None:
     """Do nothing: the message has been acknowledged already."""

@@ -34,14 +34,14 @@ class KnownHosts:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host")
-            if host is not None and not self._known(host):
+            if host is not None and not self._is_known(host):
                 reason = (
                     f"host {host[:100]!r} is not one of this server's; TACIT_HTTP_HOSTS adds it"
                 )
                 return await problem(421, reason)(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _known(self, host: str) -> bool:
+    def _is_known(self, host: str) -> bool:
         name = host.lower()
         port = host.rpartition(":")[2]
         if port.isdigit() and not host.endswith("]"):

@@ -127,10 +127,11 @@ class Connection:
         self._newest: paho.MQTTMessageInfo | None = None
         self._flight = Flight()
         self._too_large = ""
-        self._asked: dict[int | None, list[str]] = {}  # subscriptions without an answer, by packet
+        # Subscriptions without an answer, by packet.
+        self._subscribing: dict[int | None, list[str]] = {}
         self._asking = threading.Lock()
         self.refused: frozenset[str] = frozenset()  # subscriptions
-        self._client = self._made()
+        self._client = self._new_client()
 
     def start(self, timeout: float, stop: threading.Event | None = None) -> None:
         """Connect, and wait until the broker has accepted or `stop` is set.
@@ -220,7 +221,7 @@ class Connection:
             manual_ack=True,
         )
 
-    def _made(self) -> paho.Client:
+    def _new_client(self) -> paho.Client:
         client = self._plain()
         client.on_socket_open = self._socket_open
         client.on_connect = self._connected
@@ -252,7 +253,7 @@ class Connection:
         self.connects += 1
         self._failure = NO_ANSWER
         with self._asking:
-            self._asked.clear()
+            self._subscribing.clear()
         self.refused = frozenset()
         self._subscribe(sorted(self.listening))
         self._up.set()
@@ -263,14 +264,14 @@ class Connection:
             batch = topics[first : first + TOPICS]
             with self._asking:  # the answer may be quicker than the number of the packet
                 _, packet = self._client.subscribe([(topic, 1) for topic in batch])
-                self._asked[packet] = batch
+                self._subscribing[packet] = batch
 
     def _answered(
         self, _client: Any, _user: Any, packet: int, reasons: list[ReasonCode], _properties: Any
     ) -> None:
         self._flight.answered()
         with self._asking:
-            batch = self._asked.pop(packet, [])
+            batch = self._subscribing.pop(packet, [])
         verdicts = zip(batch, reasons, strict=False)  # a broker that gives fewer grants the rest
         refused = [topic for topic, reason in verdicts if reason.is_failure]
         if not refused:

@@ -66,7 +66,7 @@ class Outbox:
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:
-            self._last, self._held = self._sender()
+            self._last, self._receipt = self._sender()
             self._pending = self._read()
             self._sweep()
         except (sqlite3.Error, OSError) as error:
@@ -75,12 +75,12 @@ class Outbox:
     @property
     def receipt(self) -> pb.Held | None:
         """The newest receipt, by which the aggregator sees that its store has lost messages."""
-        return self._held
+        return self._receipt
 
     def hold(self, receipt: pb.Held) -> None:
         """Keep a receipt; it is on disk with the next message, or comes again with a duplicate."""
-        if self._held is None or receipt.seq >= self._held.seq:
-            self._held = receipt
+        if self._receipt is None or receipt.seq >= self._receipt.seq:
+            self._receipt = receipt
 
     def next_seq(self) -> int:
         """Return the number that the next message must carry."""
@@ -105,7 +105,9 @@ class Outbox:
             inline = None
         else:
             inline = b"".join(pieces)
-        receipt = (None, None) if self._held is None else (self._held.seq, self._held.proof)
+        receipt = (
+            (None, None) if self._receipt is None else (self._receipt.seq, self._receipt.proof)
+        )
         try:
             if alone:
                 digest = self._written(seq, pieces)
@@ -122,7 +124,7 @@ class Outbox:
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
-        self._kept(seq, inline)
+        self._committed(seq, inline)
 
     def state(self) -> bytes | None:
         """Return the sender's state as of the last message that came with one.
@@ -156,7 +158,7 @@ class Outbox:
             _write(self._file(seq), pieces)
             return digest.result()
 
-    def _kept(self, seq: int, inline: bytes | None) -> None:
+    def _committed(self, seq: int, inline: bytes | None) -> None:
         """Do in memory, and to files, what the commit has made true; None: it is in its file."""
         for number in self._alone.intersection(self._finished):
             self._file(number).unlink(missing_ok=True)

@@ -76,11 +76,13 @@ class ReleaseDelay:
         self._agreed = agreed
         self._clock = clock
         self._seconds: float | None = None  # D, from when a model comes until its push has left
-        self._own = self._measured = 0.0  # what D is without the other edges, and was at first
+        self._own_seconds = self._measured = (
+            0.0  # what D is without the other edges, and was at first
+        )
         # pushes that were not late since D has changed
         self._quiet = 0
         self._back = _BACK
-        self._told = False  # that D grows no more
+        self._warned = False  # that D grows no more
 
     def starting(self, arrival: float) -> float:
         """Return when the delay of a model that came at `arrival` begins, and fix D for it.
@@ -88,13 +90,13 @@ class ReleaseDelay:
         That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
-            self._seconds = self._agreed(self._own)
+            self._seconds = self._agreed(self._own_seconds)
             return arrival
         self._first()
         return self._clock()
 
     def _first(self) -> float:
-        self._seconds = self._own = self._measured = self._measure()
+        self._seconds = self._own_seconds = self._measured = self._measure()
         return self._seconds
 
     @property
@@ -125,18 +127,18 @@ class ReleaseDelay:
         else:
             self._quiet = self._quiet + 1
         if late:
-            self._own = min(_LONGER * self.seconds, self._most())
+            self._own_seconds = min(_LONGER * self.seconds, self._most())
             self._back = _BACK
         elif self._quiet == _QUIET:
-            self._own = max(self._measured, self._back * self._own)
+            self._own_seconds = max(self._measured, self._back * self._own_seconds)
             self._quiet = 0
             self._back = self._back**2
 
     def _most(self) -> float:
         """Return what D grows to. Warn, once, when a push is late that had as much."""
         most = max(self._measured, min(_TIMES * self._measured, MOST_SECONDS))
-        if self.seconds >= most and not self._told:
-            self._told = True
+        if self.seconds >= most and not self._warned:
+            self._warned = True
             log.warning(
                 "a push was not ready %.3g s after its model came, and the delay grows no more: it "
                 "was measured as %.3g s; this machine is too slow now, and late pushes may tell "
@@ -227,7 +229,7 @@ class Meeting:
     def __init__(self, folder: Path, edge: str) -> None:
         self._folder = folder
         self._edge = edge
-        self._said: float | None = None
+        self._stated: float | None = None
         self._life: int | None = None
 
     def begin(self) -> None:
@@ -253,14 +255,14 @@ class Meeting:
 
     def agreed(self, seconds: float) -> float:
         """State `seconds`; return the longest that an edge at work has stated."""
-        if seconds != self._said:
+        if seconds != self._stated:
             self._say(seconds)
         others = (path for path in self._folder.glob("edge-*") if not path.suffix)
         return max([seconds, *(self._longer(path, seconds) for path in others)])
 
     def _say(self, seconds: float) -> None:
         files.write(self._folder / self._edge, str(seconds).encode("ascii"), files.PUBLIC)
-        self._said = seconds
+        self._stated = seconds
 
     def _longer(self, path: Path, seconds: float) -> float:
         """Return what an edge has stated in `path`, if that is more than `seconds`.

@@ -52,31 +52,31 @@ class PacketReader:
     """Packets out of a stream of bytes."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """Return (first byte, body) of every packet that is whole now."""
-        self._held += data
+        self._buffer += data
         at = 0
         packets = []
         while (end := self._end(at)) is not None:
             start, stop = end
-            packets.append((self._held[at], memoryview(bytes(self._held[start:stop]))))
+            packets.append((self._buffer[at], memoryview(bytes(self._buffer[start:stop]))))
             at = stop
-        del self._held[:at]
+        del self._buffer[:at]
         return iter(packets)
 
     def _end(self, at: int) -> tuple[int, int] | None:
         """Return where the body of the packet at `at` begins and ends; None: it is incomplete."""
         size = 0
         shift = 0
-        for offset in range(at + 1, min(at + 5, len(self._held))):
-            digit = self._held[offset]
+        for offset in range(at + 1, min(at + 5, len(self._buffer))):
+            digit = self._buffer[offset]
             size = size | (digit & 127) << shift
             shift = shift + 7
             if digit < 128:
                 stop = offset + 1 + size
-                if stop <= len(self._held):
+                if stop <= len(self._buffer):
                     return (offset + 1, stop)
                 return None
         return None

@@ -113,13 +113,13 @@ class HostileSimulator(Simulator):
     def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
         """Act as the simulator does, with the lie and the refusals of every algorithm."""
         if isinstance(message, Update) and self._lie is not None:
-            message = self._seen(message)
+            message = self._lied(message)
             if not learnable(message.vector):
                 self.kept_out[message.edge] = "not finite"
                 return
         super().fold(message)
 
-    def _seen(self, update: Update) -> Update:
+    def _lied(self, update: Update) -> Update:
         """Return the update, or what a liar makes of it, who sees everybody's."""
         assert self._base is not None
         assert self._lie is not None

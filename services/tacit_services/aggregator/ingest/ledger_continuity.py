@@ -35,7 +35,7 @@ class LedgerContinuity:
 
     def __init__(self, dataset: str) -> None:
         self._dataset = dataset
-        self._seen: dict[str, _LedgerRecord] = {}
+        self._records: dict[str, _LedgerRecord] = {}
         self._seldom = Seldom()
 
     def load(
@@ -51,8 +51,8 @@ class LedgerContinuity:
             if dataset == self._dataset and anchor.count >= charges.get(edge, UNCHARGED).count:
                 charges[edge] = Charged(anchor.count, anchor.head)
         for edge, charged in charges.items():
-            if edge not in self._seen or charged.count > self._seen[edge].charged.count:
-                self._seen[edge] = _LedgerRecord(charged, last_seqs.get(edge, 0))
+            if edge not in self._records or charged.count > self._records[edge].charged.count:
+                self._records[edge] = _LedgerRecord(charged, last_seqs.get(edge, 0))
 
     def check(self, edge: str, seq: int, charged: Charged) -> Anchor:
         """Return the anchor to keep with message `seq`, whose edge's ledger stands at `charged`.
@@ -60,14 +60,14 @@ class LedgerContinuity:
         Raises WireError (rollback, clone, value). A message older than the edge's newest is not
         judged: it is a late copy, and the journal knows its number.
         """
-        record = self._seen.get(edge, _LedgerRecord(UNCHARGED, 0))
+        record = self._records.get(edge, _LedgerRecord(UNCHARGED, 0))
         if charged.count > MAX_SEQ:
             raise WireError("value", f"charged: {charged.count} releases")
         if seq >= record.seq and charged != record.charged:
             self._judge(edge, seq, charged, record)
-            self._seen[edge] = _LedgerRecord(charged, seq)
-        elif seq > record.seq and edge in self._seen:
-            self._seen[edge] = _LedgerRecord(charged, seq)
+            self._records[edge] = _LedgerRecord(charged, seq)
+        elif seq > record.seq and edge in self._records:
+            self._records[edge] = _LedgerRecord(charged, seq)
         return Anchor(f"{self._dataset}/{edge}", charged.count, charged.head)
 
     def _judge(self, edge: str, seq: int, charged: Charged, record: _LedgerRecord) -> None:

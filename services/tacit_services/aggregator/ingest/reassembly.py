@@ -40,7 +40,7 @@ class Reassembly:
         self._total = total
         self._share = total // names
         self._open: dict[str, _Open] = {}
-        self._held = 0  # bytes, of all
+        self._bytes = 0  # bytes, of all
 
     def __len__(self) -> int:
         return len(self._open)
@@ -48,7 +48,7 @@ class Reassembly:
     @property
     def held(self) -> int:
         """Bytes of memory that unfinished messages take."""
-        return self._held
+        return self._bytes
 
     def add(self, edge: str, seq: int, payload: bytes | memoryview) -> wire.Whole | None:
         """Return the envelope when it is whole, else None.
@@ -88,19 +88,19 @@ class Reassembly:
             message.heard = time.monotonic()
         message.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
         self._open[edge] = message
-        self._held += message.assembler.held
+        self._bytes += message.assembler.held
         return None
 
     def _make_room(self, edge: str, occupied: int, more: int) -> None:
         """occupied: bytes that the edge holds, and will still hold beside `more`."""
         partial = self._open.get(edge)
-        others = self._held - (0 if partial is None else partial.assembler.held)
+        others = self._bytes - (0 if partial is None else partial.assembler.held)
         if others + occupied + more > self._total and occupied + more > self._share:
             raise RetryLater("busy", 1.0)
 
     def _forget(self, edge: str) -> None:
         if (partial := self._open.pop(edge, None)) is not None:
-            self._held -= partial.assembler.held
+            self._bytes -= partial.assembler.held
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
         """Return the answer to a part that did not complete its message; None: no answer yet.

@@ -36,7 +36,7 @@ class TrustedNoise:
         self._trusted = trusted
         self._role = journal.role
         self._newest: dict[str, int] = {}  # the largest number rewritten in this process
-        self._kept: OrderedDict[str, Candidate] = OrderedDict()
+        self._cached: OrderedDict[str, Candidate] = OrderedDict()
 
     def rewrite(self, candidate: Candidate) -> Candidate:
         """Return the message with noise and with this aggregator's history in place of the edge's.
@@ -47,7 +47,7 @@ class TrustedNoise:
         """
         edge = candidate.edge
         seq = candidate.seq
-        cached = self._kept.get(edge)
+        cached = self._cached.get(edge)
         if cached is not None and cached.seq == seq:
             return replace(cached, inbound=candidate.inbound)
         if seq <= self._newest.get(edge, seq) and seq <= self._journal.last_seqs.get(edge, 0):
@@ -58,10 +58,10 @@ class TrustedNoise:
             raise WireError("order", f"message {seq} after {self._newest[edge]}")
         rewritten = self._rewritten(candidate)
         self._newest[edge] = seq
-        self._kept[edge] = rewritten
-        self._kept.move_to_end(edge)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+        self._cached[edge] = rewritten
+        self._cached.move_to_end(edge)
+        if len(self._cached) > KEPT:
+            self._cached.popitem(last=False)
         return rewritten
 
     def close(self) -> None:

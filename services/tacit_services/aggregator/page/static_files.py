@@ -35,7 +35,7 @@ _HEADERS = {
 
 def page() -> APIRouter:
     """Return the routes of the page: `/`, and its files under `/page/`."""
-    return _shown("static", "/", "/page", "index.html", _POLICY.format(images=""))
+    return _routes_of("static", "/", "/page", "index.html", _POLICY.format(images=""))
 
 
 def interface() -> APIRouter:
@@ -43,10 +43,10 @@ def interface() -> APIRouter:
 
     Its style sheet has pictures in it, as `data:`.
     """
-    return _shown("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
+    return _routes_of("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
 
 
-def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
+def _routes_of(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
     """Return `first` at `root`, and every file of `folder` under `prefix`."""
     router = APIRouter(include_in_schema=False)
     paths = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]

@@ -78,7 +78,7 @@ class Accounts:
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise = promise
         self._clock = clock
-        self._known: set[History] = set()  # they have been composed
+        self._composed_before: set[History] = set()  # they have been composed
         # As they were looked at last, by place: records keep their order, and new ones come behind.
         self._names: list[str] = []
         self._histories: list[History] = []
@@ -88,7 +88,7 @@ class Accounts:
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
         self._composing: Future[None] | None = None
         self._few = True
-        self._kept: dict[str, Spending] = {}
+        self._spendings: dict[str, Spending] = {}
         self._saved = SAVED
         self._looked = clock()
         self.busy = threading.Lock()  # one composition at a time
@@ -110,18 +110,18 @@ class Accounts:
 
         While another thread is at it, those that were last found will do.
         """
-        cached = self._kept
+        cached = self._spendings
         if not self.final and self.busy.locked() and records.keys() <= cached.keys():
             return {name: cached[name] for name in records}
         with self.busy:
             spendings = {name: self._account(name, record) for name, record in records.items()}
-            self._kept |= spendings
+            self._spendings |= spendings
             return spendings
 
     # -- one edge ----------------------------------------------------------------------------------
 
     def _account(self, name: str, record: EdgeRecord) -> Spending:
-        cached = self._kept.get(name)
+        cached = self._spendings.get(name)
         history = record.spent
         current = cached is not None and cached.record is record
         if (
@@ -229,7 +229,7 @@ class Accounts:
     # -- time --------------------------------------------------------------------------------------
 
     def _epsilon(self, history: History) -> float:
-        if history not in self._known:
+        if history not in self._composed_before:
             self._compose(history)
         return epsilon_pld(history, self._promise.delta)
 
@@ -238,17 +238,17 @@ class Accounts:
 
         It is composed where more than `saved` is left.
         """
-        if history in self._known:
+        if history in self._composed_before:
             return True
-        if self._left() <= saved and not self.final:
+        if self._seconds_saved() <= saved and not self.final:
             return False
         if self._few or self.final:
             self._compose(history)
         else:
             self._compose_later(history)
-        return history in self._known
+        return history in self._composed_before
 
-    def _left(self) -> float:
+    def _seconds_saved(self) -> float:
         """Return seconds saved up; below 0 when bounds that could not wait have taken more."""
         now = self._clock()
         self._saved = min(SAVED, self._saved + SHARE * (now - self._looked))
@@ -259,13 +259,15 @@ class Accounts:
         began = time.thread_time()
         epsilon_pld(history, self._promise.delta)
         self._saved -= time.thread_time() - began
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        self._known.add(history)
+        if len(self._composed_before) >= KEPT:
+            self._composed_before.clear()
+        self._composed_before.add(history)
 
     def _compose_later(self, history: History) -> None:
         """Compose in the thread, unless the result is known or the thread is at work."""
-        if history not in self._known and (self._composing is None or self._composing.done()):
+        if history not in self._composed_before and (
+            self._composing is None or self._composing.done()
+        ):
             self._composing = self._ahead_of_time.submit(self._compose, history)
 
 

@@ -56,7 +56,7 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
     }
     try:
         if path.exists():
-            return _kept(path, what)
+            return _stored_answers(path, what)
         drawn = randomised_response(labels, classes, epsilon, Random())
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, safetensors.torch.save({"answers": drawn}, what), files.SECRET)
@@ -68,7 +68,7 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
     return drawn
 
 
-def _kept(path: Path, what: dict[str, str]) -> Tensor:
+def _stored_answers(path: Path, what: dict[str, str]) -> Tensor:
     content = path.read_bytes()
     try:
         stored = state_file.metadata(content)

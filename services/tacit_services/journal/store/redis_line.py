@@ -75,11 +75,11 @@ class WriteLine:
                 self._lose()
                 raise
             finally:
-                self._rest()
+                self._give_back()
 
         return read
 
-    def _rest(self) -> None:
+    def _give_back(self) -> None:
         """Give the connection back if nothing is on its way."""
         if self._connection is not None and not self.staged and self._sent == self._answered:
             self._pool.release(self._connection)

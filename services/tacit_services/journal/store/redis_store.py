@@ -57,19 +57,19 @@ class RedisStore:
         self, url: str, run: str, limits: append_rules.JournalLimits, reply_s: float = _REPLY_S
     ) -> None:
         self._url = url
-        self._shown = redis_client.without_password(url)
+        self._display_url = redis_client.without_password(url)
         self._reply_s = reply_s
         self._run = run
         self._limits = limits
         self._epoch = 0
-        self._known = 0  # the last position that an append of this process was given
+        self._last_position = 0  # the last position that an append of this process was given
         keys = [
             f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot", "large")
         ]
         self._journal, self._meta, self._seq, self._snapshot, self._large = keys
         self._staged = 0  # lists of pieces that this process has begun
         # Any: redis-py leaves execute_command untyped.
-        self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
+        self._client: Any = redis_client.connected_later(url, self._display_url, reply_s)
         self._line = WriteLine(self._client)
 
     def open(self, fingerprint: str) -> int:
@@ -81,11 +81,11 @@ class RedisStore:
         )
         if epoch == -2:
             reason = errors.other_format(int(stored), _FORMAT)
-            raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {reason}")
+            raise errors.ConfigError(f"store: {self._display_url}: run {self._run!r} {reason}")
         if epoch == -3:
-            raise append_rules.lost(self._shown, self._run)
+            raise append_rules.lost(self._display_url, self._run)
         if epoch == -1:
-            raise append_rules.incomplete(self._shown, self._run, present, due)
+            raise append_rules.incomplete(self._display_url, self._run, present, due)
         if epoch == 0:
             raise append_rules.other_parameters(self._run, stored.decode(), fingerprint)
         self._epoch = int(epoch)
@@ -93,7 +93,7 @@ class RedisStore:
         if weak := self._forgetful():
             log.warning(
                 "store: %s: %s: a receipted update may be lost if the server is killed",
-                self._shown,
+                self._display_url,
                 weak,
             )
         return self._epoch
@@ -116,11 +116,13 @@ class RedisStore:
         policy = self._settings("maxmemory-policy").get("maxmemory-policy", "noeviction")
         if policy.startswith("allkeys"):
             raise errors.ConfigError(
-                f"store: {self._shown}: maxmemory-policy={policy} throws accepted messages away "
-                "when memory is full; set it to noeviction"
+                f"store: {self._display_url}: maxmemory-policy={policy} throws accepted messages "
+                "away when memory is full; set it to noeviction"
             )
         if policy != "noeviction":
-            log.warning("store: %s: maxmemory-policy=%s; noeviction is meant", self._shown, policy)
+            log.warning(
+                "store: %s: maxmemory-policy=%s; noeviction is meant", self._display_url, policy
+            )
 
     def _settings(self, pattern: str) -> dict[str, str]:
         """Return the server's settings of these names, as far as it lets us read them."""
@@ -156,8 +158,8 @@ class RedisStore:
         if not rows:
             raise append_rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
-            raise append_rules.lost(self._shown, self._run)
-        self._known = max(self._known, *(position for _, position, _ in rows))
+            raise append_rules.lost(self._display_url, self._run)
+        self._last_position = max(self._last_position, *(position for _, position, _ in rows))
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]
@@ -167,7 +169,7 @@ class RedisStore:
         limits = (self._limits.entries, self._limits.bytes)
         staged = list[list[Any]]()
         lists = list[str]()
-        arguments: list[Any] = [self._epoch, *limits, self._known]
+        arguments: list[Any] = [self._epoch, *limits, self._last_position]
         for entry in entries:
             payload = entry.payload
             key = ""
@@ -306,7 +308,7 @@ class RedisStore:
         stored = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
         if stored != fingerprint:
             raise append_rules.other_parameters(self._run, stored, fingerprint)
-        self._known = 0
+        self._last_position = 0
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
@@ -345,7 +347,7 @@ class RedisStore:
         try:
             yield
         except (KeyError, ValueError) as error:
-            raise append_rules.altered(self._shown, self._run, what) from error
+            raise append_rules.altered(self._display_url, self._run, what) from error
 
     @contextmanager
     def _service(self) -> Iterator[None]:
@@ -353,7 +355,7 @@ class RedisStore:
             yield
         except (redis.RedisError, OSError) as error:
             raise errors.ServiceError(
-                f"store: {self._shown}: {redis_client.reason(error)}"
+                f"store: {self._display_url}: {redis_client.reason(error)}"
             ) from error
 
 

@@ -196,9 +196,9 @@ class _SweepProgress:
         self._task = self._progress.add_task("figures")
 
     def __enter__(self) -> Callable[[int, int], None]:
-        return self._done
+        return self._advance
 
-    def _done(self, count: int, total: int) -> None:
+    def _advance(self, count: int, total: int) -> None:
         if total:  # else every result was there already
             self._progress.start()
             self._progress.update(self._task, completed=count, total=total)

@@ -99,11 +99,11 @@ class Eavesdropper:
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
         self._views: dict[tuple[str, int], tuple[Tensor, History]] = {}
-        self._wanted: frozenset[int] = frozenset()
+        self._counts_of_interest: frozenset[int] = frozenset()
 
     def want(self, pushes: frozenset[int]) -> None:
         """Keep the mean after each of these numbers of pushes."""
-        self._wanted = pushes
+        self._counts_of_interest = pushes
 
     def hear(self, inbound: Inbound) -> None:
         """Take one MQTT message. Called on the network thread."""
@@ -133,7 +133,7 @@ class Eavesdropper:
         with self._changed:
             self._sums[edge] = self._sums[edge] + gradient if edge in self._sums else gradient
             count = self._counts[edge] = self._counts.get(edge, 0) + 1
-            if count in self._wanted:
+            if count in self._counts_of_interest:
                 self._views[edge, count] = (self._sums[edge] / count, update.spent)
             self._changed.notify_all()
 

@@ -108,10 +108,10 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         matches = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return point if matches and _whole(point.get("result")) else None
+    return point if matches and _is_result(point.get("result")) else None
 
 
-def _whole(result: object) -> bool:
+def _is_result(result: object) -> bool:
     """Check whether `result` is one of `sweep.measure`: a series of numbers, and an ε or none."""
     if not isinstance(result, dict):
         return False

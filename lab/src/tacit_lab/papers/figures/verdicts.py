@@ -221,7 +221,7 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
         y = mine[name].y
         if claim.kind == "below":
             good.append(_least(-y[:, 0], -claim.tolerance))
-            parts.append(f"{name}: {_shown(y[:, 0])}")
+            parts.append(f"{name}: {_interval(y[:, 0])}")
         elif claim.kind != "flat":
             risen = y[:, -1] - y[:, 0]
             good.append(_rises(risen if claim.kind == "rising" else -risen))
@@ -229,7 +229,7 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
         else:
             spread = y[:, mean.argmax()] - y[:, mean.argmin()]
             good.append(_least(-spread, -claim.tolerance))
-            parts.append(f"{name}: spread {_shown(spread)}")
+            parts.append(f"{name}: spread {_interval(spread)}")
     return _all(good), ", ".join(parts)
 
 
@@ -254,12 +254,12 @@ def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Thre
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
     else:  # seeds are paired: they share data, parts and first model
         good = _all(_least(sign * (a - b), -claim.tolerance) for a, b in pairwise(scores.values()))
-    listed = ", ".join(f"{name}: {_shown(score)}" for name, score in scores.items())
-    apart = ", ".join(_shown(a - b) for a, b in pairwise(scores.values()))
+    listed = ", ".join(f"{name}: {_interval(score)}" for name, score in scores.items())
+    apart = ", ".join(_interval(a - b) for a, b in pairwise(scores.values()))
     return good, f"{listed} (apart {apart})"
 
 
-def _shown(values: NDArray[np.float64]) -> str:
+def _interval(values: NDArray[np.float64]) -> str:
     return f"{values.mean():.4g} ± {float(half_width(values)):.2g}"
 
 
