@@ -33,7 +33,7 @@ _SENTENCE = re.compile(r"[.?!]\W*\s")
 
 @dataclass(frozen=True, slots=True)
 class ProseRule:
-    """What must not be found, and what to do about it."""
+    """A pattern that prose must not match, and the advice."""
 
     pattern: re.Pattern[str]
     say: str

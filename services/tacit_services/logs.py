@@ -44,7 +44,7 @@ class Seldom:
 
 
 class SeldomFilter(logging.Filter):
-    """Lets through as many messages of every kind as Seldom allows. For one thread's logger."""
+    """A filter of as many messages of every kind as Seldom allows, for one thread's logger."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class SeldomFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a record as one line: UTC time, level, logger, message, facts."""
+    """A formatter of one line: UTC time, level, logger, message, facts."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", _TIME)
@@ -76,7 +76,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object in one line."""
+    """A formatter of one JSON object in one line."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ LOST_SECONDS = 0.5
 
 
 class Downlink:
-    """Encodes every message to an edge, cuts it into chunks, and publishes it."""
+    """The way of messages to edges: each is encoded, cut into chunks, and published."""
 
     def __init__(
         self, run_id: str, schema: bytes, chunk: int, link: Link, scheduler: TaskScheduler

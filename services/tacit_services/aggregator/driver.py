@@ -29,7 +29,7 @@ ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot
 
 
 class ServerDriver:
-    """Runs one server role, in one thread."""
+    """The driver of one server role, in one thread."""
 
     def __init__(self, run: Run, pipeline: Pipeline, downlink: Downlink, link: Link) -> None:
         self._run = run

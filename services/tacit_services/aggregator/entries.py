@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch:
-    """Messages that share one append. began: when the first was taken from the inbox."""
+    """The messages that share one append. began: when the first was taken from the inbox."""
 
     candidates: list[Candidate]
     began: float

@@ -49,7 +49,7 @@ AwaitAppends = Callable[
 
 
 class Pipeline:
-    """Takes edges' messages into the model, in the driver's thread, the journal's only writer.
+    """The way of edges' messages into the model, in the driver's thread, the only writer.
 
     1. receive: up to a batch of messages, one of each edge in turn (`_receive`);
     2. put together: what is a part of a message waits for the others (`_put_together`);

@@ -28,7 +28,7 @@ _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as th
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a run can go on; it is read without the run's lock.
+    """The health of a run: whether it can go on; it is read without the run's lock.
 
     recovered: the run is taken over from the store. over: it has ended, and needs nothing more.
     broker_refuses: a subscription, so that edges are not heard. reconnects: connections to the

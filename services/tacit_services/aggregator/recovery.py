@@ -74,7 +74,7 @@ def empty(store: Store, writer: Writer, definition: Definition[Any], header: Hea
 
 
 class _History:
-    """What the store should hold by the file, and what it does hold."""
+    """The history by the file, and by the store."""
 
     def __init__(self, journal: RunJournal, *, from_start: bool) -> None:
         """from_start: the file begins where the run does."""

@@ -68,7 +68,7 @@ class CountedRows(RowsAlone):
 
 
 class ReceiptServer:
-    """Answers every message of the edge's with a receipt and the model, and writes down when.
+    """A server that answers every message with a receipt and the model, and notes the time.
 
     done: that so many pushes have come.
     """

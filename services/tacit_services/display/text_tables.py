@@ -50,7 +50,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 class _Console(Console):
-    """Shows what does not print, and so what a terminal would obey, as `?`."""
+    """A console that shows as `?` what does not print, and so what a terminal would obey."""
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as rich does, texts line by line."""

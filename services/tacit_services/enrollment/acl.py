@@ -30,7 +30,7 @@ _OTHERWISE = {
 
 @dataclass(frozen=True)
 class _Rights:
-    """What one name may write and read; `parts`: it may ask for a part of what it reads, too.
+    """The topics that one name may write and read; `parts`: it may also ask for parts of these.
 
     asks: the parts that it may ask for, where they are few.
     """

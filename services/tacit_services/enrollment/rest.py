@@ -55,7 +55,7 @@ class Enrolled(BaseModel):
 
 
 class RegistrationAuthority:
-    """Decides who gets a certificate; the certificate authority signs it."""
+    """The desk that decides who gets a certificate; the certificate authority signs it."""
 
     def __init__(self, authority: CertificateAuthority, days: int = DAYS) -> None:
         self._authority = authority

@@ -87,7 +87,7 @@ class LedgerOrigin:
 
 @dataclass(frozen=True, slots=True)
 class DataSpending:
-    """What an edge's data has spent. unseen: ledgers of tacit 0.2, which know no rows yet.
+    """The spending of an edge's data. unseen: ledgers of tacit 0.2, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
     rows_known: whether its ledger knows the rows of these very bytes.

@@ -13,7 +13,7 @@ from tacit_services.identity import kinship, sketch_files
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a public file shares with private data.
+    """The overlap of a public file with private data.
 
     of: the data. share: of the smaller file's rows, about. private: whether they are more than
     chance gives to rows that are alike. people: share of people, 0 where no column names them.

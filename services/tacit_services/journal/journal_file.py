@@ -86,7 +86,7 @@ def encode_record(position: int, payload: bytes | memoryview) -> bytes:
 
 
 class JournalReader:
-    """Reads a journal file, record by record.
+    """A reader of a journal file, record by record.
 
     After the last record `torn` is the number of bytes of an unfinished one, which a crash has cut
     off; `end`: the byte after the last whole one so far. See Writer for an example.
@@ -180,7 +180,7 @@ def open_journal(path: Path) -> BinaryIO:
 
 
 class Writer:
-    """Writes a journal file.
+    """The writer of a journal file.
 
     A second writer, in any process, is refused while this one has the file open.
 

@@ -138,7 +138,7 @@ class StoreWithJournalFile:
 
 
 class _SaverBehindFile:
-    """Syncs the journal file before the store drops its entries."""
+    """A saver that syncs the journal file before the store drops its entries."""
 
     def __init__(self, inner: Saver, writer: Writer) -> None:
         self._inner = inner

@@ -58,7 +58,7 @@ class Guest:
 
 @dataclass
 class Door:
-    """Takes connections at `listener`, in the running event loop.
+    """The door at `listener`, in the running event loop.
 
     make: a connection that calls what it is given when it is lost. tls: None for plain HTTP.
     """

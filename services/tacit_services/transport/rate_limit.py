@@ -62,8 +62,10 @@ class _Account:
 
 
 class RateLimiter:
-    """Limits the bytes of each edge in the network's thread, and what leads to nothing in the
-    driver's; any thread may call `shut`.
+    """The limit on the bytes of each edge, and on what leads to nothing.
+
+    The first is kept in the network's thread, the second in the driver's; any thread may call
+    `shut`.
 
     Edges are the run's, and "", which stands for all senders that are not. dropped: messages
     dropped so far.

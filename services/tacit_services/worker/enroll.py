@@ -75,7 +75,7 @@ class EnrolmentServer:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What an identity shows to the broker, checked as far as this machine goes.
+    """The credentials of an identity at the broker, checked as far as this machine goes.
 
     tls: files that settings name; None: there are none. server: where it enrols; None: nowhere.
     """

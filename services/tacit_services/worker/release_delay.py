@@ -58,7 +58,7 @@ _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each othe
 
 
 class ReleaseDelay:
-    """Holds pushes back. `late` counts those that were not ready after D."""
+    """The delay by which pushes are held back. `late` counts those that were not ready after D."""
 
     def __init__(
         self,

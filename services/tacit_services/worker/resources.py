@@ -44,7 +44,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerResources:
-    """What is open while an edge, a party or a peer works on `run`, and its broker."""
+    """The resources of an edge, a party or a peer at work on `run`, and its broker."""
 
     run: str
     heartbeat: Heartbeat

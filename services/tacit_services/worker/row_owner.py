@@ -38,7 +38,7 @@ Loops = Callable[[EdgeRole, WorkerResources, LoopSettings], AbstractContextManag
 
 @dataclass(frozen=True, slots=True)
 class RowOwner:
-    """What the owner of a worker's rows has settled for them.
+    """The owner of a worker's rows, with the settings for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
     states what a run may do with them; None: the run file decides. rows_alone: as for

@@ -30,7 +30,7 @@ def nothing_kept() -> bytes | None:
 
 
 class Tasks:
-    """Works on the newest task, and asks for one where none comes.
+    """The policy of a worker that computes the newest task, and asks for one where none comes.
 
     A task that the owner's policy forbids is refused.
     """

@@ -9,7 +9,7 @@ TRIES = 5  # in vain until it is said; then after twice as many, and so on
 
 
 class Unheard:
-    """Counts the tries in vain of one edge's oldest message."""
+    """A counter of the vain tries of one edge's oldest message."""
 
     def __init__(self, edge: str) -> None:
         self._edge = edge

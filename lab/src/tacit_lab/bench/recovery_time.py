@@ -93,7 +93,7 @@ class EdgeMessages:
 
 
 class Repeater:
-    """Sends one message until it is accepted.
+    """A sender of one message until it is accepted.
 
     It does so every second, and when an aggregator announces itself, as edges do.
     """

@@ -71,7 +71,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the private step is made: rows alone or in slots, with a ledger on disk or not."""
+    """The way of the private step: rows alone or in slots, with a ledger on disk or not."""
 
     alone: bool = True
     disk: bool = False

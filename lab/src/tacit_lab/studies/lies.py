@@ -19,7 +19,7 @@ Lie = Callable[["LiarsView", Update, Tensor], Tensor]  # (view, honest update, h
 
 @dataclass
 class LiarsView:
-    """What a hostile edge knows: everything but the others' randomness."""
+    """The knowledge of a hostile edge: everything but the others' randomness."""
 
     server: ServerRole
     direction: Tensor  # (d,), of length 1: towards "everything is a 0"

@@ -177,7 +177,7 @@ def _models(server: MapaServer, message: Hello | Update) -> dict[str, GlobalMode
 
 
 class _Unpadded(Slots):
-    """Leaves out the rows of a batch that only hide its size from a clock: a third of the work."""
+    """A sum without the rows that only hide a batch's size from a clock: a third of the work."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         return super().clipped(params, clip, index[mask], mask[mask])

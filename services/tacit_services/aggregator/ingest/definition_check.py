@@ -14,7 +14,7 @@ _MOST = 1 << 18  # characters of a definition
 
 
 class DefinitionCheck:
-    """Compares a Hello's definition with the run's own. Nothing is computed with it."""
+    """The check of a Hello's definition against the run's own. Nothing is computed with it."""
 
     def __init__(self, agreed: dict[str, Any]) -> None:
         """agreed: what all who take part must agree on, as `RunFile.agreed` has it."""

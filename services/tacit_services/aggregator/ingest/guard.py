@@ -30,7 +30,7 @@ _ROUNDING = 1 + 2.0**-10
 
 
 class UpdateGuard:
-    """Judges messages in the driver's thread; any thread may call `quarantined`."""
+    """The judge of messages in the driver's thread; any thread may call `quarantined`."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class RetryLater(Exception):  # noqa: N818  (a state: there is room again later)
 
 
 class Receipts:
-    """Makes and checks the proofs of one run."""
+    """The maker and checker of one run's proofs."""
 
     def __init__(self, key: bytes, run_id: str) -> None:
         self._key = key

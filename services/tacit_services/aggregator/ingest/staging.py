@@ -25,7 +25,7 @@ class _Staged:
 
 
 class Staging:
-    """Hands on what has come of a large message, so that its end need not wait for its beginning.
+    """The hand-over of parts of a large message, whose end then need not wait for its beginning.
 
     Only of edges whose latest update was accepted, and that have not given up what was here of them
     since: so what the store takes in for nothing is one update for each that it keeps, at most. One

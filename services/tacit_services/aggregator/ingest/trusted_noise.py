@@ -28,7 +28,7 @@ KEPT = (
 
 
 class TrustedNoise:
-    """Rewrites candidates for one driver, in its thread."""
+    """The noise of the aggregator: rewrites candidates for one driver, in its thread."""
 
     def __init__(self, journal: RunJournal, trusted: Trusted) -> None:
         """`journal`: what edges' histories and numbers are compared with."""

@@ -60,7 +60,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spender:
-    """What edges with one history and budget have in common.
+    """The common part of edges with one history and budget.
 
     alike: the same for those whose histories differ in the last count only, so that the largest
     count costs most.

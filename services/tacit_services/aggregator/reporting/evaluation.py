@@ -62,7 +62,7 @@ class Points:
 
 
 class Evaluator:
-    """Makes the evaluation points beside training, which does not wait for it.
+    """The maker of evaluation points beside training, which does not wait for it.
 
     If a point takes longer than training does, some are left out.
     """

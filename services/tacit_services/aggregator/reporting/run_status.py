@@ -25,7 +25,7 @@ _NONE: Mapping[str, float] = {}
 
 
 class RunStatus:
-    """Makes documents of a run's readings; keeps the series of evaluations."""
+    """The documents of a run's readings, and the series of evaluations."""
 
     def __init__(
         self,

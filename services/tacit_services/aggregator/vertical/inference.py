@@ -51,7 +51,7 @@ class Job:
 
 
 class Inference:
-    """Questions go in on HTTP threads; the driver thread asks the parties, and answers."""
+    """The desk of predictions: HTTP threads ask, the driver thread asks the parties and answers."""
 
     def __init__(self, run: Run, driver: ServerDriver, role: LabelServer, salt: str) -> None:
         """role: the run's. salt: what the run's records are named with."""

@@ -135,7 +135,7 @@ class Snapshot:
 
 
 class Saver(Protocol):
-    """Stores snapshots of one run, under the epoch of the store that it was made by."""
+    """A writer of snapshots of one run, under the epoch of the store that made it."""
 
     def save(self, snapshot: Snapshot) -> None:
         """Save a snapshot as Store.save does."""

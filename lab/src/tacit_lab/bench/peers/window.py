@@ -20,7 +20,7 @@ WARM = 25
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of applied updates. cpu_ms: processor milliseconds of all processes, an update."""
+    """The rate of applied updates. cpu_ms: processor milliseconds of all processes, an update."""
 
     per_s: float
     cpu_ms: float

@@ -35,7 +35,7 @@ MOST_LOSS = 50.0  # the largest loss whose perplexity is still a number
 
 
 class _Series:
-    """Collects the points of a simulation: accuracy and loss, and what figures show besides."""
+    """The points of a simulation: accuracy and loss, and what figures show besides."""
 
     def __init__(self, simulated: simulated_run.Simulation, test: Dataset) -> None:
         self.points: list[Result] = []
