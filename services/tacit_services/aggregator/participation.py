@@ -88,7 +88,7 @@ class EdgeTurns:
 
 
 class Shares:
-    """The accounts of a run's edges. `there`: whether an edge is connected and able to push."""
+    """The accounts of a run's edges. `is_online`: whether an edge is connected and able to push."""
 
     def __init__(
         self, weight: Callable[[str], float], slack: float, is_online: Callable[[str], bool]

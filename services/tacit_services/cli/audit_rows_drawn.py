@@ -70,7 +70,7 @@ class CountedRows(RowsAlone):
 class ReceiptServer:
     """A server that answers every message with a receipt and the model, and notes the time.
 
-    done: that so many pushes have come.
+    finished: that so many pushes have come.
     """
 
     def __init__(self, broker: str, pushes: int) -> None:

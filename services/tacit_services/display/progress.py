@@ -50,7 +50,7 @@ class LongWork:
         self._progress.stop()
 
     def at(self, completed: float, what: str | None = None) -> None:
-        """Show that `done` is done; what: the part that is under way."""
+        """Show that `completed` of the total is done; what: the part that is under way."""
         if what is None:
             self._progress.update(self._task, completed=completed)
         else:
