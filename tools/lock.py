@@ -32,7 +32,10 @@ def main() -> None:
 
 
 def merged(groups: dict[str, str]) -> str:
-    """The text of the lock, each entry as the largest group has it. Raises DisagreementError."""
+    """Return the text of the lock, each entry as the largest group has it.
+
+    Raises DisagreementError.
+    """
     largest = entries([*groups.values()][-1])
     sections = [HEAD]
     written = set[str]()
@@ -47,7 +50,7 @@ def merged(groups: dict[str, str]) -> str:
 
 
 def entries(text: str) -> dict[str, str]:
-    """Every entry of a requirements file by its `name==version`."""
+    """Return every entry of a requirements file by its `name==version`."""
     plain = re.sub(r"^#.*\n", "", text, flags=re.M)
     return {re.split(r"[ ;\\]", entry)[0]: entry for entry in _ENTRY.split(plain)[1:]}
 

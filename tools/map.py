@@ -1,6 +1,6 @@
 """`python -m tools.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
 
-Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
+Two pictures (Mermaid), of the library and of the processes. An arrow means "imports". One that
 follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to a
 room of UNDRAWN, which anybody may use. Under each picture are its rooms in the order of pyproject's
 contracts, the top first, with the first sentence of their docstrings.
@@ -30,7 +30,7 @@ Arrows = dict[str, set[str]]
 
 
 class Unsaid(Exception):  # noqa: N818  (what is missing is a sentence)
-    """A room says nothing of itself, or stands in no layer; the message names it."""
+    """A room has no docstring, or stands in no layer; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Part:
 
 
 def main() -> int:
-    """The exit code: 1 where the map is not what the tree says."""
+    """Return the exit code: 1 where the map differs from the tree."""
     parser = argparse.ArgumentParser(prog="python -m tools.map", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it would")
     check = parser.parse_args().check
@@ -62,16 +62,16 @@ def main() -> int:
     return 0
 
 
-def between(text: str, made: str, begin: str, end: str) -> str:
-    """Put `made` between the two marks of `text`. Raises ValueError where it has not both."""
+def between(text: str, table: str, begin: str, end: str) -> str:
+    """Put `table` between the two marks of `text`. Raises ValueError where it has not both."""
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)
     if not pattern.search(text):
         raise ValueError(f"no {begin} ... {end}")
-    return pattern.sub(lambda _: f"{begin}\n{made}\n{end}", text, count=1)
+    return pattern.sub(lambda _: f"{begin}\n{table}\n{end}", text, count=1)
 
 
 def drawn(path: Path) -> str:
-    """The map of the checkout at `path`, as Markdown. Raises Unsaid."""
+    """Return the map of the checkout at `path`, as Markdown. Raises Unsaid."""
     tree = Tree(path)
     layers = _layers(path / "pyproject.toml")
     paragraphs = []
@@ -83,29 +83,29 @@ def drawn(path: Path) -> str:
 
 
 def _layers(pyproject: Path) -> dict[str, list[list[str]]]:
-    """Of every package that has a contract of layers."""
+    """Return the layers of every package that has a contract of them."""
     tool = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]
-    found: dict[str, list[list[str]]] = {}
+    layers: dict[str, list[list[str]]] = {}
     for contract in tool["importlinter"]["contracts"]:
         if contract["type"] == "layers":
             split = [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
-            found |= dict.fromkeys(contract["containers"], split)
-    return found
+            layers |= dict.fromkeys(contract["containers"], split)
+    return layers
 
 
 def _arrows(tree: Tree, package: str) -> Arrows:
-    """Which of the package's own rooms and modules imports which; without itself."""
-    found: Arrows = {}
+    """Return which of the package's own rooms and modules imports which; without itself."""
+    arrows: Arrows = {}
     for module, others in tree.imports.items():
         mine = _room(package, module)
         if mine:
             reached = {room for other in others if (room := _room(package, other))}
-            found.setdefault(mine, set()).update(reached - {mine})
-    return found
+            arrows.setdefault(mine, set()).update(reached - {mine})
+    return arrows
 
 
 def _room(package: str, module: str) -> str:
-    """The name, inside `package`, of the room or module that `module` belongs to; "" if to none."""
+    """Return the room or module of `package` that `module` belongs to; "" if to none."""
     parts = module.split(".")
     if parts[0] == package and len(parts) > 1:
         return parts[1]
@@ -113,14 +113,14 @@ def _room(package: str, module: str) -> str:
 
 
 def _check_layers(part: Part, tree: Tree) -> None:
-    known = {name for layer in part.layers for name in layer}
+    placed = {name for layer in part.layers for name in layer}
     rooms = {_room(part.package, module) for module in tree.modules} - {""}
-    if missing := sorted(rooms - known):
+    if missing := sorted(rooms - placed):
         raise Unsaid(f"{part.package}: {', '.join(missing)}: in no layer of pyproject.toml")
 
 
 def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
-    """Without those that follow from a longer way; `arrows` must have no circle."""
+    """Drop the arrows that follow from a longer way; `arrows` must have no circle."""
     return {
         room: {other for other in others if not _further(arrows, others - {other}, other)}
         for room, others in arrows.items()
@@ -128,14 +128,14 @@ def shortened(arrows: Mapping[str, set[str]]) -> Arrows:
 
 
 def _further(arrows: Mapping[str, set[str]], starts: set[str], goal: str) -> bool:
-    """Whether a way leads from one of `starts` to `goal`."""
-    found = set(starts)
+    """Return whether a way leads from one of `starts` to `goal`."""
+    reached = set(starts)
     todo = list(starts)
     while todo:
-        fresh = arrows.get(todo.pop(), set()) - found
-        found |= fresh
+        fresh = arrows.get(todo.pop(), set()) - reached
+        reached |= fresh
         todo.extend(fresh)
-    return goal in found
+    return goal in reached
 
 
 def _picture(part: Part) -> str:
@@ -148,7 +148,7 @@ def _picture(part: Part) -> str:
 
 
 def _rooms(part: Part, tree: Tree) -> Iterator[str]:
-    """A line for every room, top to bottom; those inside it beneath it."""
+    """Yield a line for every room, top to bottom; those inside it beneath it."""
     for layer in part.layers:
         for name in layer:
             full = f"{part.package}.{name}"
@@ -163,10 +163,10 @@ def _inside(tree: Tree, room: str) -> set[str]:
 
 def purpose(module: Module) -> str:
     """Return the first sentence of its docstring, in one line. Raises Unsaid without one."""
-    said = ast.get_docstring(module.tree) or ""
-    if not said:
+    docstring = ast.get_docstring(module.tree) or ""
+    if not docstring:
         raise Unsaid(f"{module.name}: has no docstring")
-    paragraph = " ".join(said.split("\n\n")[0].split())
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
     return _SENTENCE_END.split(paragraph, maxsplit=1)[0]
 
 

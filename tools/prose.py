@@ -33,7 +33,7 @@ _SENTENCE = re.compile(r"[.?!]\W*\s")
 
 @dataclass(frozen=True, slots=True)
 class ProseRule:
-    """What must not be found, and what to do about it."""
+    """A pattern that prose must not match, and the advice."""
 
     pattern: re.Pattern[str]
     say: str
@@ -49,29 +49,31 @@ class Rules:
 
 
 def main() -> int:
-    """The exit code: 1 where something was found."""
+    """Return the exit code: 1 where something was found."""
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("--link", action="store_true", help="link each term at its first use")
     rules = read(ROOT / "tools" / "prose.toml")
     if parser.parse_args().link:
         for page in pages(ROOT):
             (ROOT / page).write_text(linked((ROOT / page).read_text("utf-8"), page, rules), "utf-8")
-    found = [
+    places = [
         f"{page}:{place}"
         for page in pages(ROOT)
         for place in complaints((ROOT / page).read_text("utf-8"), page, rules)
     ]
-    for one in found:
-        print(one, file=sys.stderr)
-    if found:
+    for complaint in places:
+        print(complaint, file=sys.stderr)
+    if places:
         return 1
     return 0
 
 
 def read(file: Path) -> Rules:
-    """The rules of a file like prose.toml."""
+    """Return the rules of a file like prose.toml."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
-    rules = [ProseRule(re.compile(one["pattern"], re.I), one["say"]) for one in content["rule"]]
+    rules = [
+        ProseRule(re.compile(entry["pattern"], re.I), entry["say"]) for entry in content["rule"]
+    ]
     terms = {
         anchor: re.compile(rf"(?<![\w-]){term}(?![\w-])", re.I)
         for anchor, term in content["term"].items()
@@ -80,28 +82,28 @@ def read(file: Path) -> Rules:
 
 
 def pages(root: Path) -> list[Path]:
-    """The documents, relative to `root`, that people have written."""
+    """Return the documents, relative to `root`, that people have written."""
     places = ("*.md", "docs/*.md", "lab/*.md", "examples/*/*.md")
-    found = sorted(path for place in places for path in root.glob(place))
-    return [page for path in found if (page := path.relative_to(root)) not in MADE | PAST]
+    paths = sorted(path for place in places for path in root.glob(place))
+    return [page for path in paths if (page := path.relative_to(root)) not in MADE | PAST]
 
 
 def running(text: str) -> str:
-    """The same text with spaces for all that is not running text; a line that goes on is one."""
-    shown = text
+    """Return the same text with spaces for all that is not running text."""
+    prose = text
     for pattern in (_GENERATED, _FENCED, _INDENTED, _CODE, _LINES, _TARGET):
-        shown = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), shown)
-    return shown
+        prose = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), prose)
+    return prose
 
 
 def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:
-    """Everything that is wrong with a page, as `LINE: what`."""
-    shown = running(text)
-    flat = re.sub(r"(?<!\n)\n(?!\s*\n)", " ", shown)
+    """Yield everything that is wrong with a page, as `LINE: what`."""
+    prose = running(text)
+    flat = re.sub(r"(?<!\n)\n(?!\s*\n)", " ", prose)
     for rule in rules.rules:
-        for found in rule.pattern.finditer(flat):
-            yield f"{_line(text, found.start())}: {found[0]!r}: {rule.say}"
-    for start, sentence in sentences(shown):
+        for match in rule.pattern.finditer(flat):
+            yield f"{_line(text, match.start())}: {match[0]!r}: {rule.say}"
+    for start, sentence in sentences(prose):
         if (words := len(re.findall(r"\w+", sentence))) > rules.longest:
             yield f"{_line(text, start)}: a sentence of {words} words ({rules.longest} at most)"
     for anchor, start, _ in unlinked(text, page, rules):
@@ -109,16 +111,16 @@ def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:
 
 
 def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, int]]:
-    """Terms whose first use on a page is no link to the glossary, and where that is.
+    """Yield terms whose first use on a page is no link to the glossary, and where that is.
 
     A use within another link is passed over.
     """
     if page == GLOSSARY or (page.parent != GLOSSARY.parent and page.name != "README.md"):
         return
-    shown = running(text)
+    prose = running(text)
     links = [(*link.span(), link[2]) for link in _LINK.finditer(text)]
     for anchor, term in rules.terms.items():
-        for use in term.finditer(shown):
+        for use in term.finditer(prose):
             around = [target for start, end, target in links if start <= use.start() < end]
             if not around:
                 yield anchor, *use.span()
@@ -127,7 +129,7 @@ def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, in
 
 
 def linked(text: str, page: Path, rules: Rules) -> str:
-    """The page with its first uses linked."""
+    """Return the page with its first uses linked."""
     glossary = "../" * (len(page.parts) - 1) + str(GLOSSARY)
     if page.parent == GLOSSARY.parent:
         target = GLOSSARY.name
@@ -139,17 +141,17 @@ def linked(text: str, page: Path, rules: Rules) -> str:
     return text
 
 
-def sentences(shown: str) -> Iterator[tuple[int, str]]:
+def sentences(prose: str) -> Iterator[tuple[int, str]]:
     begin = 0
-    for paragraph in [*_PARAGRAPH.finditer(shown), None]:
-        end = paragraph.start() if paragraph else len(shown)
+    for paragraph in [*_PARAGRAPH.finditer(prose), None]:
+        end = paragraph.start() if paragraph else len(prose)
         start = begin
-        for stop in [*_SENTENCE.finditer(shown, begin, end), None]:
+        for stop in [*_SENTENCE.finditer(prose, begin, end), None]:
             after = stop.end() if stop else end
-            if shown[start:after].strip():
+            if prose[start:after].strip():
                 yield (
-                    start + len(shown[start:after]) - len(shown[start:after].lstrip()),
-                    shown[start:after],
+                    start + len(prose[start:after]) - len(prose[start:after].lstrip()),
+                    prose[start:after],
                 )
             start = after
         begin = paragraph.end() if paragraph else end

@@ -34,29 +34,33 @@ class Tree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        found = [module for root, package in packages(path) for module in _modules(root, package)]
-        self.modules = {module.name: module for module in found}
-        self.imports = {module.name: set(self._imports(module)) - {module.name} for module in found}
+        modules = [module for root, package in packages(path) for module in _modules(root, package)]
+        self.modules = {module.name: module for module in modules}
+        self.imports = {
+            module.name: set(self._imports(module)) - {module.name} for module in modules
+        }
 
     @property
     def rooms(self) -> dict[str, list[Module]]:
         """The modules of every room that has lines."""
-        found: dict[str, list[Module]] = {}
+        rooms: dict[str, list[Module]] = {}
         for module in self.modules.values():
-            found.setdefault(module.room, []).append(module)
-        full = {room for room, modules in found.items() if any(each.text for each in modules)}
-        return {room: found[room] for room in sorted(full)}
+            rooms.setdefault(module.room, []).append(module)
+        full = {room for room, modules in rooms.items() if any(each.text for each in modules)}
+        return {room: rooms[room] for room in sorted(full)}
 
     def _imports(self, module: Module) -> Iterator[str]:
-        """Everywhere in the file: lazy ones, and those for type checkers only, too."""
+        """Yield all imports of the file: lazy ones, and those for type checkers, too."""
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Import):
-                yield from (found for alias in node.names if (found := self._module(alias.name)))
+                yield from (
+                    imported for alias in node.names if (imported := self._module(alias.name))
+                )
             elif isinstance(node, ast.ImportFrom):
                 base = _base(module, node)
                 for alias in node.names:
-                    if found := self._module(f"{base}.{alias.name}") or self._module(base):
-                        yield found
+                    if imported := self._module(f"{base}.{alias.name}") or self._module(base):
+                        yield imported
 
     def _module(self, name: str) -> str | None:
         if name in self.modules:
@@ -65,7 +69,7 @@ class Tree:
 
 
 def packages(tree: Path) -> list[tuple[Path, str]]:
-    """(folder of the import path, package) of all that the checkout installs."""
+    """Return (folder of the import path, package) of all that the checkout installs."""
     return [
         (root, path.parent.name)
         for root in (tree / "src", tree / "services", tree / "clients" / "python")

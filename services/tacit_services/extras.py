@@ -1,6 +1,6 @@
 """The extras of the package `tacit`: which libraries a command needs.
 
-The installed metadata says which. No library is imported here, as this module must work when all of
+The installed metadata names them. No library is imported here, as this module must work when all of
 them are missing.
 """
 
@@ -16,13 +16,13 @@ _NAME_AND_EXTRA = re.compile(r"([\w.-]+).*;.*extra == ['\"](\w+)['\"]")
 
 
 def need(extra: str) -> None:
-    """Raises ConfigError, with what to install, where a package of `extra` is missing."""
+    """Raise ConfigError, with what to install, where a package of `extra` is missing."""
     if missing(extra):
         raise ConfigError(advice(extra))
 
 
 def missing(extra: str) -> list[str]:
-    """The packages of `extra` that are not installed.
+    """Return the packages of `extra` that are not installed.
 
     None, if tacit runs from a tree that is not installed itself.
     """
@@ -40,7 +40,7 @@ def advice(extra: str) -> str:
 
 
 def names() -> list[str]:
-    """All extras."""
+    """Return all extras."""
     try:
         return metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:

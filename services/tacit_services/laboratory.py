@@ -25,7 +25,7 @@ ADVICE = f"this command is the laboratory's: pip install {PACKAGE}"
 
 @dataclass(frozen=True, slots=True)
 class LaboratoryCommand:
-    """What runs a command, a function or an app of typer, and an example of it."""
+    """A command: a function or an app of typer, and an example of it."""
 
     run: Callable[..., object] | typer.Typer
     example: str

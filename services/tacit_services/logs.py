@@ -23,7 +23,7 @@ _TIME = "%Y-%m-%dT%H:%M:%S"
 class Seldom:
     """A limit on log lines about events that others cause, for one thread.
 
-    The first event of a kind is logged, then one line a minute says how many there were.
+    The first event of a kind is logged, then one line a minute counts them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,23 +35,23 @@ class Seldom:
         if kind not in self._kinds and len(self._kinds) >= _MOST_KINDS:
             kind = ""
         now = self._clock()
-        said, count = self._kinds.get(kind, (now - _SELDOM_SECONDS, 0))
-        if now - said < _SELDOM_SECONDS:
-            self._kinds[kind] = said, count + 1
+        logged_at, count = self._kinds.get(kind, (now - _SELDOM_SECONDS, 0))
+        if now - logged_at < _SELDOM_SECONDS:
+            self._kinds[kind] = logged_at, count + 1
             return 0
         self._kinds[kind] = now, 0
         return count + 1
 
 
 class SeldomFilter(logging.Filter):
-    """Lets through of every kind of message what Seldom says. For one thread's logger."""
+    """A filter of as many messages of every kind as Seldom allows, for one thread's logger."""
 
     def __init__(self) -> None:
         super().__init__()
         self._seldom = Seldom()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record goes through; it says how many it stands for."""
+        """Return whether the record goes through, with the number of those it stands for."""
         count = self._seldom.due(str(record.msg))
         if count > 1:
             record.msg = f"{str(record.msg).strip()} ({count} times since the last line)"
@@ -59,41 +59,41 @@ class SeldomFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a record as one line: UTC time, level, logger, message, facts."""
+    """A formatter of one line: UTC time, level, logger, message, facts."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", _TIME)
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        """One line, whatever is said, without a traceback, which logging puts behind it."""
+        """Return the record as one line; logging puts a traceback behind it."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
         return printable(super().formatMessage(record) + facts)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  (logging's name)
-        """The traceback, line by line."""
+        """Return the traceback, line by line."""
         return lines(super().formatException(ei))
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one JSON object in one line."""
+    """A formatter of one JSON object in one line."""
 
     def __init__(self) -> None:
         super().__init__()
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a traceback is in it, under `exception`."""
+        """Return the line; a traceback is in it, under `exception`."""
         at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
-        said = {
+        entry = {
             "time": at,
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said | _facts(record))
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry | _facts(record))
 
 
 def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:

@@ -28,9 +28,9 @@ def inherited(variables: Mapping[str, str] | None = None) -> Iterator[None]:
 
     It is for `multiprocessing`, which starts Python itself.
     """
-    given = {**_SAFE, **(variables or {})}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    environment = {**_SAFE, **(variables or {})}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         yield
     finally:

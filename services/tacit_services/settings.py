@@ -63,21 +63,21 @@ class ServiceSettings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
 
     def tls(self) -> Tls | None:
-        """The files for TLS with the broker, or None for a plain connection.
+        """Return the files for TLS with the broker, or None for a plain connection.
 
         Raises ConfigError unless all three of `TACIT_TLS_CA`, `TACIT_TLS_CERT` and `TACIT_TLS_KEY`
         are set, or none is.
         """
-        given = {
+        paths = {
             "TACIT_TLS_CA": self.tls_ca,
             "TACIT_TLS_CERT": self.tls_cert,
             "TACIT_TLS_KEY": self.tls_key,
         }
-        missing = [name for name, path in given.items() if path is None]
-        if missing and len(missing) < len(given):
-            present = next(name for name in given if name not in missing)
+        missing = [name for name, path in paths.items() if path is None]
+        if missing and len(missing) < len(paths):
+            present = next(name for name in paths if name not in missing)
             raise ConfigError(
-                f"{present}={str(given[present])!r}: {' and '.join(missing)} must be set as well"
+                f"{present}={str(paths[present])!r}: {' and '.join(missing)} must be set as well"
             )
         if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
             return None
@@ -93,7 +93,7 @@ class ServiceSettings(BaseSettings):
             )
 
     def load_run(self) -> RunFile:
-        """The run file, read and checked: of several, the first whose data is there.
+        """Return the run file, read and checked: of several, the first whose data is there.
 
         Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
         """
@@ -147,9 +147,9 @@ class AggregatorSettings(ServiceSettings):
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
 
     def known_hosts(self) -> list[str]:
-        """Names under which REST may be asked for: of `http`, and of `http_hosts`."""
-        named = [name.strip() for name in self.http_hosts.split(",")]
-        return [split_host_port(self.http)[0], *filter(None, named)]
+        """Return names under which REST may be asked for: of `http`, and of `http_hosts`."""
+        hosts = [name.strip() for name in self.http_hosts.split(",")]
+        return [split_host_port(self.http)[0], *filter(None, hosts)]
 
 
 class EdgeSettings(ServiceSettings):
@@ -196,10 +196,10 @@ def data_home() -> Path:
 
     It is `$XDG_DATA_HOME/tacit`, else ~/.local/share/tacit.
     """
-    named = os.environ.get("XDG_DATA_HOME", "")
+    configured = os.environ.get("XDG_DATA_HOME", "")
     # A relative path is to be ignored, says the XDG base directory specification.
-    if Path(named).is_absolute():
-        root = Path(named)
+    if Path(configured).is_absolute():
+        root = Path(configured)
     else:
         root = Path.home() / ".local" / "share"
     return root / "tacit"
@@ -224,14 +224,14 @@ def read_settings(kind: type[S], **overrides: Any) -> S:
 
     Raises ConfigError, in one line that names every variable that is wrong, and its value.
     """
-    given = {name: value for name, value in overrides.items() if value is not None}
+    explicit = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return kind(**given)
+        return kind(**explicit)
     except ValidationError as error:
         lines = []
         for item in error.errors(include_url=False):
             name = str(item["loc"][0])
             variable = f"TACIT_{name.upper()}"
-            value = given.get(name, os.environ.get(variable))
+            value = explicit.get(name, os.environ.get(variable))
             lines.append(f"{variable}={value!r}: {item['msg'].removeprefix('Value error, ')}")
         raise ConfigError("; ".join(lines)) from error

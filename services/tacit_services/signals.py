@@ -16,7 +16,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 def stopping() -> threading.Event:
-    """An event that SIGTERM and SIGINT set from now on. For a process's main thread."""
+    """Return an event that SIGTERM and SIGINT set from now on. For a process's main thread."""
     stop = threading.Event()
     watch(stop)
     return stop
@@ -27,24 +27,24 @@ def watch(stop: threading.Event) -> Callable[[], None]:
 
     Both are for a process's main thread.
     """
-    heard, said = socket.socketpair()
-    said.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
     before = {name: signal.signal(name, lambda *_: None) for name in ENDS}
-    woken = signal.set_wakeup_fd(said.fileno(), warn_on_full_buffer=False)
+    woken = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     # The thread holds both sockets, so that they last as long as it does.
-    threading.Thread(target=_hear, args=(heard, said, stop), name="signals", daemon=True).start()
+    threading.Thread(target=_hear, args=(reader, writer, stop), name="signals", daemon=True).start()
 
     def undo() -> None:
         signal.set_wakeup_fd(woken)
         for name, handler in before.items():
             signal.signal(name, handler)
-        said.close()
+        writer.close()
 
     return undo
 
 
-def _hear(heard: socket.socket, said: socket.socket, stop: threading.Event) -> None:
-    with heard, said:
-        while number := heard.recv(1):
+def _hear(reader: socket.socket, writer: socket.socket, stop: threading.Event) -> None:
+    with reader, writer:
+        while number := reader.recv(1):
             if number[0] in ENDS:
                 stop.set()

@@ -8,7 +8,7 @@ from tacit_services import extras, laboratory
 
 
 def main() -> None:
-    """Run the command line. Without its library, say in one line what to install and return 2."""
+    """Run the command line. Without its library, print in one line what to install and return 2."""
     try:
         from tacit_services.cli import main as command_line
     except ModuleNotFoundError as error:
@@ -19,8 +19,8 @@ def main() -> None:
 
 
 def _complain(arguments: list[str]) -> int:
-    named = {".".join(arguments[:1]), ".".join(arguments[:2])}
-    if named.intersection(laboratory.NAMES):
+    commands = {".".join(arguments[:1]), ".".join(arguments[:2])}
+    if commands.intersection(laboratory.NAMES):
         advice = laboratory.ADVICE
     else:
         extra = next((name for name in arguments[:1] if name in extras.names()), "run")

@@ -117,7 +117,7 @@ class Client:
         self._http.close()
 
     def ready(self) -> bool:
-        """Whether the aggregator has its broker and store, and has recovered."""
+        """Return whether the aggregator has its broker and store, and has recovered."""
         with self._reached():
             response = self._http.get("/readyz")
         if response.status_code == 503:
@@ -126,41 +126,41 @@ class Client:
         return True
 
     def status(self) -> Status:
-        """The state of the run now."""
+        """Return the state of the run now."""
         return self._get("/v1/status", Status)
 
     def definition(self) -> RunDefinition:
-        """What all who take part in the run must agree on."""
+        """Return what all who take part in the run must agree on."""
         return self._get("/v1/definition", RunDefinition)
 
     def edges(self) -> list[Edge]:
-        """Every edge that ever said Hello, by name; asked for a page at a time."""
-        found: list[Edge] = []
-        while page := self._get("/v1/edges", list[Edge], after=found[-1].id if found else ""):
-            found += page
+        """Return every edge that ever said Hello, by name; asked for a page at a time."""
+        edges: list[Edge] = []
+        while page := self._get("/v1/edges", list[Edge], after=edges[-1].id if edges else ""):
+            edges += page
             if len(page) < _PAGE:
                 break
-        return found
+        return edges
 
     def edge(self, name: str) -> Edge:
-        """One edge. Raises ApiError 404 if it never said Hello."""
+        """Return one edge. Raises ApiError 404 if it never said Hello."""
         return self._get(f"/v1/edges/{_segment(name)}", Edge)
 
     def series(self, after: int | None = None) -> list[Point]:
-        """The evaluations, oldest first: all, or those of versions later than `after`."""
+        """Return the evaluations, oldest first: all, or those of versions later than `after`."""
         only = {} if after is None else {"after": after}
         return self._get("/v1/series", list[Point], **only)
 
     def privacy(self) -> Privacy:
-        """The run's privacy guarantee."""
+        """Return the run's privacy guarantee."""
         return self._get("/v1/privacy", Privacy)
 
     def model(self) -> ModelInfo:
-        """The description of the weights file as it is now."""
+        """Return the description of the weights file as it is now."""
         return self._get("/v1/model", ModelInfo)
 
     def weights(self, etag: str | None = None) -> bytes | None:
-        """The safetensors file, checked against its SHA-256; None while that is still `etag`."""
+        """Return the safetensors file, checked by its SHA-256; None while that is still `etag`."""
         if etag:
             headers = {"If-None-Match": f'"{etag.strip(chr(34))}"'}
         else:
@@ -190,7 +190,7 @@ class Client:
         return _parsed(self._checked(response), Halted)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
-        """The classes of records; needs the token, and may cost the parties' budgets.
+        """Return the classes of records; needs the token, and may cost the parties' budgets.
 
         Raises ApiError 404: an id is unknown; 409: the run is not over, or not vertical; 410: a
         party's budget is spent; 503: a party did not answer within `wait_s` seconds.
@@ -256,7 +256,7 @@ class _Paced(httpx.Client):
         self._patience = patience
 
     def send(self, request: httpx.Request, **more: Any) -> httpx.Response:
-        """As httpx.Client's."""
+        """Send as httpx.Client does."""
         deadline = time.monotonic() + self._patience
         while True:
             response = super().send(request, **more)
@@ -303,5 +303,5 @@ def _server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
 
 
 def _segment(name: str) -> str:
-    """A name as one part of a path, dots as well: ".." would lead to another one."""
+    """Return a name as one part of a path, dots as well: ".." would lead to another one."""
     return quote(name, safe="").replace(".", "%2E")

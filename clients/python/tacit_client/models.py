@@ -16,7 +16,7 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as it came, unknown fields included."""
+        """Return the document as it came, unknown fields included."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 

@@ -12,7 +12,7 @@ SWEEP = """
 import tempfile
 from pathlib import Path
 from tacit import config
-from tacit_lab.papers.figures import sweep, testbed
+from tacit_lab.papers.figures import sweep, testbed_figures
 run = config.load(Path("run.toml"))
 with tempfile.TemporaryDirectory() as folder:
     {}
@@ -23,7 +23,9 @@ with tempfile.TemporaryDirectory() as folder:
     "how",
     [
         "sweep.sweep({'f': [run]}, Path(folder), None, 1, print)",
-        pytest.param("testbed.train(Path('run.toml'), Path(folder))", marks=pytest.mark.slow),
+        pytest.param(
+            "testbed_figures.train(Path('run.toml'), Path(folder))", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_processes_of_figures_execute_no_file_of_the_current_folder(

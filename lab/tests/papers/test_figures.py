@@ -223,12 +223,12 @@ class TestVerdicts:
         low = verdicts.Curve(0, "B", np.array([1.0]), np.array([[0.50], [0.52], [0.54]]), (None,))
         apart = verdicts.Curve(0, "A", np.array([1.0]), np.array([[0.52], [0.52], [0.60]]), (None,))
         (judged,) = verdicts.judge(found, [apart, low])
-        assert judged.found == {"none": None}
+        assert judged.holds == {"none": None}
         assert judged.verdict == verdicts.UNCLEAR
         # As wide a band, but the difference is the same for every seed: that is no chance.
         always = verdicts.Curve(0, "A", np.array([1.0]), low.y + 0.01, (None,))
         (judged,) = verdicts.judge(found, [always, low])
-        assert judged.found == {"none": True}
+        assert judged.holds == {"none": True}
 
     @pytest.mark.parametrize(
         ("found", "expected"),
@@ -272,14 +272,14 @@ class TestVerdicts:
         scores[0, "B", None] = 0.5
         cells = list(figure_file.plotted_runs(found, quick=False))
         (judged,) = verdicts.judge(found, verdicts.curves(found, cells, results(found, scores)))
-        assert judged.found == {"none": good, "rigorous": good}
+        assert judged.holds == {"none": good, "rigorous": good}
 
     @pytest.mark.parametrize(("tolerance", "good"), [(0.2, True), (0.1, False)])
     def test_below(self, tmp_path: Path, tolerance: float, good: bool) -> None:
         text = FIGURE.replace('kind = "order"\nlines = ["A", "B"]', 'kind = "below"\nlines = ["A"]')
         curve = verdicts.Curve(0, "A", np.array([1.0, 3.0]), np.array([[0.15, 0.9]]), (None,))
         (judged,) = verdicts.judge(figure(tmp_path, f"{text}tolerance = {tolerance}\n"), [curve])
-        assert judged.found == {"none": good}
+        assert judged.holds == {"none": good}
 
     def test_the_band_is_students_t(self) -> None:
         curve = verdicts.Curve(0, "A", np.array([1.0]), np.array([[1.0], [2.0], [3.0]]), (None,))
@@ -294,8 +294,8 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
         verdicts.Curve(0, "B", np.array([0.0, 100.0]), np.array([[0.0, 0.9]]), (None,)),
     ]
     (judged,) = verdicts.judge(figure(tmp_path, text), curves)
-    assert judged.found == {"none": True}
-    assert judged.said["none"].startswith("A: 0.25 ± 0, B: 0.045 ")
+    assert judged.holds == {"none": True}
+    assert judged.measured["none"].startswith("A: 0.25 ± 0, B: 0.045 ")
 
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
@@ -308,8 +308,8 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     (flat,) = verdicts.curves(found, cells, result)
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
-    assert judged.found == {"none": True}
-    assert judged.said["none"] == "A: 0.4 ± 0, B: 0.3 ± 0 (apart 0.1 ± 0)"
+    assert judged.holds == {"none": True}
+    assert judged.measured["none"] == "A: 0.4 ± 0, B: 0.3 ± 0 (apart 0.1 ± 0)"
     assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 

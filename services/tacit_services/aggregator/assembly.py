@@ -39,7 +39,7 @@ from tacit_services.transport.inbox import Inbox
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What surrounds a run: its name, its store, its link to the broker, and limits.
+    """The surroundings of a run: its name, its store, its link to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
@@ -67,7 +67,7 @@ class Assembly(NamedTuple):
 def assemble(
     definition: Definition[Any], role: ServerRole, model: Model, surroundings: Surroundings
 ) -> Assembly:
-    """The run of `role`, not taken over yet.
+    """Return the run of `role`, not taken over yet.
 
     Raises ConfigError, PrivacyError (of the ledger).
     """

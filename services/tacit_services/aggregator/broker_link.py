@@ -69,7 +69,7 @@ class BrokerLink:
             self._connection.stop()
 
     def came_up(self) -> bool:
-        """Whether it has been connected, or reconnected, since this was last asked."""
+        """Return whether it has been connected, or reconnected, since this was last asked."""
         if not self._came_up.is_set():
             return False
         self._came_up.clear()

@@ -15,7 +15,7 @@ LOOK_SECONDS = 1.0  # between two looks, each of which is at every edge
 
 
 class Desertion:
-    """Watches one run, in its driver's thread."""
+    """The watch over the edges of one run, in its driver's thread."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ LOST_SECONDS = 0.5
 
 
 class Downlink:
-    """Encodes every message to an edge, cuts it into chunks, and publishes it."""
+    """The way of messages to edges: each is encoded, cut into chunks, and published."""
 
     def __init__(
         self, run_id: str, schema: bytes, chunk: int, link: Link, scheduler: TaskScheduler
@@ -77,7 +77,7 @@ class Downlink:
             self._connection.publish(topics.down(self._run, edge, kind, part), payload)
 
     def _has_just_begun(self, edge: str, model: GlobalModel) -> bool:
-        """Whether this model, in parts, is on its way to the edge since a moment; now it is."""
+        """Check whether this model, in parts, was begun for the edge a moment ago, and note it."""
         if self._inline(model):
             return False
         now = time.monotonic()
@@ -107,7 +107,7 @@ class Downlink:
             self._connection.publish(topics.down(self._run, edge, "model", part), payload)
 
     def _inline(self, message: ServerOutput) -> bool:
-        """Whether the message fits one payload beside its Meta."""
+        """Return whether the message fits one payload beside its Meta."""
         match message:
             case GlobalModel():
                 size = 4 * message.params.numel()

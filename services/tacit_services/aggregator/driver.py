@@ -29,7 +29,7 @@ ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot
 
 
 class ServerDriver:
-    """Runs one server role, in one thread."""
+    """The driver of one server role, in one thread."""
 
     def __init__(self, run: Run, pipeline: Pipeline, downlink: Downlink, link: Link) -> None:
         self._run = run
@@ -110,7 +110,7 @@ class ServerDriver:
             self._reply(self._journal.enter(entry, deadline) or ())
 
     def _log_accused(self) -> None:
-        """Log whom the updates' sums accuse, or find to work against the others, once."""
+        """Log once which edges the updates' sums accuse, or find to work against the others."""
         accused = self._role.accused
         for edge in accused.keys() - self._accused_logged:
             log.warning("%s is in quarantine: %s", edge, accused[edge])
@@ -146,7 +146,7 @@ class ServerDriver:
             return
 
     def save(self) -> None:
-        """Bring the snapshot up to date, and say how the run stands where that was needed."""
+        """Bring the snapshot up to date, and log the state of the run where that was needed."""
         if self._journal.save():
             self.announce()
 

@@ -36,7 +36,7 @@ class Candidate:
     stage: Stage | None = None
 
     def settled(self) -> Hello | Update | Retired:
-        """The message in real units, once the journal has it.
+        """Return the message in real units, once the journal has it.
 
         Integers become so where they are: the payload is gone.
         """
@@ -48,31 +48,31 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch:
-    """Messages that share one append. began: when the first was taken from the inbox."""
+    """The messages that share one append. began: when the first was taken from the inbox."""
 
     candidates: list[Candidate]
     began: float
 
 
 def halt(run: str, version: int, reason: str) -> bytes:
-    """The entry that ends a run."""
+    """Return the entry that ends a run."""
     return wire.encode(
         pb.Meta(run=run, edge=OPERATOR, halt=pb.Halt(version=version, reason=reason))
     )
 
 
 def deadline(run: str, number: int) -> bytes:
-    """The entry that tells the role that its timer has run out."""
+    """Return the entry that tells the role that its timer has run out."""
     return wire.encode(pb.Meta(run=run, edge=OPERATOR, deadline=pb.Deadline(number=number)))
 
 
 def release(run: str, edge: str) -> bytes:
-    """The entry that ends what the guard's sums hold against `edge`."""
+    """Return the entry that ends what the guard's sums hold against `edge`."""
     return wire.encode(pb.Meta(run=run, edge=OPERATOR, release=pb.Release(edge=edge)))
 
 
 def request(run: str, message: Request) -> bytes:
-    """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
+    """Return the entry that asks a vertical run for embeddings of `message.rows` after its end."""
     meta = pb.Meta(run=run, edge=OPERATOR)
     wire_down.fill_vertical(meta, message)
     return wire.encode(meta)
@@ -87,7 +87,7 @@ def read(payload: bytes, schema: bytes, size: int, *, checked: bool = False) -> 
 
 
 def understood(received: wire.Received, schema: bytes, size: int) -> Message:
-    """`read` of what is decoded already. Raises WireError."""
+    """Return `read` of what is decoded already. Raises WireError."""
     if received.meta.edge == OPERATOR:
         kind = received.meta.WhichOneof("kind")
         if kind == "deadline":

@@ -232,7 +232,7 @@ class HostedRun:
 
 
 def _store(settings: AggregatorSettings, run: RunFile) -> Store:
-    """The run's store, with a journal file behind it where one is asked for."""
+    """Return the run's store, with a journal file behind it where one is asked for."""
     store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
     if settings.journal_file is None:
         return store
@@ -242,7 +242,7 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 def _labelled_records(
     settings: AggregatorSettings, definition: Definition[Any]
 ) -> LabelledRecords | None:
-    """The records of a vertical run, None of any other."""
+    """Return the records of a vertical run, None of any other."""
     if definition.algorithm.worker != "party":
         return None
     settings.warn_of_salt(log)
@@ -258,7 +258,7 @@ def _prepare(out: Path) -> None:
 
 
 def _token(path: Path | None, variable: str) -> str | None:
-    """The token in the file that `variable` names; made with mode 0600 if it does not exist.
+    """Return the token in the file that `variable` names; made with mode 0600 if it does not exist.
 
     None without a file.
     """

@@ -50,17 +50,17 @@ class Start:
             return 0
         return self._needed
 
-    def look(self, known: int, there: Callable[[], int], now: float) -> bool:
-        """Whether the run has begun; it never waits again.
+    def look(self, arrived: int, count_online: Callable[[], int], now: float) -> bool:
+        """Return whether the run has begun; it never waits again.
 
-        known: edges that have ever come; those that are still `there` are counted only where it
-        could begin.
+        arrived: edges that have ever come. count_online: counts those that are still here; it is
+        called only where the run could begin.
         """
-        if known and self._first is None:
+        if arrived and self._first is None:
             self._first = now
         late = self._first is not None and now - self._first >= self._wait
-        if not self.begun and (known >= self._needed or late):
-            count = there()
+        if not self.begun and (arrived >= self._needed or late):
+            count = count_online()
             self.begun = count >= self._needed or bool(count and late)
         return self.begun
 
@@ -88,14 +88,14 @@ class EdgeTurns:
 
 
 class Shares:
-    """The accounts of a run's edges. `there`: whether an edge is connected and able to push."""
+    """The accounts of a run's edges. `is_online`: whether an edge is connected and able to push."""
 
     def __init__(
-        self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
+        self, weight: Callable[[str], float], slack: float, is_online: Callable[[str], bool]
     ) -> None:
         self._weight = weight
         self.slack = slack
-        self._there = there
+        self._is_online = is_online
         self.accounts: dict[str, EdgeTurns] = {}
         self.front = 0.0  # the highest level at which a turn has begun
         self._floor = 0.0  # no edge that is waited for is below
@@ -104,17 +104,17 @@ class Shares:
         self._turns = 0  # turns since the accounts were looked at
         self._looked = -math.inf
 
-    def resume(self, taken: dict[str, int]) -> None:
+    def resume(self, turns: dict[str, int]) -> None:
         """Begin with the turns that edges have taken before.
 
         One that is behind makes up for no more than the slack.
         """
-        weights = {edge: self._weight(edge) for edge in taken}
+        weights = {edge: self._weight(edge) for edge in turns}
         self.front = max(
-            (max(0, count - 1) / weights[edge] for edge, count in taken.items()), default=0.0
+            (max(0, count - 1) / weights[edge] for edge, count in turns.items()), default=0.0
         )
         self._floor = self.front - self.slack
-        for edge, count in taken.items():
+        for edge, count in turns.items():
             self.accounts[edge] = EdgeTurns(weights[edge], max(count / weights[edge], self._floor))
 
     def end(self, edge: str, now: float) -> None:
@@ -129,7 +129,7 @@ class Shares:
         account.since = now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Whether `edge` may have a task now; True begins its turn.
+        """Return whether `edge` may have a task now; True begins its turn.
 
         An edge that has a task already may have it again. The answer depends on the last comparison
         of accounts; `ready` compares them anew, for edges that have to wait.
@@ -147,7 +147,7 @@ class Shares:
         return True
 
     def look_due(self, now: float) -> bool:
-        """Whether it is time to ask which edges are `ready`; before, none can have become so."""
+        """Return whether to ask now which edges are `ready`; before, none can have become so."""
         count = len(self.accounts)
         return 8 * self._turns >= count or now - self._looked >= LOOK * count
 
@@ -178,7 +178,7 @@ class Shares:
     def _waited_for(self, edge: str, account: EdgeTurns, now: float) -> bool:
         age = now - account.since
         usual = self._usual
-        if age > max(LEASE, LEASES * usual) or not self._there(edge):
+        if age > max(LEASE, LEASES * usual) or not self._is_online(edge):
             return False
         if not account.turns or not usual:
             return True
@@ -190,7 +190,9 @@ class Shares:
     def _quickest(self) -> float:
         """Return the longest turn, in seconds, of the quickest quarter of edges by weight."""
         paces = sorted(
-            (a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge)
+            (a.pace, a.weight)
+            for edge, a in self.accounts.items()
+            if a.turns and self._is_online(edge)
         )
         passed = 0.0
         quarter = sum(weight for _, weight in paces) / 4

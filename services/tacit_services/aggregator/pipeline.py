@@ -1,11 +1,17 @@
-"""The way of one message: receive → put together → decode → check → append → acknowledge → fold →
-reply.
+"""The way of one message through the aggregator, from the broker to the reply.
+
+    receive → put together → decode → check → append → acknowledge → fold → reply
 
     pipeline.hear(inbound)  # on the network's thread, as often as the broker delivers
     pipeline.accept()       # in the driver's thread: all of the way, for what has arrived
 
-The order is the guarantee: an edge gets the receipt of a message only when the journal has it. If
-any process dies in between, the edge sends the same bytes again, and the journal recognises them.
+`Pipeline` names the eight steps, and its methods follow in their order: `_receive`, `_candidate`
+with its three steps (`_put_together`, `_decode`, `_check`), `_append`, then acknowledge, fold and
+reply. The checks themselves lie in `ingest`, the journal in `journal.store`, the model in the role.
+
+Guarantee: the order. An edge gets the receipt of a message only when the journal has it. If any
+process dies in between, the edge sends the same bytes again, and the journal recognises them: so
+each message is folded exactly once, in the journal's order.
 """
 
 from __future__ import annotations
@@ -43,7 +49,7 @@ AwaitAppends = Callable[
 
 
 class Pipeline:
-    """Takes edges' messages into the model, in the driver's thread, the journal's only writer.
+    """The way of edges' messages into the model, in the driver's thread, the only writer.
 
     1. receive: up to a batch of messages, one of each edge in turn (`_receive`);
     2. put together: what is a part of a message waits for the others (`_put_together`);
@@ -264,15 +270,15 @@ class Pipeline:
         if new:
             self._limiter.succeed(edge, len(envelope))
         guard.throttle(edge, seq)
-        whole = memoryview(envelope)
+        payload = memoryview(envelope)
         stage = self._stage(edge, envelope)
-        candidate = Candidate(edge, seq, whole, message, anchor, inbound, scale, stage)
+        candidate = Candidate(edge, seq, payload, message, anchor, inbound, scale, stage)
         if self._noise is None:
             return candidate
         return self._noise.rewrite(candidate)
 
     def _is_new(self, edge: str, seq: int) -> bool:
-        """Whether message `seq` comes after all that were accepted of `edge`."""
+        """Return whether message `seq` comes after all that were accepted of `edge`."""
         return seq > self._journal.last_seqs.get(edge, 0)
 
     def _stage(self, edge: str, envelope: wire.Whole) -> Stage | None:

@@ -28,7 +28,7 @@ _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as th
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a run can go on; it is read without the run's lock.
+    """The health of a run: whether it can go on; it is read without the run's lock.
 
     recovered: the run is taken over from the store. over: it has ended, and needs nothing more.
     broker_refuses: a subscription, so that edges are not heard. reconnects: connections to the
@@ -135,14 +135,14 @@ class RunReading:
         return bool(spent) and not able and not newcomer
 
     def ages(self) -> dict[str, float | int]:
-        """The staleness of all updates: mean, 95th percentile, largest, and largest lately."""
+        """Return the staleness of all updates: mean, 95th percentile, largest, largest lately."""
         total = sum(self.staleness.values())
-        seen = 0
+        counted = 0
         p95 = 0
         for tau in sorted(self.staleness):
-            if seen >= 0.95 * total:
+            if counted >= 0.95 * total:
                 break
-            seen = seen + self.staleness[tau]
+            counted = counted + self.staleness[tau]
             p95 = tau
         if total:
             mean = sum(tau * n for tau, n in self.staleness.items()) / total
@@ -156,10 +156,10 @@ class Readable(Protocol):
     """A run that can be read, by any thread: an aggregator's, or a simulated one."""
 
     def reading(self) -> RunReading:
-        """The run now."""
+        """Return the run now."""
 
     def health(self) -> Health:
-        """Whether it can go on, without waiting for a lock."""
+        """Return whether it can go on, without waiting for a lock."""
 
 
 def read(
@@ -205,7 +205,7 @@ def read(
 
 
 def state_of(role: ServerRole) -> str:
-    """waiting (for a first update), training, finished (T reached) or halted."""
+    """Return `waiting` (for a first update), `training`, `finished` (T reached) or `halted`."""
     if role.halted:
         if role.version >= role.horizon:
             return "finished"

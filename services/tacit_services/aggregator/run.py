@@ -38,7 +38,7 @@ class Histogram:
         self.total += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """(upper bound, observations up to it), as Prometheus wants them."""
+        """Return (upper bound, observations up to it), as Prometheus wants them."""
         counts = list(self._counts)
         rows = []
         upto = 0
@@ -84,7 +84,7 @@ class Run:
         self.store_up = True
 
     def reading(self) -> RunReading:
-        """The run now, for any thread."""
+        """Return the run now, for any thread."""
         presence = dict(self.presence)
         with self.lock:
             return read(
@@ -100,7 +100,7 @@ class Run:
             )
 
     def health(self) -> Health:
-        """Whether the run can go on, without waiting for a lock."""
+        """Return whether the run can go on, without waiting for a lock."""
         link = self._link
         return Health(
             recovered=self.epoch > 0,

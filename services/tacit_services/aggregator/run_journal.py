@@ -97,13 +97,15 @@ class RunJournal:
         self.counts[Verdict.DUPLICATE] = self.store.duplicates()
         return epoch
 
-    def _check_kept(self, held: int) -> None:
-        if self.cursor and held > self.cursor:
+    def _check_kept(self, stored: int) -> None:
+        if self.cursor and stored > self.cursor:
             raise Fenced(
-                f"store: another aggregator has gone on with run {self.run_id!r} to {held}; "
+                f"store: another aggregator has gone on with run {self.run_id!r} to {stored}; "
                 f"stopping"
             )
-        if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
+        if stored < self.saved or (
+            self.cursor > stored and not self.store.read(self.cursor - 1, 1)
+        ):
             raise StoreLost(
                 f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older "
                 f"copy), this process has applied {self.cursor}; stopping without writing. Put "
@@ -172,7 +174,7 @@ class RunJournal:
     def fold(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         """Fold one message, if the store has accepted it.
 
-        Returns what its sender is told: the receipt, and what the role says.
+        Returns the answer to its sender: the receipt, and the role's messages.
         """
         role = self.role
         last = answer.last_seq
@@ -224,7 +226,7 @@ class RunJournal:
             return self.role.on_message(message)
 
     def save_due(self) -> bool:
-        """Whether it is time for a snapshot."""
+        """Return whether it is time for a snapshot."""
         many = self.cursor - self.saved >= self._snapshot_every
         return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
 
@@ -242,7 +244,7 @@ class RunJournal:
         self.full = False
 
     def saved_more(self, *, wait: bool = False) -> bool:
-        """Whether a snapshot has been stored, and the journal trimmed behind it, since last asked.
+        """Return whether a snapshot has been stored since the last call, and the journal trimmed.
 
         wait: for the one under way. Raises Fenced, ServiceError.
         """
@@ -268,7 +270,7 @@ class RunJournal:
         self._saving.close()
 
     def _abandon_saving(self) -> None:
-        """Wait for the snapshot under way: whether it was stored, the store says."""
+        """Wait for the snapshot under way; the store knows whether it was stored."""
         with contextlib.suppress(ServiceError):
             self.saved_more(wait=True)
         if self._saver is not None:

@@ -23,7 +23,9 @@ _PLACE = "\0edges"  # of the edges, in what is written down at once
 def draft(
     tensors: dict[str, Tensor], role: dict[str, Any], more: dict[str, Any]
 ) -> Callable[[], Pieces]:
-    """A call that gives what snapshot_file.dumps would now, for any thread, and copies no tensor.
+    """Return a call that gives what snapshot_file.dumps would give now.
+
+    Any thread may make the call; it copies no tensor.
 
     tensors, role: a role's state. Nothing may be written into the tensors.
     """
@@ -56,7 +58,7 @@ class Saving:
         self._under_way = self._thread.submit(lambda: saver.save(Snapshot(cursor, build())))
 
     def ended(self, *, wait: bool = False) -> bool:
-        """Whether one has ended since this was last asked; wait: for the one under way.
+        """Return whether one has ended since this was last asked; wait: for the one under way.
 
         Raises what it raised: Fenced, ServiceError.
         """

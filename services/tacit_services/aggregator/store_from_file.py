@@ -31,7 +31,7 @@ def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) ->
             f"journal: begins after message {begins}, but the store ends at {journal.cursor}; what "
             "lies between is in neither: begin anew under another TACIT_RUN_ID"
         )
-    history = _History(journal, whole=begins == 0)
+    history = _History(journal, from_start=begins == 0)
     back = 0
     pending: list[StoredEntry] = []
     for record in records:
@@ -62,31 +62,34 @@ def empty(store: Store, writer: Writer, definition: Definition[Any], header: Hea
         )
     snapshot = store.snapshot() or Snapshot(0, b"")
     writer.open(Header(header.run, header.parameters, snapshot))
-    held = list(store.replay(snapshot.cursor, _BATCH))
+    stored = list(store.replay(snapshot.cursor, _BATCH))
     try:
-        writer.append((entry.position, entry.payload) for entry in held)
+        writer.append((entry.position, entry.payload) for entry in stored)
         others = 0
     except ConfigError:  # it is another history: nothing of it was written
-        others = len(held)
+        others = len(stored)
     writer.sync(writer.last)
     store.empty(definition.fingerprint)
     return others
 
 
 class _History:
-    """What the store should hold by the file, and what it does hold."""
+    """The history by the file, and by the store."""
 
-    def __init__(self, journal: RunJournal, *, whole: bool) -> None:
-        """whole: the file begins where the run does."""
+    def __init__(self, journal: RunJournal, *, from_start: bool) -> None:
+        """from_start: the file begins where the run does."""
         self._journal = journal
         self._upto = journal.cursor
-        self._whole = whole
+        self._from_start = from_start
         self._operators = journal.last_seqs.get(OPERATOR, 0)
         self._stored = self._entries()
         self._numbers: dict[str, int] = {}  # the last of every edge, by the file
 
     def judged(self, record: FileRecord) -> StoredEntry | None:
-        """The entry to append for this record; None: the store has it. Raises ConfigError."""
+        """Return the entry to append for this record; None: the store has it.
+
+        Raises ConfigError.
+        """
         meta = wire.decode(record.payload).meta
         if record.position == self._upto + 1:
             self.check_numbers()
@@ -95,17 +98,17 @@ class _History:
         if meta.edge != OPERATOR:
             self._numbers[meta.edge] = meta.seq
         if record.position > self._journal.saved:
-            kept = next(self._stored, None)
-            if kept is None or kept.payload != record.payload:
+            stored = next(self._stored, None)
+            if stored is None or stored.payload != record.payload:
                 raise self._another(record.position)
         return None
 
     def check_numbers(self) -> None:
         """Raise ConfigError unless the store's last numbers are those of the file up to there."""
-        held = {edge: seq for edge, seq in self._journal.last_seqs.items() if edge != OPERATOR}
-        if not self._whole:
-            held = {edge: held.get(edge, 0) for edge in self._numbers}
-        if held != self._numbers:
+        stored = {edge: seq for edge, seq in self._journal.last_seqs.items() if edge != OPERATOR}
+        if not self._from_start:
+            stored = {edge: stored.get(edge, 0) for edge in self._numbers}
+        if stored != self._numbers:
             raise self._another(self._upto)
 
     def _number(self, meta: pb.Meta) -> int:

@@ -35,11 +35,11 @@ class TaskScheduler:
         """Note that a message of `edge`, an update or another, was accepted and folded."""
 
     def admits(self, edge: str) -> bool:
-        """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
+        """Return whether `edge` may be given a task now; else it waits until `due` names it."""
         return True
 
     def due(self) -> list[str]:
-        """Edges that have waited and may now be given a task."""
+        """Return edges that have waited and may now be given a task."""
         return []
 
 
@@ -79,11 +79,11 @@ class FairScheduler(TaskScheduler):
 
     def resume(self) -> None:
         """Continue a run that was taken over; one that has begun does not wait to begin."""
-        taken = {
+        turns = {
             edge: record.updates for edge, record in self._role.edges.items() if record.updates
         }
-        self._start.begun = self._start.begun or bool(taken)
-        self._shares.resume(taken)
+        self._start.begun = self._start.begun or bool(turns)
+        self._shares.resume(turns)
 
     def heard(self, edge: str, *, update: bool) -> None:
         """End an edge's turn, if the message is an update.
@@ -95,7 +95,7 @@ class FairScheduler(TaskScheduler):
             self._shares.end(edge, self._clock())
 
     def admits(self, edge: str) -> bool:
-        """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
+        """Return whether `edge` may be given a task now; else it waits until `due` names it."""
         if self._begun() and (not self._shared or self._shares.begin(edge, self._clock())):
             self._waiting.pop(edge, None)
             return True
@@ -103,7 +103,7 @@ class FairScheduler(TaskScheduler):
         return False
 
     def due(self) -> list[str]:
-        """Edges that have waited and may now be given a task."""
+        """Return edges that have waited and may now be given a task."""
         if not self._waiting or self._role.halted or not self._begun():
             return []
         if self._shared and not self._shares.look_due(self._clock()):
@@ -125,16 +125,16 @@ class FairScheduler(TaskScheduler):
         return self._start.begun
 
     def _count_there(self) -> int:
-        return sum(self._there(edge) for edge in self._role.edges)
+        return sum(self._is_online(edge) for edge in self._role.edges)
 
-    def _there(self, edge: str) -> bool:
+    def _is_online(self, edge: str) -> bool:
         return self._presence.get(edge) not in _AWAY
 
     def _able(self, edge: str) -> bool:
-        """Whether the edge is connected and may push."""
+        """Return whether the edge is connected and may push."""
         record = self._role.edges.get(edge)
         able = record is not None and not record.retired and edge not in self._shut_out()
-        return able and self._there(edge) and self._presence.get(edge) != "refusing"
+        return able and self._is_online(edge) and self._presence.get(edge) != "refusing"
 
 
 def scheduler_of(
@@ -144,7 +144,7 @@ def scheduler_of(
     shut_out: Callable[[], Set[str]],
     clock: Callable[[], float] = time.monotonic,
 ) -> TaskScheduler:
-    """The scheduler of a run; shut_out: edges that the guard hears no more."""
+    """Return the scheduler of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
         return TaskScheduler()
     weights = [

@@ -67,8 +67,8 @@ def audit(
     with LongWork("attacking") as work:
         for finding in attack(host(thorough=thorough), mechanism or AUDITED, seed=seed):
             findings.append(finding)
-            said = f"{finding.test}: {finding.target} {finding.verdict}"
-            work.at(len(findings), f"{len(findings)} findings; {said}")
+            line = f"{finding.test}: {finding.target} {finding.verdict}"
+            work.at(len(findings), f"{len(findings)} findings; {line}")
     if as_json:
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:
@@ -86,14 +86,14 @@ def audit(
 
 
 def table(console: Console, findings: Iterable[Finding]) -> Table:
-    """The findings as a table, one row for each."""
+    """Return the findings as a table, one row for each."""
     from rich.table import Table
 
     from tacit_services.display import text_tables
 
-    shown = Table(box=text_tables.outline(console), header_style="bold")
+    rendered = Table(box=text_tables.outline(console), header_style="bold")
     for name in ("test", "target", "quantity", "claim", "measured", "verdict"):
-        shown.add_column(
+        rendered.add_column(
             name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True
         )
     for finding in findings:
@@ -113,8 +113,8 @@ def table(console: Console, findings: Iterable[Finding]) -> Table:
             measured,
             finding.verdict,
         )
-        shown.add_row(*row, style=style)
-    return shown
+        rendered.add_row(*row, style=style)
+    return rendered
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
@@ -137,13 +137,13 @@ def host(*, thorough: bool = False) -> Host:
     """Return what the audit needs of a process: an outbox, a fork, a disk, Opacus if installed."""
     from tacit.audit.whole import Host
 
-    found = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
+    basic = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
     if not thorough:
-        return found
+        return basic
     from tacit_services.cli.audit_over_mqtt import wire_seconds
     from tacit_services.cli.audit_rows_drawn import seconds_and_rows
 
-    return replace(found, seconds=wire_seconds, drawn=seconds_and_rows)
+    return replace(basic, seconds=wire_seconds, drawn=seconds_and_rows)
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:
@@ -165,7 +165,7 @@ def resent(ask: Ask) -> tuple[bytes, bytes]:
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:
-    """`count` messages that a forked child sends.
+    """Return `count` messages that a forked child sends.
 
     Raises ServiceError when the child ends before.
     """
@@ -197,7 +197,7 @@ def forked(ask: Ask, count: int) -> list[bytes]:
 
 
 def second_accountant() -> Epsilon | None:
-    """Opacus's PRV accountant as a function; None where Opacus is not installed."""
+    """Return Opacus's PRV accountant as a function; None where Opacus is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Opacus's own imports

@@ -24,19 +24,19 @@ PATIENCE = 60.0  # seconds for one push
 
 
 def wire_seconds(edges: Pair, pushes: int) -> tuple[ScoreValues, ScoreValues]:
-    """Seconds from sending a model to the arrival of the push, of two edges in random order.
+    """Return seconds from sending a model to the arrival of the push, of two edges in random order.
 
     It is measured over a real broker. Raises ServiceError when a push does not come.
     """
-    taken: tuple[list[float], list[float]] = ([], [])
+    seconds: tuple[list[float], list[float]] = ([], [])
     with _broker() as address, ExitStack() as end:
         asks = [
             end.enter_context(_over(address, f"edge-{n}", box))
             for n, box in enumerate((edges.strange, edges.plain))
         ]
         for which in turns(pushes):
-            taken[which].append(asks[which]())
-    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+            seconds[which].append(asks[which]())
+    return np.array(seconds[0][WARM:]), np.array(seconds[1][WARM:])
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _broker() -> Iterator[str]:
 
 
 @contextmanager
-def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], float]]:
+def _over(broker: str, name: str, source: MessageSource) -> Iterator[Callable[[], float]]:
     """Put an edge behind the broker; yields a call that asks it once and returns the seconds."""
     down = topics.down(RUN, name, "model")
     up = topics.up(RUN, name, 1, 0)
@@ -57,14 +57,14 @@ def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], f
     server = Connection(
         broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes)
     )
-    payload = wire_down.down(RUN, EDGE, box.message, SCHEMA)
+    payload = wire_down.down(RUN, EDGE, source.message, SCHEMA)
 
     def ask() -> float:
         began = time.perf_counter()
         server.publish(down, payload)
         try:
             models.get(timeout=PATIENCE).done()
-            edge.publish(up, box())
+            edge.publish(up, source())
             return pushes.get(timeout=PATIENCE) - began
         except queue.Empty as error:
             raise ServiceError(f"audit: no push within {PATIENCE:.0f} s over the broker") from error

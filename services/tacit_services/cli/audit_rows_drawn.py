@@ -61,49 +61,49 @@ class CountedRows(RowsAlone):
         self.counts: list[int] = []
 
     def draw(self) -> NDArray[np.int64]:
-        """The rows."""
+        """Return the rows of one draw, and note their number."""
         rows = super().draw()
         self.counts.append(len(rows))
         return rows
 
 
 class ReceiptServer:
-    """Answers every message of the edge's with a receipt and the model, and writes down when.
+    """A server that answers every message with a receipt and the model, and notes the time.
 
-    done: that so many pushes have come.
+    finished: that so many pushes have come.
     """
 
     def __init__(self, broker: str, pushes: int) -> None:
         self.seconds: list[float] = []
         self.done = threading.Event()
         self._pushes = pushes
-        self._asked = 0.0
+        self._sent_at = 0.0
         self._model = GlobalModel(1, MODEL.init(1), CLIP)
         self.connection = Connection(broker, f"{RUN}-asks", [topics.up_all(RUN)], self._hear)
 
     def _hear(self, inbound: Inbound) -> None:
-        """On the network thread."""
-        came = time.perf_counter()
+        """Take in a message; called on the network thread."""
+        arrival = time.perf_counter()
         seq, payload = topics.read_numbered(0, inbound.payload)
         envelope = wire.Assembler(1 << 24).add(payload)
         inbound.done()
         if envelope is None:
             return
         if wire.decode(envelope).meta.WhichOneof("kind") == "update":
-            self.seconds.append(came - self._asked)
+            self.seconds.append(arrival - self._sent_at)
         if len(self.seconds) >= self._pushes:
             self.done.set()
         receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
         answer = wire_down.down(RUN, EDGE, self._model, MODEL.schema_hash(), receipt, seq)
-        self._asked = time.perf_counter()
+        self._sent_at = time.perf_counter()
         self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
 
 
-def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
+def seconds_and_rows(pushes: int, delayed: bool) -> tuple[ScoreValues, ScoreValues]:
     """Return, for each push, the seconds after its model, and the number of rows that it drew.
 
-    held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
-    computed alone here, or pushes do not come.
+    delayed: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot
+    be computed alone here, or pushes do not come.
     """
     torch.set_num_threads(1)
     children: list[Child] = []
@@ -116,7 +116,7 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]
         patience = threading.Timer(PATIENCE * (WARM + pushes), server.done.set)
         end.callback(patience.cancel)
         patience.start()
-        counts = _work(broker, folder, server.done, end, held=held)
+        counts = _work(broker, folder, server.done, end, delayed=delayed)
     if len(server.seconds) < WARM + pushes:
         raise ServiceError(f"audit: {len(server.seconds)} of {WARM + pushes} pushes came")
     some = slice(WARM, WARM + pushes)
@@ -124,17 +124,17 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]
 
 
 def _work(
-    broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, held: bool
+    broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, delayed: bool
 ) -> list[int]:
     """Be an edge until `stop`; how many rows each of its pushes drew."""
     role, rows = _role(folder, end)
-    own = folder / "identities" / "0"
-    own.mkdir(parents=True)
-    outbox = Outbox(role.releaser.ledger, RUN, folder=own)
+    identity_folder = folder / "identities" / "0"
+    identity_folder.mkdir(parents=True)
+    outbox = Outbox(role.releaser.ledger, RUN, folder=identity_folder)
     turns = CpuTurns(None)
     settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE, "{}")
-    if held:
-        delay = release_delay.of_edge(role, turns, own, RUN)
+    if delayed:
+        delay = release_delay.of_edge(role, turns, identity_folder, RUN)
     else:
         delay = None
     loop = task_loop(role, outbox, settings, turns, delay=delay)

@@ -60,10 +60,10 @@ def basis(
         sides = None
     else:
         sides = (size, size)
-    wanted = BasisRequest(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
+    request = BasisRequest(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
     with LongWork("reading records", most) as work:
-        made = make(out, wanted, data_folder(data), data_home(), work.at)
-    say(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")
+        written = make(out, request, data_folder(data), data_home(), work.at)
+    say(f"{out}: {axes} axes of {written.says}; SHA-256 {written.sha256}")
     typer.echo(
         f'next: features = [… {{ basis = "{out.name}", axes = {axes} }}], {out.name} beside it'
     )

@@ -44,8 +44,8 @@ def check(
 
 
 def _show(report: CheckReport, file: Path) -> None:
-    for what, found in report.facts:
-        say(f"{what:<18} {found}")
+    for what, text in report.facts:
+        say(f"{what:<18} {text}")
     for warning in report.warnings:
         say(f"note: {warning}")
     if report.refused is None:

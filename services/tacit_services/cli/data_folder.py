@@ -15,8 +15,8 @@ DataFolder = Annotated[
 ]
 
 
-def data_folder(given: Path | None) -> Path | None:
-    """The folder of the data: the given one, or the one beside the checkout if it is there."""
-    if given is None and BESIDE.is_dir():
+def data_folder(folder: Path | None) -> Path | None:
+    """Return `folder`, or without one the data folder beside the checkout if it exists."""
+    if folder is None and BESIDE.is_dir():
         return BESIDE
-    return given
+    return folder

@@ -58,13 +58,13 @@ def _answer(url: str, ca: Path | None) -> str:
             answer = web.get("/readyz")
             if answer.status_code == httpx.codes.NOT_FOUND:  # enrolment: alive is ready
                 answer = web.get("/healthz")
-            said = answer.json()
+            content = answer.json()
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"--url={url!r}: expected http://HOST:PORT ({error})") from error
     except (httpx.HTTPError, ValueError) as error:
         raise ServiceError(f"{url}: {str(error) or type(error).__name__}") from error
     except OSError as error:
         raise ConfigError(f"--ca {ca}: {error.strerror or error}") from error
-    if not answer.is_success or "status" not in said:
-        raise ServiceError(f"{url}: {said.get('detail', 'not a service of tacit')}")
-    return str(said["status"])
+    if not answer.is_success or "status" not in content:
+        raise ServiceError(f"{url}: {content.get('detail', 'not a service of tacit')}")
+    return str(content["status"])

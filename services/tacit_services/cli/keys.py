@@ -49,8 +49,8 @@ def keys(
     parts = list(_parts())
     chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
     if not chosen:
-        known = ", ".join(sorted({name for _, names, _ in parts for name in names}))
-        raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {known}")
+        choices = ", ".join(sorted({name for _, names, _ in parts for name in names}))
+        raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {choices}")
     tables = [f"## {title}\n\n{_table(kind)}" for title, kind in chosen]
     typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
 
@@ -79,7 +79,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
 
 
 def _table(kind: type[BaseModel]) -> str:
-    """A section's keys as a Markdown table, one row for each."""
+    """Return a section's keys as a Markdown table, one row for each."""
     shape = kind.model_json_schema()
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, key in shape["properties"].items():
@@ -98,7 +98,7 @@ def _table(kind: type[BaseModel]) -> str:
 
 
 def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
-    """The values that a key may have, in words."""
+    """Return the values that a key may have, in words."""
     if options := key.get("anyOf"):  # with null: may be left out
         each = (_value(option, shape) for option in options if option.get("type") != "null")
         return " or ".join(dict.fromkeys(each))
@@ -115,7 +115,7 @@ def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A default as a run file has it."""
+    """Return a default as a run file has it."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False)

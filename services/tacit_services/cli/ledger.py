@@ -63,11 +63,11 @@ def show(
 def verify(place: Place, as_json: AsJson = False) -> None:
     """Recompute the hash chain from the rows; exit code 5 if any was changed, dropped or moved."""
     path = _file(place)
-    found = [_position(path, chain) for chain in _verified(path)]
+    positions = [_position(path, chain) for chain in _verified(path)]
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(positions, indent=2))
         return
-    for position in found:
+    for position in positions:
         say(f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole")
         say(f"head {position['head']}")
 
@@ -155,7 +155,7 @@ def _file(place: Path) -> Path:
 
 
 def _account(name: str, path: Path) -> DataLedgers | None:
-    """The ledgers of the data that is called so; None: it is a path.
+    """Return the ledgers of the data that is called so; None: it is a path.
 
     Raises DataError where there is neither, PrivacyError for a damaged register.
     """
@@ -172,28 +172,30 @@ def _account(name: str, path: Path) -> DataLedgers | None:
 
 
 def _show_account(account: DataLedgers, delta: float, as_json: bool) -> None:
-    found = []
+    documents = []
     for edge, path in account.edges.items():
         of_edge = [_document(path, chain, delta) for chain in _verified(path)]
-        found += [{"edge": f"edge-{edge}"} | document for document in of_edge]
+        documents += [{"edge": f"edge-{edge}"} | document for document in of_edge]
     if account.started is not None:
         of_start = [
             _document(account.started, chain, delta) for chain in _verified(account.started)
         ]
-        found += [{"edge": "at the start"} | document for document in of_start]
+        documents += [{"edge": "at the start"} | document for document in of_start]
     if as_json:
         of_data = {"names": account.names, "unit": account.unit, "dealing": account.dealing}
-        typer.echo(json.dumps(of_data | {"ledgers": found}, indent=2))
+        typer.echo(json.dumps(of_data | {"ledgers": documents}, indent=2))
         return
-    _print_account(account, found, delta)
+    _print_account(account, documents, delta)
 
 
 def _is_ledger(out: Path, ledger: Path) -> bool:
-    """Whether `out` is the ledger, or a file that SQLite or a move keeps beside it, by any link."""
+    """Return whether `out` is the ledger or a file beside it of SQLite or a move, by any link."""
     real = os.path.realpath(ledger)
-    held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")]
-    return Path(os.path.realpath(out)) in held or any(
-        out.exists() and file.exists() and out.samefile(file) for file in held
+    reserved = [
+        Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")
+    ]
+    return Path(os.path.realpath(out)) in reserved or any(
+        out.exists() and file.exists() and out.samefile(file) for file in reserved
     )
 
 
@@ -216,7 +218,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _verified(path: Path) -> list[Chain]:
-    """The chain of every dataset, verified.
+    """Return the chain of every dataset, verified.
 
     Raises DataError (no file), PrivacyError (not a ledger, or a broken chain).
     """
@@ -272,7 +274,7 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
     ]
 
 
-def _print_account(account: DataLedgers, found: list[dict[str, Any]], delta: float) -> None:
+def _print_account(account: DataLedgers, documents: list[dict[str, Any]], delta: float) -> None:
     from rich.table import Table
 
     from tacit_services.display import text_tables
@@ -281,17 +283,17 @@ def _print_account(account: DataLedgers, found: list[dict[str, Any]], delta: flo
     say(f"{first}: whose privacy: {account.unit}; dealt {account.dealing or 'a file an edge'}")
     if others:
         say(f"known as {', '.join(others)}, too")
-    if not found:
+    if not documents:
         say("nothing was ever spent")
         return
     table = Table(box=None, header_style="bold")
     for name in ("edge", "releases", f"ε at δ {delta:g}", "ledger"):
         table.add_column(name, justify="left" if name in ("edge", "ledger") else "right")
-    for one in found:
-        spent = text_tables.epsilon(one["epsilon_pld"])
-        file = text_tables.cell(one["file"])
+    for document in documents:
+        spent = text_tables.epsilon(document["epsilon_pld"])
+        file = text_tables.cell(document["file"])
         file.overflow = "fold"
-        table.add_row(one["edge"], str(one["count"]), spent, file)
+        table.add_row(document["edge"], str(document["count"]), spent, file)
     text_tables.console().print(table)
 
 

@@ -171,8 +171,8 @@ def version() -> None:
         typer.echo("tacit (from a source tree, not installed)")
 
 
-def _leave_with_version(asked: bool) -> None:
-    if asked:
+def _leave_with_version(requested: bool) -> None:
+    if requested:
         version()
         raise typer.Exit
 
@@ -257,23 +257,23 @@ def _register() -> None:
     for panel, commands in _COMMANDS:
         for command, example in commands:
             _add(app, command, example, rich_help_panel=panel)
-    found = laboratory.commands()
-    for name in laboratory.NAMES if found is None else found:
+    installed = laboratory.commands()
+    for name in laboratory.NAMES if installed is None else installed:
         group, _, last = name.rpartition(".")
         to = privacy_budget.app if group else app
-        shown = {"name": last, "rich_help_panel": None if group else "The papers"}
-        if found is None:
-            _add(to, _not_installed, f"tacit {name.replace('.', ' ')}", **shown, **_WHATEVER)
+        options = {"name": last, "rich_help_panel": None if group else "The papers"}
+        if installed is None:
+            _add(to, _not_installed, f"tacit {name.replace('.', ' ')}", **options, **_WHATEVER)
         else:
-            _add(to, found[name].run, found[name].example, **shown)
+            _add(to, installed[name].run, installed[name].example, **options)
 
 
-def _add(to: typer.Typer, command: Command, example: str, **shown: Any) -> None:
+def _add(to: typer.Typer, command: Command, example: str, **options: Any) -> None:
     epilog = f"Example: {example}"
     if isinstance(command, typer.Typer):
-        to.add_typer(command, epilog=epilog, **shown)
+        to.add_typer(command, epilog=epilog, **options)
     else:
-        to.command(epilog=epilog, **shown)(command)
+        to.command(epilog=epilog, **options)(command)
 
 
 _register()

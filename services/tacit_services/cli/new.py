@@ -49,17 +49,17 @@ def new(
     from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
-    wanted = DraftRequest(table, target, unit, model, sites, images)
-    files = make(folder, wanted, data_home())
+    request = DraftRequest(table, target, unit, model, sites, images)
+    files = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in files)}")
-    if wanted.public is not None:
+    if request.public is not None:
         size = "classes, grey or colours" + (", size" if model is not None else "")
         if table is None:
             read = size
         else:
             read = "columns, bounds, classes"
-        say(f"read from {wanted.public}, and public from now on: {read}")
-    names = f"{folder}/{wanted.train}".replace("{edge}", "N")
+        say(f"read from {request.public}, and public from now on: {read}")
+    names = f"{folder}/{request.train}".replace("{edge}", "N")
     if images is not None:
         what = "pictures"
     else:

@@ -1,4 +1,4 @@
-"""The screen of whoever has the rows, who may read what a log must not have of them."""
+"""The screen of the owner of the rows, who may read what a log must not have of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tacit.errors import DataError, OwnersError
 
 @contextmanager
 def owners_screen() -> Iterator[None]:
-    """Let an OwnersError say all: which row it is, and what own code said of it."""
+    """Let an OwnersError name all: the row, and the error of the user's own code."""
     try:
         yield
     except OwnersError as error:

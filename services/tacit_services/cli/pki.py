@@ -87,39 +87,41 @@ def init(
     """Make an authority in DIR, and a folder for each server and client."""
     from tacit_services.enrollment.authority import CA, CertificateAuthority
 
-    wanted = _servers(server) | dict.fromkeys(["aggregator"] if client is None else client, ())
+    hosts_by_name = _servers(server) | dict.fromkeys(
+        ["aggregator"] if client is None else client, ()
+    )
     exists = keep and (folder / CA).exists()
     if exists:
         authority = CertificateAuthority(folder)
     else:
         authority = CertificateAuthority.create(folder)
     with authority.locked():
-        made = [
+        created = [
             name
-            for name, hosts in wanted.items()
+            for name, hosts in hosts_by_name.items()
             if _ensured(authority, name, hosts, days, name in (group or []))
         ]
         if run:
             token = _prepared_for_run(folder, group=BROKER in (group or []))
         if token is not None and _token_for_edges(authority, token):
-            made.append(EDGES)
+            created.append(EDGES)
     content = {
         "dir": str(folder),
-        "made": made,
-        "kept": [name for name in wanted if name not in made],
+        "made": created,
+        "kept": [name for name in hosts_by_name if name not in created],
     }
     _show(
         content,
         as_json,
-        f"{folder}: {', '.join(made) or 'nothing new'}; ca.key stays here, and opens everything",
+        f"{folder}: {', '.join(created) or 'nothing new'}; ca.key stays here, and opens everything",
     )
 
 
-def _servers(given: list[str] | None) -> dict[str, tuple[str, ...]]:
-    if given is None:
+def _servers(entries: list[str] | None) -> dict[str, tuple[str, ...]]:
+    if entries is None:
         return dict.fromkeys(SERVERS, LOOPBACK)
     servers = {}
-    for item in given:
+    for item in entries:
         name, _, hosts = item.partition("=")
         if not hosts:
             raise ConfigError(f"--server {item!r}: expected NAME=HOST,HOST")
@@ -158,7 +160,7 @@ def _prepared_for_run(folder: Path, *, group: bool) -> str:
 
 
 def _run_rules() -> tuple[tuple[str, ...], dict[str, str]]:
-    """The names of the edges of the environment's run, and the broker's files for it."""
+    """Return the names of the edges of the environment's run, and the broker's files for it."""
     from tacit_services.enrollment.acl import acl, plugin
     from tacit_services.settings import ServiceSettings, read_settings
 
@@ -268,8 +270,8 @@ def token(
 
     authority = CertificateAuthority(folder)
     with authority.locked():
-        made = TokenRegister(folder).add(edges, once=once)
-    _show({"edges": edges, "once": once, "token": made}, as_json, made)
+        secret = TokenRegister(folder).add(edges, once=once)
+    _show({"edges": edges, "once": once, "token": secret}, as_json, secret)
 
 
 @app.command("list", epilog="Example: tacit pki list")

@@ -1,4 +1,4 @@
-"""`tacit predict`: what a model says of new rows, or a vertical run's of its parties' records."""
+"""`tacit predict`: predictions of new rows by a model, or of a vertical run's records."""
 
 from __future__ import annotations
 
@@ -109,26 +109,26 @@ def predict(
         _exported(run, chosen, out, trust_code, as_json)
         return
     need("edge" if run is None else "run")
-    wanted = [one.strip() for given in ids or [] for one in given.split(",") if one.strip()]
-    if not wanted:
+    listed = [item for option in ids or [] for item in map(str.strip, option.split(",")) if item]
+    if not listed:
         raise ConfigError("--ids: name at least one record, as digits/test/0/0")
-    ask: Callable[[Client], Predictions] = lambda client: client.predict(wanted, wait)  # noqa: E731
+    ask: Callable[[Client], Predictions] = lambda client: client.predict(listed, wait)  # noqa: E731
     with _errors():
         if run is None:
-            found = _there(url, token_file, ask)
+            answer = _ask_running(url, token_file, ask)
         else:
-            found = _up_again(run, ask)
+            answer = _up_again(run, ask)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        typer.echo(json.dumps(answer.to_json(), indent=2))
         return
-    for one in found.predictions:
-        say(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
-    if found.epsilon is None:
+    for row in answer.predictions:
+        say(f"{row.id}  {row.label}  {row.probabilities[row.label]:.3f}")
+    if answer.epsilon is None:
         spent = "∞ (not private)"
     else:
-        spent = rounding.epsilon(found.epsilon)
+        spent = rounding.epsilon(answer.epsilon)
     typer.echo(
-        f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
+        f"model version {answer.model_version}; a person's ε at all parties together, now: {spent}"
     )
 
 
@@ -146,11 +146,11 @@ def _exported(
 
     model = exported.read(folder, trust_code=trust_code)
     [(kind, path)] = chosen.items()
-    found = _begun(exported.predict(model, kind, path))
+    predictions = _begun(exported.predict(model, kind, path))
     if as_json:
-        typer.echo(text_of_json([asdict(one) for one in found]))
+        typer.echo(text_of_json([asdict(prediction) for prediction in predictions]))
         return
-    lines = _lines(model.run.source.target.names, found)
+    lines = _lines(model.run.source.target.names, predictions)
     if out is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
         return
@@ -161,22 +161,22 @@ def _exported(
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def _begun(found: Iterator[RowPrediction]) -> Iterator[RowPrediction]:
-    """`found`, whose first row was computed: what is wrong is said before anything is written."""
-    first = list(islice(found, 1))
-    return chain(first, found)
+def _begun(predictions: Iterator[RowPrediction]) -> Iterator[RowPrediction]:
+    """Return `predictions` once the first row is computed: errors come before any output."""
+    first = list(islice(predictions, 1))
+    return chain(first, predictions)
 
 
-def _lines(names: Iterable[str], found: Iterable[RowPrediction]) -> Iterator[list[str]]:
-    """A heading, and a line for each row."""
+def _lines(names: Iterable[str], predictions: Iterable[RowPrediction]) -> Iterator[list[str]]:
+    """Yield a heading, and a line for each row."""
     yield cells(["row", "prediction", *(f"p({name})" for name in names)])
-    for one in found:
-        shares = [f"{share:.4f}" for share in one.probabilities.values()]
-        if isinstance(one.value, str):
-            value = one.value
+    for prediction in predictions:
+        shares = [f"{share:.4f}" for share in prediction.probabilities.values()]
+        if isinstance(prediction.value, str):
+            value = prediction.value
         else:
-            value = f"{one.value:.6g}"
-        yield cells([one.row, value, *shares])
+            value = f"{prediction.value:.6g}"
+        yield cells([prediction.row, value, *shares])
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
@@ -189,7 +189,9 @@ def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions
     return again.predict(folder, ask)
 
 
-def _there(url: str, token_file: Path | None, ask: Callable[[Client], Predictions]) -> Predictions:
+def _ask_running(
+    url: str, token_file: Path | None, ask: Callable[[Client], Predictions]
+) -> Predictions:
     with rest_client.client(url, rest_client.token(token_file)) as client:
         return ask(client)
 

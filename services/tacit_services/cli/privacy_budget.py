@@ -113,14 +113,14 @@ def solve(
     from tacit.privacy import accounting
     from tacit.privacy.plan import padded_size
 
-    given = {"--epsilon": epsilon, "--pushes": pushes, "--noise-multiplier": noise_multiplier}
-    if sum(value is not None for value in given.values()) != 2:
-        said = (
-            ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    options = {"--epsilon": epsilon, "--pushes": pushes, "--noise-multiplier": noise_multiplier}
+    if sum(value is not None for value in options.values()) != 2:
+        listed = (
+            ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
             or "none"
         )
         raise ConfigError(
-            f"two of --epsilon, --pushes and --noise-multiplier are needed (given: {said})"
+            f"two of --epsilon, --pushes and --noise-multiplier are needed (given: {listed})"
         )
     if noise_multiplier is None:
         assert epsilon is not None
@@ -167,7 +167,7 @@ def _check(**options: tuple[float | None, float, float]) -> None:
 
 
 def _upper(name: str, high: float) -> str:
-    """The upper end of an option's range, in words."""
+    """Return the upper end of an option's range, in words."""
     if name == "sampling_rate":
         return " and at most 1"
     if high == math.inf:

@@ -50,24 +50,24 @@ def recover(
         run = reader.header.run
         if empty not in (None, run):
             raise ConfigError(f"--empty {empty}: the journal file is of run {run!r}")
-        kept = open_store(store, run)
+        run_store = open_store(store, run)
         journal = RunJournal(
             run,
             role,
             model.schema_hash(),
             model.size,
-            kept,
+            run_store,
             fingerprint=definition.fingerprint,
             snapshot_every=reader.header.parameters.run.snapshot_every,
         )
         try:
             if empty is not None:
-                others = store_from_file.empty(kept, writer, definition, reader.header)
+                others = store_from_file.empty(run_store, writer, definition, reader.header)
             with open_journal(file) as now:  # as it is with what the store alone had
                 records = JournalReader(now, str(file), code)
                 back = store_from_file.put_back(journal, records, reader.header.base.cursor)
         finally:
-            kept.close()
+            run_store.close()
     if others:
         say(f"{others} messages of the store were of another history, and are gone")
     say(

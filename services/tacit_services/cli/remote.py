@@ -107,11 +107,11 @@ def halt(
 ) -> None:
     """End the run: no further update is accepted."""
     with _client(url, token_file) as client:
-        taken = client.halt(reason)
+        answer = client.halt(reason)
     _show(
-        taken.to_json(),
+        answer.to_json(),
         as_json,
-        lambda _: f"halt taken ({taken.reason}); the run was {taken.state}",
+        lambda _: f"halt taken ({answer.reason}); the run was {answer.state}",
     )
 
 
@@ -129,7 +129,7 @@ def release(
 
 @contextmanager
 def _client(url: str, token_file: Path | None) -> Iterator[Client]:
-    """A client whose errors are tacit's, as the client package shares no code with the rest."""
+    """Yield a client whose errors become tacit's: its package shares no code with the rest."""
     need("edge")
     from tacit_client import ApiError, Unreachable
 

@@ -80,23 +80,23 @@ def replay(
     need("edge")
     from tacit.protocol.wire import printable
 
-    found = fold(file, data, labels, salt, code)
+    replayed = fold(file, data, labels, salt, code)
     if as_json:
-        typer.echo(json.dumps(found.document(), indent=2))
+        typer.echo(json.dumps(replayed.document(), indent=2))
         return
-    if found.torn_bytes:
-        say(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
-    if found.begins_after:
-        after = f" after the first {found.begins_after}"
+    if replayed.torn_bytes:
+        say(f"{file}: the last record is torn ({replayed.torn_bytes} bytes) and left out", err=True)
+    if replayed.begins_after:
+        after = f" after the first {replayed.begins_after}"
     else:
         after = ""
     say(
-        f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version "
-        f"{found.version}"
+        f"run {printable(replayed.run, 64)}: {replayed.records} accepted messages{after}, version "
+        f"{replayed.version}"
     )
-    say(f"model sha256 {found.model_sha256}")
-    ended = found.halt_reason is not None
-    say(f"ended: {found.halt_reason}" if ended else "the run has not ended")
+    say(f"model sha256 {replayed.model_sha256}")
+    ended = replayed.halt_reason is not None
+    say(f"ended: {replayed.halt_reason}" if ended else "the run has not ended")
 
 
 def fold(
@@ -128,9 +128,11 @@ def fold(
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:
-            said = str(error).removeprefix("journal: ")
+            reason = str(error).removeprefix("journal: ")
             raise (
-                error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}")
+                error
+                if reason.startswith(f"{path}: ")
+                else WireError("journal", f"{path}: {reason}")
             ) from error
     digest = Weights(model, role.params).sha256()
     return Replayed(
@@ -150,7 +152,7 @@ def fold(
 def opened(
     path: Path, data: Path | None, labels: Path, salt: str, code: Path
 ) -> Iterator[tuple[JournalReader, Definition[Any], Model, ServerRole]]:
-    """The journal file at `path`, the definition, model and server role of its run: a new one.
+    """Yield the journal file at `path`, and its run's definition, model and a new server role.
 
     Raises what `fold` does.
     """
@@ -162,14 +164,17 @@ def opened(
         definition, model = _defined(reader.header.parameters, path)
         vertical = definition.algorithm.worker == "party"
         if vertical:
-            labelled = _labelled(definition, data, labels, salt)
+            labelled_records = _labelled_records(definition, data, labels, salt)
         else:
-            labelled = None
-        yield reader, definition, model, registry.server(definition, model, labelled)
+            labelled_records = None
+        yield reader, definition, model, registry.server(definition, model, labelled_records)
 
 
 def _defined(run: RunFile, path: Path) -> tuple[Definition[Any], Model]:
-    """The definition and model of `run`, a file's header. Raises WireError where they fail."""
+    """Return the definition and model of `run`, a file's header.
+
+    Raises WireError where they fail.
+    """
     from tacit.errors import ConfigError, WireError
 
     try:
@@ -210,8 +215,8 @@ def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Messa
     from tacit_services.aggregator import entries
 
     last: dict[str, int] = {}
-    for kept in reader:
-        received = wire.decode(kept.payload)
+    for record in reader:
+        received = wire.decode(record.payload)
         edge = received.meta.edge
         seq = received.meta.seq
         # The operator's envelopes have no number: the store counts them.
@@ -219,8 +224,8 @@ def _messages(reader: JournalReader, schema: bytes, size: int) -> Iterator[Messa
             if seq <= last.get(edge, 0):
                 name = wire.printable(edge, 64)
                 before = last.get(edge, 0)
-                said = f"message {seq} of {name} comes after its message {before}"
-                raise WireError("journal", f"record {kept.position}: {said}")
+                reason = f"message {seq} of {name} comes after its message {before}"
+                raise WireError("journal", f"record {record.position}: {reason}")
             last[edge] = seq
         yield entries.understood(received, schema, size)
 
@@ -246,10 +251,10 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
         ) from error
 
 
-def _labelled(
+def _labelled_records(
     definition: Definition[Any], data: Path | None, labels: Path, salt: str
 ) -> LabelledRecords:
-    """The labels of a vertical run; noisy ones are read, never drawn anew.
+    """Return the labels of a vertical run; noisy ones are read, never drawn anew.
 
     Raises DataError, PrivacyError.
     """

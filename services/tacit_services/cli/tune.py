@@ -44,10 +44,10 @@ def tune(
     from tacit_services.project import tuning as tuning
     from tacit_services.settings import data_home
 
-    left = TimeLeft()
+    time_left = TimeLeft()
 
     def shown(number: int, trial: Trial) -> None:
-        say(f"{number}/{trials} {_said(trial)}{left.after(number, trials)}", err=True)
+        say(f"{number}/{trials} {_line_of(trial)}{time_left.after(number, trials)}", err=True)
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
@@ -60,19 +60,25 @@ def tune(
         raise ConfigError(
             f"--out {out}: its data lies beside {file}; write {file.parent / out.name}"
         )
-    found = tuning.tune(
-        run, public, root=data_folder(data), home=data_home(), trials=trials, seed=seed, shown=shown
+    result = tuning.tune(
+        run,
+        public,
+        root=data_folder(data),
+        home=data_home(),
+        trials=trials,
+        seed=seed,
+        report=shown,
     )
     if out is not None:
-        out.write_text(tuning.written(file.read_text("utf-8"), found.best.values), "utf-8")
+        out.write_text(tuning.written(file.read_text("utf-8"), result.best.values), "utf-8")
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(asdict(result), indent=2))
         return
-    say(f"best {found.metric} on public rows: {found.best.metric:.4g}")
-    say("\n".join(tuning.lines(found.best.values)))
+    say(f"best {result.metric} on public rows: {result.best.metric:.4g}")
+    say("\n".join(tuning.lines(result.best.values)))
     say(f"next: tacit check {out or file}")
 
 
-def _said(trial: Trial) -> str:
+def _line_of(trial: Trial) -> str:
     values = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
     return f"{values}: {trial.why if trial.metric is None else f'{trial.metric:.4g}'}"

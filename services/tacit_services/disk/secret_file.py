@@ -13,7 +13,7 @@ _SHORTEST = 16  # characters
 
 
 def kept_secret(path: Path, variable: str) -> str:
-    """The secret in `path`; made with mode 0600 if the file does not exist.
+    """Return the secret in `path`; made with mode 0600 if the file does not exist.
 
     variable: the setting that names the file. Raises ConfigError: unreadable, or too short.
     """

@@ -16,14 +16,14 @@ _QUERY = "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_
 
 
 def is_new(db: sqlite3.Connection, number: int) -> bool:
-    """Whether the file is empty; if not, it has format `number`.
+    """Return whether the file is empty; if not, it has format `number`.
 
     Raises ValueError for a file of another format.
     """
-    found, tables = db.execute(_QUERY).fetchone()
-    if found != number and (found or tables):
-        raise ValueError(other_format(found or None, number))
-    return bool(found != number)
+    stored, tables = db.execute(_QUERY).fetchone()
+    if stored != number and (stored or tables):
+        raise ValueError(other_format(stored or None, number))
+    return bool(stored != number)
 
 
 def check(path: Path, number: int) -> None:

@@ -36,7 +36,7 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
 def opening(definition: Definition[Any], broker: str, store: str, http: str) -> str:
-    """Return a line that says what runs, and on what."""
+    """Return a line with what runs, and on what."""
     return (
         f"{definition.algorithm.name} on {definition.source.name} ({definition.model.name}), "
         f"{definition.edges.count} edges, {definition.run.updates} {definition.traits.counted}; "
@@ -44,9 +44,9 @@ def opening(definition: Definition[Any], broker: str, store: str, http: str) -> 
     )
 
 
-def ledgers(definition: Definition[Any], kept: bool) -> str:
+def ledgers(definition: Definition[Any], continued: bool) -> str:
     """Return what the reported ε covers and, where the run file states z, how much it pays for."""
-    if kept:
+    if continued:
         history = "TACIT_LEDGER's, continued"
     else:
         history = "fresh (simulated edges: ε is this run's alone)"
@@ -67,7 +67,7 @@ class RunProgress:
         """target: T, the versions after which the run ends."""
         self._console = console
         self._target = target
-        self._said = 0.0
+        self._printed_at = 0.0
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
@@ -101,20 +101,20 @@ class RunProgress:
         if (
             not self._console.is_terminal
             and to_say
-            and time.monotonic() - self._said > PLAIN_SECONDS
+            and time.monotonic() - self._printed_at > PLAIN_SECONDS
         ):
-            self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}{self._left(status)}")
+            self._printed_at = time.monotonic()
+            self._console.print(f"{status.applied}/{self._target} {line}{self._time_left(status)}")
 
-    def _left(self, status: Status) -> str:
-        rest = self._target - status.applied
-        if status.edges_needed or not status.updates_per_s or rest <= 0:
+    def _time_left(self, status: Status) -> str:
+        remaining = self._target - status.applied
+        if status.edges_needed or not status.updates_per_s or remaining <= 0:
             return ""
-        return f" · about {clock(rest / status.updates_per_s)} left"
+        return f" · about {clock(remaining / status.updates_per_s)} left"
 
 
 def facts(status: Status) -> str:
-    """The changing facts of a status in one line."""
+    """Return the changing facts of a status in one line."""
     if status.test_accuracy is not None:
         accuracy = f"accuracy {100 * status.test_accuracy:.1f} %"
     else:
@@ -131,7 +131,7 @@ def facts(status: Status) -> str:
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
-    """The table of results, the table of edges, and where the files are."""
+    """Return the table of results, the table of edges, and where the files are."""
     privacy = summary["privacy"]
     staleness = summary["staleness"]
     title = Text(printable(f"{summary['algorithm']} on {summary['dataset']}"), style="table.title")
@@ -185,7 +185,7 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the model's accuracy or loss, and the other metrics of the run."""
-    shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
+    score = on_test(summary["test_accuracy"], summary.get("test_loss"))
     if summary["test_accuracy"] is not None:
         first = "test accuracy"
     else:
@@ -193,13 +193,13 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     others = {**summary.get("metrics", {})}
     others.pop("accuracy", None)
     return [
-        (first, shown),
+        (first, score),
         *((name, "none" if value is None else f"{value:.4g}") for name, value in others.items()),
     ]
 
 
 def _no_better(summary: dict[str, Any]) -> list[Text]:
-    """A line where the model is no better than the best constant answer."""
+    """Return a line where the model is no better than the best constant answer."""
     if "constant" not in summary:
         return []
     constant = Constant(**summary["constant"])

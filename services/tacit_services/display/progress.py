@@ -28,13 +28,13 @@ class LongWork:
     def __init__(self, what: str, total: float | None = None) -> None:
         """`total`: of what `at` is told; None where nobody knows, and only time is shown."""
         console = Console(stderr=True)
-        known = (BarColumn(bar_width=24),) if total is not None else ()
-        left = (TimeRemainingColumn(),) if total is not None else ()
+        bar_columns = (BarColumn(bar_width=24),) if total is not None else ()
+        time_columns = (TimeRemainingColumn(),) if total is not None else ()
         self._progress = Progress(
             SpinnerColumn(),
-            *known,
+            *bar_columns,
             TimeElapsedColumn(),
-            *left,
+            *time_columns,
             TextColumn("{task.description}", markup=False),
             console=console,
             transient=True,
@@ -50,7 +50,7 @@ class LongWork:
         self._progress.stop()
 
     def at(self, completed: float, what: str | None = None) -> None:
-        """Show that `done` is done; what: the part that is under way."""
+        """Show that `completed` of the total is done; what: the part that is under way."""
         if what is None:
             self._progress.update(self._task, completed=completed)
         else:
@@ -61,12 +61,12 @@ class SlowSteps:
     """A line on standard error for each step that one waits for; none within two seconds."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """While the block lasts, `what` is under way."""
-        wait = max(0.0, self._said + FIRST - time.monotonic())
+        """Show `what` as under way until the end of the block."""
+        wait = max(0.0, self._printed_at + FIRST - time.monotonic())
         later = threading.Timer(wait, self._say, (what,))
         later.daemon = True
         later.start()
@@ -76,7 +76,7 @@ class SlowSteps:
             later.cancel()
 
     def _say(self, what: str) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         sys.stderr.write(f"{what} …\n")
         sys.stderr.flush()
 
@@ -87,19 +87,19 @@ class TimeLeft:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def after(self, done: float, total: float) -> str:
+    def after(self, completed: float, total: float) -> str:
         """Return words to end a line with; "" in the first moments, and at the end."""
         seconds = time.monotonic() - self._began
-        if seconds < FIRST or not 0 < done < total:
+        if seconds < FIRST or not 0 < completed < total:
             return ""
-        return f" · about {clock(seconds / done * (total - done))} left"
+        return f" · about {clock(seconds / completed * (total - completed))} left"
 
 
 def clock(seconds: float) -> str:
     """Return a duration as people say it: 40 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"

@@ -37,26 +37,28 @@ _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on standard output, or standard error, as wide as the terminal or as a row needs.
+    """Return a console on standard output or standard error.
+
+    It is as wide as the terminal, or without one as a row needs.
 
     Text is shown as it is: [brackets] are no markup.
     """
-    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = _PLAIN_WIDTH
-    return found
+    terminal = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not terminal.is_terminal:
+        terminal.width = _PLAIN_WIDTH
+    return terminal
 
 
 class _Console(Console):
-    """Shows what does not print, and so what a terminal would obey, as `?`."""
+    """A console that shows as `?` what does not print, and so what a terminal would obey."""
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as rich does, texts line by line."""
-        super().print(*(lines(one) if isinstance(one, str) else one for one in objects), **how)
+        super().print(*(lines(item) if isinstance(item, str) else item for item in objects), **how)
 
 
 def cell(text: str) -> Text:
-    """A text of others as it is shown in a table."""
+    """Return a text of others as it is shown in a table."""
     return Text(lines(text))
 
 
@@ -89,27 +91,27 @@ def epsilon(value: float | None) -> str:
     return rounding.epsilon(value)
 
 
-def at_most(run: Status, shown: str) -> str:
-    """`shown`, the run's ε, with ≤ before it while training is on.
+def at_most(run: Status, text: str) -> str:
+    """Return `text`, the run's ε, with ≤ before it while training is on.
 
     Until the end it is the ε of up to an eighth more releases than there were.
     """
     if run.over or run.privacy.epsilon is None:
-        return shown
-    return f"≤ {shown}"
+        return text
+    return f"≤ {text}"
 
 
 def state(run: Status) -> str:
-    """Return the run's state in words; before its beginning, whom it waits for."""
+    """Return the run's state in words; before its beginning, the edges that it waits for."""
     if not run.edges_needed:
         return run.state
-    there = f"{run.edges_online} of {run.edges_needed}"
-    return f"waiting for edges ({there} have read their rows and come)"
+    arrived = f"{run.edges_online} of {run.edges_needed}"
+    return f"waiting for edges ({arrived} have read their rows and come)"
 
 
 def status(to: Console, run: Status) -> Table:
-    """The state of a run, in two columns."""
-    seen = run.staleness
+    """Return the state of a run, in two columns."""
+    staleness = run.staleness
     privacy = run.privacy
     rows = [
         ("state", state(run)),
@@ -126,7 +128,7 @@ def status(to: Console, run: Status) -> Table:
         ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
-        ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
+        ("staleness", f"mean {staleness.mean:g}, p95 {staleness.p95:g}, max {staleness.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         (
@@ -141,20 +143,20 @@ def status(to: Console, run: Status) -> Table:
 
 
 def line(run: Status, as_json: bool) -> str:
-    """The state of a run in one line, for a log."""
+    """Return the state of a run in one line, for a log."""
     if as_json:
         return json.dumps(run.to_json())
     if run.test_accuracy is None:
         accuracy = "-"
     else:
         accuracy = f"{100 * run.test_accuracy:.2f} %"
-    shown = at_most(run, epsilon(run.privacy.epsilon))
+    spent = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
-    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
+    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {spent}"
 
 
 def model(to: Console, info: ModelInfo) -> Table:
-    """The model in two columns, then its layers."""
+    """Return the model in two columns, then its layers."""
     rows = [
         ("model", f"{info.name}, {info.parameters} parameters"),
         ("version", f"{info.version} ({info.state})"),
@@ -199,7 +201,7 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
 
 
 def _paid(edge: Edge) -> dict[str, str]:
-    """An edge's row: from heading to cell."""
+    """Return an edge's row: from heading to cell."""
     spent = edge.epsilon_pld
     budget = edge.budget
     return {
@@ -224,7 +226,7 @@ def _refusing(run: Status) -> str:
 
 
 def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
-    """A table of two columns: names in bold, and values that are folded where they are long."""
+    """Return a table of two columns: names in bold, and values that fold where they are long."""
     table = Table(box=outline(to), show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -240,7 +242,7 @@ def _number(value: float | None) -> str:
 
 
 def outline(to: Console) -> box.Box | None:
-    """The lines around a table: none where the output is not a terminal."""
+    """Return the lines around a table: none where the output is not a terminal."""
     if to.is_terminal:
         return box.ROUNDED
     return None

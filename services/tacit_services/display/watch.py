@@ -29,7 +29,7 @@ _THERE = ("online", "unknown")
 def view(
     to: Console, run: Status, points: Sequence[Point], edges: Sequence[Edge]
 ) -> RenderableType:
-    """The whole picture, as high as the terminal at most."""
+    """Return the whole picture, as high as the terminal at most."""
     parts: list[RenderableType] = [text_tables.status(to, run)]
     name, values = measured(points)
     if values:
@@ -48,15 +48,17 @@ def measured(points: Sequence[Point]) -> tuple[str, list[float]]:
 
 
 def chart(values: Sequence[float], width: int) -> list[str]:
-    """HEIGHT lines of blocks, from the least to the largest value, which stand beside them.
+    """Return HEIGHT lines of blocks, from the least to the largest value, with both beside.
 
     Of more values than columns, every column shows the last of its part.
     """
     count = min(width, len(values))
-    shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
-    low = min(shown)
-    high = max(shown)
-    eighths = [1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in shown]
+    sampled = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
+    low = min(sampled)
+    high = max(sampled)
+    eighths = [
+        1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in sampled
+    ]
     lines = []
     for row in range(HEIGHT - 1, -1, -1):
         label = {HEIGHT - 1: f"{high:.4g}", 0: f"{low:.4g}"}.get(row, "")
@@ -94,7 +96,7 @@ def _share(edge: Edge) -> float:
 
 
 def _budget(edge: Edge) -> Text:
-    """A bar, and the two numbers."""
+    """Return a bar, and the two numbers."""
     if edge.budget is None:
         return Text(text_tables.epsilon(edge.epsilon_pld))
     full = round(_share(edge) * _BAR)

@@ -21,7 +21,7 @@ def main(settings: EdgeSettings) -> None:
 def edge_loop(
     role: EdgeRole, resources: WorkerResources, settings: LoopSettings
 ) -> AbstractContextManager[WorkerLoop]:
-    """The loop of an edge that has a server."""
+    """Return the loop of an edge that has a server."""
     turns = resources.turns
     folder = resources.identity.path
     delay = release_delay.of_edge(role, turns, folder, settings.run_id)

@@ -30,7 +30,7 @@ _OTHERWISE = {
 
 @dataclass(frozen=True)
 class _Rights:
-    """What one name may write and read; `parts`: it may ask for a part of what it reads, too.
+    """The topics that one name may write and read; `parts`: it may also ask for parts of these.
 
     asks: the parts that it may ask for, where they are few.
     """
@@ -43,7 +43,7 @@ class _Rights:
 
 
 def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """The text of mosquitto's `acl_file` for `run` with these `edges`.
+    """Return the text of mosquitto's `acl_file` for `run` with these `edges`.
 
     peers: whether they talk to one another.
     """
@@ -56,7 +56,7 @@ def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
 
 
 def plugin(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """The same rules as the configuration of mosquitto's plugin for dynamic security.
+    """Return the same rules as the configuration of mosquitto's plugin for dynamic security.
 
     A client is its certificate's name; none has a password, and nobody may change the rules.
     """
@@ -89,7 +89,7 @@ def _rules(user: _Rights) -> Iterator[dict[str, object]]:
 
 def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
     # The aggregator leaves out who floods: it asks for the others by their names.
-    yield _Rights(AGGREGATOR, _heard(run), _said(run), parts=True)
+    yield _Rights(AGGREGATOR, _read_topics(run), _written_topics(run), parts=True)
     yield _Rights(BROKER, [topics.health()])
     for edge in edges:
         read = [topics.down_all(run, edge), topics.model(run), *_heard_of_peers(run, edge, peers)]
@@ -102,11 +102,11 @@ def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
         yield _Rights(edge, read, write, asks=list(_others(run, edge, edges)) if peers else ())
 
 
-def _heard(run: str) -> list[str]:
+def _read_topics(run: str) -> list[str]:
     return [topics.up_all(run), topics.presence_all(run)]
 
 
-def _said(run: str) -> list[str]:
+def _written_topics(run: str) -> list[str]:
     return [topics.down(run, "+", "+").removesuffix("0") + "+", topics.model(run)]
 
 

@@ -94,7 +94,7 @@ class CertificateAuthority:
     def standing(
         self, name: str, public_key: ec.EllipticCurvePublicKey, *, reopen: bool = False
     ) -> x509.Certificate | None:
-        """The newest certificate of `name` if it belongs to this key; None: the name is free.
+        """Return the newest certificate of `name` if it is of this key; None: the name is free.
 
         Raises NameTaken where it belongs to another key, or was revoked. With `reopen` a revoked
         name may get another key.
@@ -132,10 +132,10 @@ class CertificateAuthority:
         certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
         path = self._issued_path(name)
         if path.exists():
-            kept = path.read_bytes()
+            earlier = path.read_bytes()
         else:
-            kept = b""
-        files.write(path, kept + certificates.pem(certificate), files.PUBLIC)
+            earlier = b""
+        files.write(path, earlier + certificates.pem(certificate), files.PUBLIC)
         return certificate
 
     def issue(
@@ -201,11 +201,11 @@ class CertificateAuthority:
     # -- reading --
 
     def names(self) -> list[str]:
-        """The names that ever had a certificate."""
+        """Return the names that ever had a certificate."""
         return sorted(path.stem for path in (self.folder / "issued").glob("*.pem"))
 
     def issued(self, name: str) -> list[x509.Certificate]:
-        """Every certificate of `name`, the oldest first.
+        """Return every certificate of `name`, the oldest first.
 
         Raises ConfigError where this cannot be a name, or the file is damaged.
         """
@@ -218,7 +218,7 @@ class CertificateAuthority:
             raise ConfigError(f"{path}: damaged: {error}") from error
 
     def revoked(self) -> set[int]:
-        """The serial numbers of revoked certificates.
+        """Return the serial numbers of revoked certificates.
 
         Raises ConfigError where the list is missing or damaged: then nothing is signed.
         """

@@ -26,19 +26,19 @@ AUTHORITY_DAYS = 3650
 
 
 def new_key() -> Key:
-    """A fresh P-256 key."""
+    """Return a fresh P-256 key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_pem(key: Key) -> bytes:
-    """The key as PKCS #8, not encrypted: the file's mode protects it."""
+    """Return the key as PKCS #8, not encrypted: the file's mode protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def read_key(pem: bytes) -> Key:
-    """The P-256 key in `pem`. Raises ValueError."""
+    """Return the P-256 key in `pem`. Raises ValueError."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (TypeError, ValueError) as error:
@@ -51,19 +51,19 @@ def read_key(pem: bytes) -> Key:
 def pem(
     item: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList,
 ) -> bytes:
-    """`item` as PEM."""
+    """Return `item` as PEM."""
     return item.public_bytes(serialization.Encoding.PEM)
 
 
 def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
-    """The DER form of a public key, to compare keys."""
+    """Return the DER form of a public key, to compare keys."""
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
 
 
 def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """The common name of `item`, or "" if it has none or more than one."""
+    """Return the common name of `item`, or "" if it has none or more than one."""
     names = item.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) == 1:
         return str(names[0].value)
@@ -71,7 +71,7 @@ def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
 
 
 def hosts(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses of a server's certificate; a client's has none."""
+    """Return the names and addresses of a server's certificate; a client's has none."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -80,12 +80,12 @@ def hosts(certificate: x509.Certificate) -> list[str]:
 
 
 def due(certificate: x509.Certificate, days: int) -> bool:
-    """Whether the certificate ends within `days` days."""
+    """Return whether the certificate ends within `days` days."""
     return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)
 
 
 def authority(key: Key, name: str) -> x509.Certificate:
-    """A self-signed certificate that may sign certificates and revocation lists only."""
+    """Return a self-signed certificate that may sign certificates and revocation lists only."""
     subject = _name(name)
     usage = _usage(key_cert_sign=True, crl_sign=True)
     builder = _builder(subject, subject, key.public_key(), key.public_key(), AUTHORITY_DAYS)
@@ -101,7 +101,7 @@ def sign(
     days: int,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
-    """A certificate of `name`, for a client; with `hosts` for a server that is a client, too.
+    """Sign a certificate of `name` for a client; with `hosts`, for a server that is one too.
 
     Raises ConfigError for a name that cannot be part of a topic, or a host that is neither a DNS
     name nor an address.
@@ -123,22 +123,22 @@ def sign(
 
 
 def request(key: Key, name: str) -> x509.CertificateSigningRequest:
-    """A signing request: name, public key, and the proof that its sender has the private key."""
+    """Return a signing request: name, public key, and proof that its sender has the private key."""
     return (
         x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
     )
 
 
 def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
-    """The name and the key that a signing request asks for; what else it asks is not granted.
+    """Return the name and the key of a signing request; nothing else in it is granted.
 
     Raises ValueError for text that is not such a request, or not one for a P-256 key.
     """
     try:
-        asked = x509.load_pem_x509_csr(text.encode("ascii"))
-        key = asked.public_key()
-        valid = asked.is_signature_valid
-        name = common_name(asked)
+        signing_request = x509.load_pem_x509_csr(text.encode("ascii"))
+        key = signing_request.public_key()
+        valid = signing_request.is_signature_valid
+        name = common_name(signing_request)
     except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(f"not for a P-256 key: {error}"[:200]) from error
     except (ValueError, TypeError, InvalidSignature, UnicodeError) as error:
@@ -156,7 +156,7 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
 def revocations(
     issuer: x509.Certificate, issuer_key: Key, serials: Iterable[int]
 ) -> x509.CertificateRevocationList:
-    """The list of revoked serial numbers. It is valid as long as the authority is.
+    """Return the list of revoked serial numbers. It is valid as long as the authority is.
 
     A list that had expired would lock everybody out.
     """

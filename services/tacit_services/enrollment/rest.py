@@ -55,7 +55,7 @@ class Enrolled(BaseModel):
 
 
 class RegistrationAuthority:
-    """Decides who gets a certificate; the certificate authority signs it."""
+    """The desk that decides who gets a certificate; the certificate authority signs it."""
 
     def __init__(self, authority: CertificateAuthority, days: int = DAYS) -> None:
         self._authority = authority
@@ -70,17 +70,17 @@ class RegistrationAuthority:
         """
         tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():
-            found = _known(tokens, token)
+            registered = _registered(tokens, token)
             try:
                 name, key = certificates.read_request(csr)
             except ValueError as error:
                 raise HTTPException(422, f"csr: {error}") from error
-            return self._served(tokens, found, name, key)
+            return self._served(tokens, registered, name, key)
 
-    def check(self, given: HTTPAuthorizationCredentials | None) -> None:
-        """Raise HTTPException (401) unless `given` is a token that is registered."""
+    def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
+        """Raise HTTPException (401) unless `credentials` is a token that is registered."""
         tokens = TokenRegister(self._authority.folder)
-        _known(tokens, None if given is None else given.credentials)
+        _registered(tokens, None if credentials is None else credentials.credentials)
 
     def _served(
         self,
@@ -117,20 +117,20 @@ class RegistrationAuthority:
         return Enrolled(edge=name, certificate=pems[0], ca=pems[1])
 
 
-def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
+def _registered(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
     if token is None:
-        found = None
+        registered = None
     else:
-        found = tokens.find(token)
-    if found is None:
+        registered = tokens.find(token)
+    if registered is None:
         raise HTTPException(
             401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"}
         )
-    return found
+    return registered
 
 
-def create_app(desk: RegistrationAuthority) -> FastAPI:
-    """The web application of a registration authority."""
+def create_app(registration: RegistrationAuthority) -> FastAPI:
+    """Return the web application of a registration authority."""
     app = FastAPI(
         title="tacit enrolment",
         version="1",
@@ -144,7 +144,7 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
     def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
-    router = APIRouter(route_class=guarded(_BEARER, desk.check))
+    router = APIRouter(route_class=guarded(_BEARER, registration.check))
 
     @router.post(
         "/v1/enroll",
@@ -154,20 +154,27 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
         responses=documented(401, 403, 409, 411, 413, 422),
     )
     def enroll(
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], asked: Asked
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+        request: Asked,
     ) -> Response:
         return document(
-            desk.enroll(None if given is None else given.credentials, asked.csr).model_dump(), 201
+            registration.enroll(
+                None if credentials is None else credentials.credentials, request.csr
+            ).model_dump(),
+            201,
         )
 
     app.include_router(router)
     return app
 
 
-def web(app: FastAPI, own: Path) -> http_server.HttpServer:
-    """An HTTPS server for `app`, with the certificate in the folder `own`."""
+def web(app: FastAPI, server_folder: Path) -> http_server.HttpServer:
+    """Return an HTTPS server for `app`, with the certificate in the folder `server_folder`."""
     return http_server.HttpServer(
-        app, timeout_graceful_shutdown=1, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
+        app,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=server_folder / CERTIFICATE,
+        ssl_keyfile=server_folder / KEY,
     )
 
 
@@ -177,14 +184,14 @@ def serve(folder: Path, address: str, days: int = DAYS) -> None:
     Raises TacitError.
     """
     app = create_app(RegistrationAuthority(CertificateAuthority(folder), days))
-    own = folder / SERVER
-    for path in (own / CERTIFICATE, own / KEY):
+    server_folder = folder / SERVER
+    for path in (server_folder / CERTIFICATE, server_folder / KEY):
         if not path.is_file():
             raise ConfigError(
                 f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME"
             )
     listener = bind(address)
-    server = web(app, own)
+    server = web(app, server_folder)
     log.info("edges may enrol at https://%s, authority %s", address, folder / CA)
     with listener:
         server.run(sockets=[listener])

@@ -36,7 +36,7 @@ class EnrollmentToken:
     served: str = NOBODY
 
     def allows(self, name: str) -> bool:
-        """Whether the token is for an edge of this name."""
+        """Return whether the token is for an edge of this name."""
         if (ends := _RANGE.fullmatch(self.edges)) is None:
             return fnmatchcase(name, self.edges)
         prefix, first, last = ends.groups()
@@ -65,17 +65,17 @@ class TokenRegister:
     def find(self, token: str) -> EnrollmentToken | None:
         """Return what is registered for this token; None if it is unknown."""
         digest = _digest(token)
-        found = None
+        match = None
         for line in self.all():
             if hmac.compare_digest(line.digest, digest):
-                found = line
-        return found
+                match = line
+        return match
 
     def limit(self, token: str, edges: str) -> None:
         """Let `token` be for the edges whose id matches `edges` from now on."""
-        found = self.find(token)
-        if found is not None and found.edges != edges:
-            self._replace(found, replace(found, edges=edges))
+        registered = self.find(token)
+        if registered is not None and registered.edges != edges:
+            self._replace(registered, replace(registered, edges=edges))
 
     def serve(self, token: EnrollmentToken, name: str) -> None:
         """Note that a one-time token has served `name`."""
@@ -85,7 +85,10 @@ class TokenRegister:
         self._write([changed if line.digest == token.digest else line for line in self.all()])
 
     def all(self) -> list[EnrollmentToken]:
-        """Every registered token. Raises ConfigError for a damaged file or another format."""
+        """Return every registered token.
+
+        Raises ConfigError for a damaged file or another format.
+        """
         if not self._path.exists():
             return []
         try:
@@ -93,10 +96,10 @@ class TokenRegister:
             number = "".join(lines[:1]).removeprefix(_TITLE)
             if lines[:1] != [f"{_TITLE}{_FORMAT}"]:
                 if number.isdecimal():
-                    found = int(number)
+                    version = int(number)
                 else:
-                    found = None
-                raise ValueError(other_format(found, _FORMAT))
+                    version = None
+                raise ValueError(other_format(version, _FORMAT))
             return [_parsed(line) for line in lines[1:]]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self._path}: {error}") from error

@@ -45,14 +45,17 @@ class DataRecord:
 
 
 def entries(root: Path) -> list[DataRecord]:
-    """All entries that count. Raises PrivacyError for a damaged one, ValueError for its format."""
-    found = [read(path) for path in sorted(root.glob("*/data.json"))]
-    over = {name for entry in found for name in entry.joined}
-    return [entry for entry in found if entry.id not in over]
+    """Return all entries that count.
+
+    Raises PrivacyError for a damaged one, ValueError for its format.
+    """
+    records = [read(path) for path in sorted(root.glob("*/data.json"))]
+    over = {name for entry in records for name in entry.joined}
+    return [entry for entry in records if entry.id not in over]
 
 
 def with_name(root: Path, name: str) -> DataRecord | None:
-    """The entry of the data that was ever called so. Raises as `entries`."""
+    """Return the entry of the data that was ever called so. Raises as `entries`."""
     return next((entry for entry in entries(root) if name in entry.names), None)
 
 
@@ -69,14 +72,14 @@ def named(entry: DataRecord, owned: Owned) -> DataRecord:
     return replace(entry, names=names, digests=digests)
 
 
-def added(known: tuple[str, ...], *others: str) -> tuple[str, ...]:
-    """`known` and those of the others that are new, each once."""
-    return tuple(dict.fromkeys((*known, *others)))
+def added(existing: tuple[str, ...], *others: str) -> tuple[str, ...]:
+    """Return `existing` and those of the others that are new, each once."""
+    return tuple(dict.fromkeys((*existing, *others)))
 
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Nobody else reads or writes the register in `root` meanwhile."""
+    """Lock the register in `root` against others until the end of the block."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (root / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -84,15 +87,18 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> DataRecord:
-    """The entry in this data.json. Raises PrivacyError where it is damaged, and ValueError."""
+    """Return the entry in this data.json.
+
+    Raises PrivacyError where it is damaged, and ValueError.
+    """
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
         raise PrivacyError(
             f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
         ) from error
-    if (found := content.pop("format")) not in (1, FORMAT):
-        raise ValueError(f"{path}: {other_format(found, FORMAT)}")
+    if (number := content.pop("format")) not in (1, FORMAT):
+        raise ValueError(f"{path}: {other_format(number, FORMAT)}")
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
     names = tuple(content.pop("names"))
     digests = tuple(content.pop("digests"))

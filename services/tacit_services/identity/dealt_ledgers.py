@@ -18,19 +18,19 @@ RUN = "run.lock"  # of the run that trains on the data
 
 
 def ledger_of(folder: Path, entry: DataRecord, slot: str) -> Path:
-    """Where the ledger of this edge lies in the present dealing."""
+    """Return where the ledger of this edge lies in the present dealing."""
     return folder / str(entry.number) / f"edge-{slot}.db"
 
 
 def present(folder: Path, entry: DataRecord) -> dict[str, Path]:
-    """The ledgers of the present dealing, by the edge's number."""
+    """Return the ledgers of the present dealing, by the edge's number."""
     paths = (folder / str(entry.number)).glob("edge-*.db")
-    found = {path.stem.removeprefix("edge-"): path for path in paths}
-    return dict(sorted(found.items(), key=lambda one: int(one[0])))
+    ledgers = {path.stem.removeprefix("edge-"): path for path in paths}
+    return dict(sorted(ledgers.items(), key=lambda pair: int(pair[0])))
 
 
 def started(folder: Path, entry: DataRecord, slot: str) -> Path:
-    """The ledger of `slot`. One that is new begins with what may have been spent before."""
+    """Return the ledger of `slot`. One that is new begins with what may have been spent before."""
     path = ledger_of(folder, entry, slot)
     if not path.exists():
         begin(path, entry.id, before(folder, entry))
@@ -96,7 +96,7 @@ def _earlier(folder: Path, entry: DataRecord) -> History:
 
 
 def spent(root: Path, entry: DataRecord | None) -> bool:
-    """Whether anything was ever spent by this entry."""
+    """Return whether anything was ever spent by this entry."""
     if entry is None:
         return False
     folder = root / entry.id

@@ -49,11 +49,11 @@ class Enrolment:
         newest = self.ledgers | {dataset: LedgerRecord(ledger.lineage, ledger.charged())}
         ledgers = {
             name: {
-                "lineage": one.lineage.hex(),
-                "count": one.charged.count,
-                "head": one.charged.head.hex(),
+                "lineage": record.lineage.hex(),
+                "count": record.charged.count,
+                "head": record.charged.head.hex(),
             }
-            for name, one in newest.items()
+            for name, record in newest.items()
         }
         content = {"format": _FORMAT, "owner": self.owner.hex(), "ledgers": ledgers}
         files.write(self.path, json.dumps(content).encode("ascii"), files.PUBLIC)
@@ -71,9 +71,9 @@ def read(folder: Path) -> Enrolment:
         raise PrivacyError(f"outbox {outbox}: lies beside the ledger: {OF_0_1}")
     try:
         content = json.loads(path.read_bytes())
-        if (found := content.get("format")) != _FORMAT:
-            raise ValueError(other_format(found, _FORMAT))
-        ledgers = {dataset: _enrolled(one) for dataset, one in content["ledgers"].items()}
+        if (number := content.get("format")) != _FORMAT:
+            raise ValueError(other_format(number, _FORMAT))
+        ledgers = {dataset: _enrolled(record) for dataset, record in content["ledgers"].items()}
         return Enrolment(path, bytes.fromhex(content["owner"]), ledgers)
     except FileNotFoundError:
         return Enrolment(path, secrets.token_bytes(_ID), {})
@@ -81,6 +81,6 @@ def read(folder: Path) -> Enrolment:
         raise PrivacyError(f"identity {path}: {error}; refusing to train without it") from error
 
 
-def _enrolled(one: dict[str, Any]) -> LedgerRecord:
-    charged = Charged(int(one["count"]), bytes.fromhex(one["head"]))
-    return LedgerRecord(bytes.fromhex(one["lineage"]), charged)
+def _enrolled(record: dict[str, Any]) -> LedgerRecord:
+    charged = Charged(int(record["count"]), bytes.fromhex(record["head"]))
+    return LedgerRecord(bytes.fromhex(record["lineage"]), charged)

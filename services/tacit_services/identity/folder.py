@@ -86,8 +86,8 @@ class Identities:
                 identity = self._try(number)
                 if identity is not None:
                     # A container's number is another one: this line is what tells them together.
-                    said = "this process is %s: it holds identity %s"
-                    log.info(said, identity.edge, identity.path)
+                    line = "this process is %s: it holds identity %s"
+                    log.info(line, identity.edge, identity.path)
                     return identity
             if not waiting:
                 log.info("all %d identities are taken; standing by for one", len(numbers))

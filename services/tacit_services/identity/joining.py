@@ -28,7 +28,7 @@ def unspent(root: Path, entry: DataRecord, others: tuple[DataRecord, ...]) -> Da
     return entry
 
 
-def join(home: Path, one: str, other: str) -> DataRecord:
+def join(home: Path, first: str, second: str) -> DataRecord:
     """Make one entry of two that have these names; every edge starts from both spends, composed.
 
     A person who is in the data of both may have spent the most of either, so the composition of
@@ -38,22 +38,22 @@ def join(home: Path, one: str, other: str) -> DataRecord:
     root = home / "ledgers"
     try:
         with data_register.locked(root):
-            kept, gone = (_named(root, name) for name in (one, other))
-            if kept.id == gone.id:
-                raise PrivacyError(f"{one} and {other}: have one ledger already")
-            if kept.unit != gone.unit:
+            survivor, absorbed = (_entry_of(root, name) for name in (first, second))
+            if survivor.id == absorbed.id:
+                raise PrivacyError(f"{first} and {second}: have one ledger already")
+            if survivor.unit != absorbed.unit:
                 raise PrivacyError(
-                    f"{one} counts by {kept.unit!r}, {other} by {gone.unit!r}: what was charged "
-                    "for one unit says nothing of another"
+                    f"{first} counts by {survivor.unit!r}, {second} by {absorbed.unit!r}: what was "
+                    "charged for one unit says nothing of another"
                 )
-            for each in (kept, gone):
+            for each in (survivor, absorbed):
                 _refuse_in_use(root, each)
-            _take_sketches(root, kept, gone)
-            joined = replace(_with(kept, gone), number=kept.number + 1, edges={})
-            place = root / kept.id / str(joined.number) / "joined.db"
-            dealt_ledgers.begin(place, kept.id, _composition(root, kept, gone))
+            _take_sketches(root, survivor, absorbed)
+            joined = replace(_with(survivor, absorbed), number=survivor.number + 1, edges={})
+            place = root / survivor.id / str(joined.number) / "joined.db"
+            dealt_ledgers.begin(place, survivor.id, _composition(root, survivor, absorbed))
             joined = replace(joined, before=f"{joined.number}/joined.db")
-            data_register.write(root / kept.id, joined)
+            data_register.write(root / survivor.id, joined)
             return joined
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PrivacyError(f"ledgers {root}: {error}") from error
@@ -63,7 +63,7 @@ def _composition(root: Path, *entries: DataRecord) -> History:
     return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
 
 
-def _named(root: Path, name: str) -> DataRecord:
+def _entry_of(root: Path, name: str) -> DataRecord:
     if (entry := data_register.with_name(root, name)) is None:
         raise PrivacyError(f"{name}: no ledger in {root} has this name")
     return entry

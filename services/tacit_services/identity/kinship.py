@@ -77,7 +77,7 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     Raises PrivacyError where it is of two ledgers that were charged.
     """
     entries = data_register.entries(root)
-    first = _found(entries, owned)
+    first = _by_name_or_bytes(entries, owned)
     if drawn is None:
         return first
     others = [
@@ -88,12 +88,12 @@ def find(root: Path, owned: Owned, drawn: Sketches | None) -> Kin:
     if not others:
         return first
     every = [*([first] if first.entry else []), *others]
-    spent = [one for one in every if dealt_ledgers.spent(root, one.entry)]
+    spent = [kin for kin in every if dealt_ledgers.spent(root, kin.entry)]
     if len(spent) > 1:
-        _refuse(owned, [one.entry.names[0] for one in spent if one.entry])
-    kept = (spent or every)[0]
-    joins = tuple(one.entry for one in every if one.entry and one is not kept)
-    return Kin(kept.entry, kept.by, joins)
+        _refuse(owned, [kin.entry.names[0] for kin in spent if kin.entry])
+    chosen = (spent or every)[0]
+    joins = tuple(kin.entry for kin in every if kin.entry and kin is not chosen)
+    return Kin(chosen.entry, chosen.by, joins)
 
 
 def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | NotApart, ...]:
@@ -104,13 +104,13 @@ def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | 
     if not owned.apart_from:
         return ()
     entries = data_register.entries(root)
-    own = _found(entries, owned).entry
-    ours = () if own is None else own.names
+    own_entry = _by_name_or_bytes(entries, owned).entry
+    ours = () if own_entry is None else own_entry.names
     alike = () if sketches is None else _alike(root, entries, sketches)
     others = (
         Apart(entry.names[0], by, share)
         for entry, by, share in alike
-        if entry != own and _said_apart(entry, owned)
+        if entry != own_entry and _said_apart(entry, owned)
     )
     return (*(NotApart(name) for name in owned.apart_from if name in ours), *others)
 
@@ -118,23 +118,23 @@ def apart(root: Path, owned: Owned, sketches: Sketches | None) -> tuple[Apart | 
 def known(root: Path, drawn: Sketches) -> Iterator[tuple[DataRecord, SharedRows]]:
     """Yield every entry that has rows of these sketches, and which share of them."""
     for entry in data_register.entries(root):
-        for _, kept in sketch_files.parts(root / entry.id):
-            if (shared := shared_rows(kept.sketches, drawn)).same:
+        for _, stored in sketch_files.parts(root / entry.id):
+            if (shared := shared_rows(stored.sketches, drawn)).same:
                 yield entry, shared
                 break
 
 
-def _found(entries: list[DataRecord], owned: Owned) -> Kin:
-    named = [entry for entry in entries if owned.name in entry.names]
+def _by_name_or_bytes(entries: list[DataRecord], owned: Owned) -> Kin:
+    by_name = [entry for entry in entries if owned.name in entry.names]
     alike = [entry for entry in entries if owned.digest in entry.digests]
-    if named and alike and named[0].id != alike[0].id:
+    if by_name and alike and by_name[0].id != alike[0].id:
         raise PrivacyError(
             f"data {owned.name}: has a ledger by its name, and another by its bytes, which are "
             f"those of {alike[0].names[0]}; with two the same people would have two budgets: "
             f'say data.name = "{alike[0].names[0]}"'
         )
-    if named:
-        return Kin(named[0], "name")
+    if by_name:
+        return Kin(by_name[0], "name")
     if alike:
         return Kin(alike[0], "bytes")
     return Kin(None)
@@ -145,16 +145,21 @@ def _alike(
 ) -> Iterator[tuple[DataRecord, str, float]]:
     """Yield the entries that have units of these: known by people, else rows; and the share."""
     for entry in entries:
-        kept = [one.sketches for _, one in sketch_files.parts(root / entry.id)]
+        stored = [part.sketches for _, part in sketch_files.parts(root / entry.id)]
         for by, compared in (("people", shared_units), ("rows", shared_rows)):
-            shares = [found.share for one in kept if (found := compared(one, drawn)).same]
+            shares = [
+                shared.share for sketches in stored if (shared := compared(sketches, drawn)).same
+            ]
             if shares:
                 yield entry, by, max(shares)
                 break
 
 
 def _said_apart(entry: DataRecord, owned: Owned) -> bool:
-    """Whether the owner says that this entry is of others: by any name, of a joined one by all."""
+    """Return whether the owner declares this entry to be of others.
+
+    Any of its names does; a joined entry needs all.
+    """
     missing = [name for name in entry.names if name not in owned.apart_from]
     if entry.joined and 0 < len(missing) < len(entry.names):
         raise PrivacyError(
@@ -165,10 +170,10 @@ def _said_apart(entry: DataRecord, owned: Owned) -> bool:
 
 
 def _refuse(owned: Owned, names: list[str]) -> None:
-    one, other, *_ = sorted(names)
+    first, other, *_ = sorted(names)
     raise PrivacyError(
-        f"data {owned.name}: has people or rows of two ledgers, {one} and {other}, and whoever is "
-        f'in both has spent both. `tacit ledger join "{one}" "{other}"` makes one of them, which '
-        "has spent both; if the people of one are others though their ids or rows are alike, say "
-        "its name in data.apart_from"
+        f"data {owned.name}: has people or rows of two ledgers, {first} and {other}, and whoever "
+        f'is in both has spent both. `tacit ledger join "{first}" "{other}"` makes one of them, '
+        "which has spent both; if the people of one are others though their ids or rows are alike, "
+        "say its name in data.apart_from"
     )

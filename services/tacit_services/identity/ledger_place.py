@@ -39,10 +39,10 @@ class LedgerPlace:
 
         A new ledger here would not know what was charged before.
         """
-        for left in (self.copy, self.retired):
-            if left.exists():
+        for leftover in (self.copy, self.retired):
+            if leftover.exists():
                 raise PrivacyError(
-                    f"ledger {self.path}: {left} is of a move that was not finished: "
+                    f"ledger {self.path}: {leftover} is of a move that was not finished: "
                     "`tacit ledger move` again"
                 )
 

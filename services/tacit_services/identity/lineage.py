@@ -32,8 +32,8 @@ def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Led
     place.require_file()
     with place.locked():
         place.refuse_unfinished()
-        known = identity.enrolment()
-        enrolled = known.ledgers.get(dataset)
+        enrolment = identity.enrolment()
+        enrolled = enrolment.ledgers.get(dataset)
         if enrolled is None:
             lineage = None
         else:
@@ -41,27 +41,27 @@ def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Led
         with closing(Ledger(place.path, dataset, lineage=lineage)) as opened:
             if enrolled is not None:
                 opened.require(enrolled.charged)
-            _enrol(known, dataset, opened)
+            _enrol(enrolment, dataset, opened)
             try:
                 yield opened
             finally:
                 opened.close()
-                _note(known, dataset, opened)
+                _note(enrolment, dataset, opened)
 
 
-def _enrol(known: Enrolment, dataset: str, opened: Ledger) -> None:
+def _enrol(enrolment: Enrolment, dataset: str, opened: Ledger) -> None:
     """Remember what was opened, durably, before anything is charged."""
     try:
-        known.note(dataset, opened)
+        enrolment.note(dataset, opened)
     except OSError as error:
         raise PrivacyError(
-            f"identity {known.path}: {error.strerror or error}; nothing was computed"
+            f"identity {enrolment.path}: {error.strerror or error}; nothing was computed"
         ) from error
 
 
-def _note(known: Enrolment, dataset: str, opened: Ledger) -> None:
+def _note(enrolment: Enrolment, dataset: str, opened: Ledger) -> None:
     """Remember how far it came; what was noted when it was opened is true, too."""
     try:
-        known.note(dataset, opened)
+        enrolment.note(dataset, opened)
     except OSError as error:
-        log.warning("identity %s: %s", known.path, error.strerror or error)
+        log.warning("identity %s: %s", enrolment.path, error.strerror or error)

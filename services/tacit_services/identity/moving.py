@@ -27,33 +27,33 @@ def move(source: Path, target: Path) -> list[Chain]:
     Raises DataError where there is no such ledger; PrivacyError where an edge uses it, where
     `target` exists already, where the ledger is damaged, or where a disk refuses.
     """
-    here = LedgerPlace(source)
-    there = LedgerPlace(target)
-    gone = here.retired
-    _check_names(source, gone, target)
-    with here.locked(), there.locked():
+    origin = LedgerPlace(source)
+    destination = LedgerPlace(target)
+    retired = origin.retired
+    _check_names(source, retired, target)
+    with origin.locked(), destination.locked():
         try:
-            if source.exists() or not gone.exists():
+            if source.exists() or not retired.exists():
                 _check_free(target)
-                _check_free(gone)
+                _check_free(retired)
                 with ledger.locked_chains(source) as (chains, content):
-                    _copy(content, chains, source, there.copy)
-                    _rename(source, gone)
+                    _copy(content, chains, source, destination.copy)
+                    _rename(source, retired)
             else:
-                chains = _resume(gone, there)
-            return _finish(gone, there, chains)
+                chains = _resume(retired, destination)
+            return _finish(retired, destination, chains)
         except OSError as error:
             raise PrivacyError(
                 f"ledger {source}: {error.strerror or error}; run the same command again"
             ) from error
 
 
-def _check_names(source: Path, gone: Path, target: Path) -> None:
+def _check_names(source: Path, retired: Path, target: Path) -> None:
     if source.is_symlink() or target.is_symlink():
         raise PrivacyError(
             f"ledger {source}: a link; name the files themselves, which the edges' locks belong to"
         )
-    if not (source.is_file() or gone.is_file()):
+    if not (source.is_file() or retired.is_file()):
         raise DataError(f"ledger {source}: there is no such file")
     if source.resolve() == target.resolve():
         raise PrivacyError(f"ledger {target}: is where it lies already")
@@ -74,31 +74,32 @@ def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None
         raise PrivacyError(f"ledger {copy}: is not what was written; nothing was moved")
 
 
-def _resume(gone: Path, there: LedgerPlace) -> list[Chain]:
+def _resume(retired: Path, destination: LedgerPlace) -> list[Chain]:
     """Go on with a move that was killed in step 2 or later.
 
-    A ledger that is `there` must be the outcome of that move, or have grown from it; where none is,
-    the copy is made again.
+    A ledger at `destination` must be the outcome of that move, or have grown from it; where there
+    is none, the copy is made again.
     """
-    with ledger.locked_chains(gone) as (chains, content):
-        if not there.path.exists():
-            _check_free(there.path)
-            _copy(content, chains, gone, there.copy)
+    with ledger.locked_chains(retired) as (chains, content):
+        if not destination.path.exists():
+            _check_free(destination.path)
+            _copy(content, chains, retired, destination.copy)
             return chains
-    found = ledger.read_chains(there.path)
-    counts = {(chain.dataset, chain.lineage): chain.count for chain in found}
+    moved = ledger.read_chains(destination.path)
+    counts = {(chain.dataset, chain.lineage): chain.count for chain in moved}
     if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
         raise PrivacyError(
-            f"ledger {there.path}: is there already, and is not what {gone.name} was moved to"
+            f"ledger {destination.path}: is there already, and is not what {retired.name} was "
+            "moved to"
         )
     return chains
 
 
-def _finish(gone: Path, there: LedgerPlace, chains: list[Chain]) -> list[Chain]:
-    if not there.path.exists():
-        _rename(there.copy, there.path)
-    gone.unlink()
-    files.sync(gone.parent)
+def _finish(retired: Path, destination: LedgerPlace, chains: list[Chain]) -> list[Chain]:
+    if not destination.path.exists():
+        _rename(destination.copy, destination.path)
+    retired.unlink()
+    files.sync(retired.parent)
     return chains
 
 

@@ -75,9 +75,10 @@ class LedgerLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of some data. continues: the name of the ledger that it has; None: a new one
-    begins. by: how it was found: its name, bytes, people or rows.
+class LedgerOrigin:
+    """The ledger that some data continues, and how the data was recognised.
+
+    continues: the name of that ledger; None: a new one begins. by: name, bytes, people or rows.
     """
 
     continues: str | None
@@ -86,18 +87,18 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class DataSpending:
-    """What an edge's data has spent. unseen: ledgers of tacit 0.2, which know no rows yet.
+    """The spending of an edge's data. unseen: ledgers of tacit 0.2, which know no rows yet.
 
     tells: whether a changed copy of the data will be known. apart: as of `LedgerLocation`.
-    seen: whether its ledger knows the rows of these very bytes.
+    rows_known: whether its ledger knows the rows of these very bytes.
     """
 
-    known: Known
+    origin: LedgerOrigin
     history: History
     unseen: int
     tells: bool
     apart: tuple[Apart | NotApart, ...] = ()
-    seen: bool = False
+    rows_known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +116,36 @@ class DataLedgers:
 
 
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
-    """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
+    """Register and return the ledger of edge `number` of this data, in `home`/ledgers.
 
     Raises PrivacyError where the name belongs to one ledger and the bytes to another, where it has
     units of two, for another unit than the one that was charged, while an edge works on another
     dealing, and where the folder cannot be read or written. Raises ConfigError and DataError of
     data that cannot be read.
     """
-    with opened(owned, number, home) as found:
-        return found
+    with opened(owned, number, home) as location:
+        return location
 
 
 @contextmanager
 def opened(owned: Owned, number: int, home: Path) -> Iterator[LedgerLocation]:
-    """`place`, and as long as the context lasts, nobody has this data dealt in another way."""
-    with ExitStack() as kept:
-        yield _placed(owned, number, home / "ledgers", kept)
+    """Yield `place`; until the end of the context, no run deals this data in another way."""
+    with ExitStack() as stack:
+        yield _placed(owned, number, home / "ledgers", stack)
 
 
-def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLocation:
+def _placed(owned: Owned, number: int, root: Path, stack: ExitStack) -> LedgerLocation:
     drawn = _drawn(root, owned, number)
     with _durable(root), data_register.locked(root):
-        known = kinship.find(root, owned, drawn).entry
+        earlier = kinship.find(root, owned, drawn).entry
         entry = _registered(root, owned, number, drawn)
         folder = root / entry.id
         slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
         path = dealt_ledgers.started(folder, entry, slot)
-        lock = kept.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
+        lock = stack.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
         fcntl.flock(lock, fcntl.LOCK_SH)
         apart = kinship.apart(root, owned, edge_slots.sketches(folder, owned, slot, drawn))
-        return LedgerLocation(path, entry.id, None if known is None else known.names[0], apart)
+        return LedgerLocation(path, entry.id, None if earlier is None else earlier.names[0], apart)
 
 
 def standing(owned: Owned, number: int, home: Path) -> DataSpending:
@@ -155,14 +156,14 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
             key = sketch_files.key_of(root)
         else:
             key = None
-        seen = _seen(root, owned, number)
-    if seen is not None:
+        stored = _stored_sketches(root, owned, number)
+    if stored is not None:
         drawn = None
     else:
         drawn = sketch_files.drawn(owned, key or b"")
-    tells = _tells(seen.sketches if seen else drawn)
+    tells = _tells(stored.sketches if stored else drawn)
     if not root.is_dir():
-        return DataSpending(Known(None, ""), (), 0, tells)
+        return DataSpending(LedgerOrigin(None, ""), (), 0, tells)
     with _durable(root):
         kin = kinship.find(root, owned, None if key is None else drawn)
         unseen = sum(
@@ -177,16 +178,21 @@ def standing(owned: Owned, number: int, home: Path) -> DataSpending:
         if key is None:
             sketches = None
         else:
-            if seen:
-                sketches = seen.sketches
+            if stored:
+                sketches = stored.sketches
             else:
                 sketches = drawn
         apart = kinship.apart(root, owned, sketches)
-        return DataSpending(Known(name, kin.by), spent, unseen, tells, apart, seen is not None)
+        return DataSpending(
+            LedgerOrigin(name, kin.by), spent, unseen, tells, apart, stored is not None
+        )
 
 
 def account(name: str, home: Path) -> DataLedgers | None:
-    """The ledgers of the data that was ever called so; None: there is none. Raises PrivacyError."""
+    """Return the ledgers of the data that was ever called so; None: there is none.
+
+    Raises PrivacyError.
+    """
     root = home / "ledgers"
     with _durable(root):
         if (entry := data_register.with_name(root, name)) is None:
@@ -244,25 +250,25 @@ def known(place: Path, digest: str, home: Path) -> str | None:
 
 
 def called(name: str, home: Path) -> bool:
-    """Whether a ledger has this name. Raises PrivacyError for a damaged register."""
+    """Return whether a ledger has this name. Raises PrivacyError for a damaged register."""
     paths = (home / "ledgers").glob("*/data.json")
     return any(name in data_register.read(path).names for path in paths)
 
 
 def _overlap(place: Path, name: str) -> bool:
-    """Whether `place` is what `name` says, where it says a path, or one is in the other."""
+    """Return whether `place` is what `name` says, where it says a path, or one is in the other."""
     ours = place.resolve().parts
-    named = Path(name).parts
+    theirs = Path(name).parts
     if not Path(name).is_absolute():  # its owner's name
         return False
     return all(
-        re.fullmatch(re.escape(there).replace(_ANY_EDGE, "[0-9]+"), here) is not None
-        for here, there in zip(ours, named, strict=False)  # as far as both go
+        re.fullmatch(re.escape(pattern).replace(_ANY_EDGE, "[0-9]+"), here) is not None
+        for here, pattern in zip(ours, theirs, strict=False)  # as far as both go
     )
 
 
 @contextmanager
-def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
+def held(data: Iterable[Owned], home: Path) -> Iterator[list[LedgerOrigin]]:
     """Keep these data, those of edge 0, 1, …, for one run of this machine, while the context lasts.
 
     Yields how each was known before.
@@ -272,32 +278,32 @@ def held(data: Iterable[Owned], home: Path) -> Iterator[list[Known]]:
     Raises PrivacyError where another run has one of them.
     """
     root = home / "ledgers"
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         names = {}
-        known = []
+        origins = []
         begun = set()
-        for number, one in enumerate(data):
-            drawn = _drawn(root, one, number)
+        for number, owned in enumerate(data):
+            drawn = _drawn(root, owned, number)
             with _durable(root), data_register.locked(root):
-                kin = kinship.find(root, one, drawn)
-                entry = _adopted(root, one, number, drawn)
+                kin = kinship.find(root, owned, drawn)
+                entry = _adopted(root, owned, number, drawn)
             if kin.entry is None:
                 begun.add(entry.id)
-            known.append(Known(None if entry.id in begun else entry.names[0], kin.by))
-            names[one.name] = one
+            origins.append(LedgerOrigin(None if entry.id in begun else entry.names[0], kin.by))
+            names[owned.name] = owned
         with _durable(root), data_register.locked(root):  # one may have joined another meanwhile
             ours = {}
-            for one in names.values():
-                if (found := kinship.find(root, one, None).entry) is not None:
-                    ours[found.id] = one.name
+            for owned in names.values():
+                if (match := kinship.find(root, owned, None).entry) is not None:
+                    ours[match.id] = owned.name
             for identity, name in ours.items():
-                _keep(kept, root / identity, name)
-        yield known
+                _keep(stack, root / identity, name)
+        yield origins
 
 
-def _keep(kept: ExitStack, folder: Path, name: str) -> None:
-    """Lock the folder of some data for a run, as long as `kept` lasts. Raises PrivacyError."""
-    lock = kept.enter_context((folder / dealt_ledgers.RUN).open("ab"))
+def _keep(stack: ExitStack, folder: Path, name: str) -> None:
+    """Lock the folder of some data for a run, as long as `stack` lasts. Raises PrivacyError."""
+    lock = stack.enter_context((folder / dealt_ledgers.RUN).open("ab"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -308,7 +314,7 @@ def _keep(kept: ExitStack, folder: Path, name: str) -> None:
 
 @contextmanager
 def _durable(root: Path) -> Iterator[None]:
-    """Raises PrivacyError where the folder of the ledgers cannot be read or written."""
+    """Raise PrivacyError where the folder of the ledgers cannot be read or written."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -318,27 +324,27 @@ def _durable(root: Path) -> Iterator[None]:
 
 
 def _drawn(root: Path, owned: Owned, number: int) -> Sketches | None:
-    """The sketches of the data; None where its entry has them already, of these very bytes.
+    """Return the sketches of the data; None where its entry has them already, of these very bytes.
 
     The pass over the data is not made under the register's lock.
     """
     with _durable(root), data_register.locked(root):
         key = sketch_files.made_key(root)
-        if _seen(root, owned, number) is not None:
+        if _stored_sketches(root, owned, number) is not None:
             return None
     return sketch_files.drawn(owned, key)
 
 
-def _seen(root: Path, owned: Owned, number: int) -> PartSketches | None:
-    """The sketches that the data's entry has, where they are of these very bytes, too."""
+def _stored_sketches(root: Path, owned: Owned, number: int) -> PartSketches | None:
+    """Return the sketches that the data's entry has, where they are of these very bytes, too."""
     if (entry := kinship.find(root, owned, None).entry) is None:
         return None
     part = sketch_files.part_of(
         owned, edge_slots.slot_of(root / entry.id, entry, owned, number, None)
     )
-    kept = sketch_files.read(root / entry.id, part)
-    if kept is not None and sketch_files.name_of(owned) in kept.files:
-        return kept
+    stored = sketch_files.read(root / entry.id, part)
+    if stored is not None and sketch_files.name_of(owned) in stored.files:
+        return stored
     return None
 
 
@@ -347,7 +353,7 @@ def _tells(sketches: Sketches | None) -> bool:
 
 
 def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
-    """The data's entry, which knows its name, bytes and units from now on."""
+    """Return the data's entry, which knows its name, bytes and units from now on."""
     kin = kinship.find(root, owned, drawn)
     entry = kin.entry or data_register.begun(owned)
     folder = root / entry.id
@@ -365,22 +371,22 @@ def _adopted(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> D
 
 
 def _registered(root: Path, owned: Owned, number: int, drawn: Sketches | None) -> DataRecord:
-    """The data's entry, dealt as this run deals it."""
+    """Return the data's entry, dealt as this run deals it."""
     entry = _adopted(root, owned, number, drawn)
     folder = root / entry.id
     if entry.dealing != owned.dealing:
         entry = _redealt(folder, entry, owned)
     if not owned.dealing:
         slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
-        known = entry.edges.get(slot, ())
-        edges = entry.edges | {slot: data_register.added(known, owned.digest)}
+        digests = entry.edges.get(slot, ())
+        edges = entry.edges | {slot: data_register.added(digests, owned.digest)}
         entry = replace(entry, edges=edges)
     data_register.write(folder, entry)
     return entry
 
 
 def _dealt_anew(kin: Kin, owned: Owned) -> bool:
-    """Whether edges may have other units than before, though the data is dealt in the same words.
+    """Return whether edges may have other units than before, in a dealing of the same words.
 
     A row's edge depends on how it is encoded, and a site's file on its number; a person's does not.
     """

@@ -13,7 +13,7 @@ from tacit_services.identity import kinship, sketch_files
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a public file shares with private data.
+    """The overlap of a public file with private data.
 
     of: the data. share: of the smaller file's rows, about. private: whether they are more than
     chance gives to rows that are alike. people: share of people, 0 where no column names them.
@@ -35,16 +35,16 @@ def overlaps(public: Owned, private: Iterable[Owned], home: Path) -> list[Overla
     ours = sketch_files.drawn(public, key)
     if ours is None:
         return []
-    found = []
-    for one in dict.fromkeys(private):
-        if (theirs := sketch_files.drawn(one, key)) is not None:
+    matches = []
+    for owned in dict.fromkeys(private):
+        if (theirs := sketch_files.drawn(owned, key)) is not None:
             rows = shared_rows(ours, theirs)
             people = shared_units(ours, theirs)
             if people.same:
                 of_people = people.share
             else:
                 of_people = 0.0
-            found.append(Overlap(one.file, rows.alike, rows.same, of_people))
+            matches.append(Overlap(owned.file, rows.alike, rows.same, of_people))
     for entry, rows in kinship.known(root, ours):
-        found.append(Overlap(f"{entry.names[0]}, which a ledger knows", rows.alike, True, 0.0))
-    return found
+        matches.append(Overlap(f"{entry.names[0]}, which a ledger knows", rows.alike, True, 0.0))
+    return matches

@@ -6,7 +6,7 @@
 
 All have mode 0600. A sketch is of all that the data ever was: it grows with the file, and forgets
 nobody. It never leaves this machine. Without the key nobody can test whether somebody is in it, so
-a copy of a ledger's folder tells nothing; whoever reads the user's files can read the rows, too.
+a copy of a ledger's folder tells nothing; a reader of the user's files can read the rows, too.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class PartSketches:
 
 
 def made_key(root: Path) -> bytes:
-    """The key of this register, made where there is none. Raises OSError, PrivacyError.
+    """Return the key of this register, made where there is none. Raises OSError, PrivacyError.
 
-    Whoever calls has the register locked.
+    The caller has the register locked.
     """
     if (key := key_of(root)) is None:
         key = secrets.token_bytes(_KEY_BYTES)
@@ -48,7 +48,7 @@ def made_key(root: Path) -> bytes:
 
 
 def key_of(root: Path) -> bytes | None:
-    """The key of this register; None: it has no sketch yet. Raises OSError, PrivacyError."""
+    """Return the key of this register; None: it has no sketch yet. Raises OSError, PrivacyError."""
     path = root / _KEY
     if not path.exists():
         if any(root.glob("*/units-*.json")):
@@ -65,16 +65,16 @@ def key_of(root: Path) -> bytes | None:
 
 
 def part_of(owned: Owned, slot: str) -> str:
-    """What the sketch of this data is called: of a dealt file one, else one of each edge."""
+    """Return what the sketch of this data is called: of a dealt file one, else one of each edge."""
     if owned.dealing:
         return "all"
     return slot
 
 
 def drawn(owned: Owned, key: bytes) -> Sketches | None:
-    """The sketches of the data's file, in one pass over it; None where nothing says what it holds.
+    """Return the sketches of the data's file, in one pass; None where it has no marks.
 
-    Asked again for the same bytes and schema, it does not read. Raises ConfigError, DataError.
+    A second call for the same bytes and schema does not read. Raises ConfigError, DataError.
     """
     if owned.marks is None:
         return None
@@ -88,19 +88,19 @@ def _drawn(owned: Owned, key: bytes) -> Sketches:
 
 
 def name_of(owned: Owned) -> str:
-    """What a sketch knows a file by that it was made of."""
+    """Return the name by which a sketch knows this file."""
     return f"{owned.digest}:{owned.view}"
 
 
 def read(folder: Path, part: str) -> PartSketches | None:
-    """The sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
+    """Return the sketches of a part; None: of tacit 0.2, which made none. Raises PrivacyError."""
     path = _path(folder, part)
     if not path.exists():
         return None
     try:
         content = json.loads(path.read_bytes())
-        if (found := content["format"]) != FORMAT:
-            raise ValueError(other_format(found, FORMAT))
+        if (number := content["format"]) != FORMAT:
+            raise ValueError(other_format(number, FORMAT))
         units = content["units"]
         sketches = Sketches(unpacked(content["rows"]), None if units is None else unpacked(units))
         return PartSketches(tuple(content["files"]), sketches)
@@ -114,27 +114,27 @@ def parts(folder: Path) -> Iterator[tuple[str, PartSketches]]:
     """Yield every part of the data in `folder` that has sketches. Raises PrivacyError."""
     for path in sorted(folder.glob("units-*.json")):
         part = path.stem.removeprefix("units-")
-        if (kept := read(folder, part)) is not None:
-            yield part, kept
+        if (stored := read(folder, part)) is not None:
+            yield part, stored
 
 
 def add(folder: Path, part: str, owned: Owned, sketches: Sketches) -> None:
     """Let the part know this file, too, durably. Raises OSError, PrivacyError."""
-    kept = read(folder, part)
+    stored = read(folder, part)
     name = name_of(owned)
-    if kept is None:
+    if stored is None:
         write(folder, part, PartSketches((name,), sketches))
-    elif name not in kept.files:
-        write(folder, part, PartSketches((*kept.files, name), merged(kept.sketches, sketches)))
+    elif name not in stored.files:
+        write(folder, part, PartSketches((*stored.files, name), merged(stored.sketches, sketches)))
 
 
-def write(folder: Path, part: str, kept: PartSketches) -> None:
+def write(folder: Path, part: str, part_sketches: PartSketches) -> None:
     """Replace the sketches of a part, durably. Raises OSError."""
-    units = kept.sketches.units
+    units = part_sketches.sketches.units
     content = {
         "format": FORMAT,
-        "files": kept.files,
-        "rows": packed(kept.sketches.rows),
+        "files": part_sketches.files,
+        "rows": packed(part_sketches.sketches.rows),
         "units": None if units is None else packed(units),
     }
     files.write(_path(folder, part), json.dumps(content).encode(), files.SECRET)

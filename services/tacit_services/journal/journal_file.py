@@ -1,6 +1,6 @@
 """The journal file: every message that a run has accepted, in accept order.
 
-`tacit replay` folds it again, and whoever wants proof of a run has it here. The store's journal is
+`tacit replay` folds it again: it is the proof of a run. The store's journal is
 trimmed at every snapshot; this file never is. It begins at the run's start or, if it was asked for
 later, at the state of the store's snapshot, which is then kept in the header.
 
@@ -54,7 +54,7 @@ class Header:
     base: Snapshot
 
     def encode(self) -> bytes:
-        """The bytes of the header."""
+        """Return the bytes of the header."""
         content = {
             "run": self.run,
             "fingerprint": self.parameters.fingerprint(),
@@ -80,13 +80,13 @@ class FileRecord:
 
 
 def encode_record(position: int, payload: bytes | memoryview) -> bytes:
-    """The bytes of one record."""
+    """Return the bytes of one record."""
     head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
     return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
 
 
 class JournalReader:
-    """Reads a journal file, record by record.
+    """A reader of a journal file, record by record.
 
     After the last record `torn` is the number of bytes of an unfinished one, which a crash has cut
     off; `end`: the byte after the last whole one so far. See Writer for an example.
@@ -157,16 +157,16 @@ class JournalReader:
                 raise ValueError("run is not a name, or cursor no number of messages")
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             if isinstance(error, KeyError) or not str(error):
-                said = str(error)
+                reason = str(error)
             else:
-                said = str(error).splitlines()[0]
+                reason = str(error).splitlines()[0]
             raise WireError(
-                "journal", f"{self._name}: the header cannot be understood: {said}"
+                "journal", f"{self._name}: the header cannot be understood: {reason}"
             ) from error
         if content.get("fingerprint") != parameters.fingerprint():
-            said = "its parameters do not have the fingerprint that it names: it was altered, or"
+            reason = "its parameters do not have the fingerprint that it names: it was altered, or"
             raise WireError(
-                "journal", f"{self._name}: {said} is of a run that tacit 0.1 began: {OF_0_1}"
+                "journal", f"{self._name}: {reason} is of a run that tacit 0.1 began: {OF_0_1}"
             )
         return header
 
@@ -180,7 +180,7 @@ def open_journal(path: Path) -> BinaryIO:
 
 
 class Writer:
-    """Writes a journal file.
+    """The writer of a journal file.
 
     A second writer, in any process, is refused while this one has the file open.
 
@@ -204,7 +204,7 @@ class Writer:
     >>> writer.append([(1, b"first message"), (2, b"second message")])
     >>> writer.close()
     >>> with open_journal(path) as file:
-    ...     [record.payload for record in Reader(file, str(path))]
+    ...     [record.payload for record in JournalReader(file, str(path))]
     [b'first message', b'second message']
     >>> folder.cleanup()
     """
@@ -220,7 +220,7 @@ class Writer:
     def open(self, begin: Header) -> None:
         """Open the file, cut a torn record off, and get ready to write behind its last record.
 
-        A file that does not exist is made, and begins as `begin` says; one that exists must be of
+        A file that does not exist is made, and begins with `begin`; one that exists must be of
         the same run and parameters. After a failure this may be called again. Raises ServiceError
         where the file is in use or cannot be written, ConfigError where it is another run's or ends
         before the store's snapshot, WireError where it was altered.
@@ -269,9 +269,9 @@ class Writer:
         try:
             self._file.truncate(self._end)
             self._file.seek(self._end)
-            rest = memoryview(data)
-            while rest:  # a disk that fills up takes a part
-                rest = rest[self._file.write(rest) :]
+            remaining = memoryview(data)
+            while remaining:  # a disk that fills up takes a part
+                remaining = remaining[self._file.write(remaining) :]
         except OSError as error:
             raise self._failure(error) from error
         self._end = self._end + len(data)
@@ -311,10 +311,10 @@ class Writer:
             new = self.path.with_name(self.path.name + ".new")
             with os.fdopen(
                 os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-            ) as made:
-                made.write(begin.encode())
-                made.flush()
-                os.fsync(made.fileno())
+            ) as new_file:
+                new_file.write(begin.encode())
+                new_file.flush()
+                os.fsync(new_file.fileno())
             new.replace(self.path)
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
@@ -333,23 +333,23 @@ class Writer:
         assert self._file is not None
         with open_journal(self.path) as file:
             reader = JournalReader(file, f"journal {self.path}", begin.parameters.folder)
-            found = reader.header
-            if (found.run, found.parameters.fingerprint()) != (
+            header = reader.header
+            if (header.run, header.parameters.fingerprint()) != (
                 begin.run,
                 begin.parameters.fingerprint(),
             ):
                 raise ConfigError(
-                    f"journal {self.path}: is of run {found.run!r} with other parameters, or of "
+                    f"journal {self.path}: is of run {header.run!r} with other parameters, or of "
                     f"another"
                 )
             self._end = reader.start
-            self.last = found.base.cursor
+            self.last = header.base.cursor
             self._tail = {}
-            for kept in reader:
-                self._end = kept.end
-                self.last = kept.position
-                if kept.position > begin.base.cursor:
-                    self._tail[kept.position] = zlib.crc32(kept.payload)
+            for record in reader:
+                self._end = record.end
+                self.last = record.position
+                if record.position > begin.base.cursor:
+                    self._tail[record.position] = zlib.crc32(record.payload)
 
     def _failure(self, error: OSError) -> TacitError:
         if isinstance(

@@ -29,16 +29,16 @@ _DTYPES = {  # as safetensors calls them
 def pieces(
     tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> list[bytes | memoryview]:
-    """The bytes of the file, one piece behind the other.
+    """Return the bytes of the file, one piece behind the other.
 
     A tensor that is on the CPU and contiguous is not copied: nothing may be written into it
     meanwhile. Longest numbers first, so that none of them is out of line in the file.
     """
-    named = sorted(tensors.items(), key=lambda one: (-one[1].element_size(), one[0]))
+    ordered = sorted(tensors.items(), key=lambda entry: (-entry[1].element_size(), entry[0]))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
     bodies: list[memoryview] = []
     end = 0
-    for name, tensor in named:
+    for name, tensor in ordered:
         begin = end
         end = end + tensor.numel() * tensor.element_size()
         shape = list(tensor.shape)

@@ -25,7 +25,7 @@ _HEAD = len(_MAGIC) + 8
 
 
 def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
-    """The bytes of a snapshot.
+    """Return the bytes of a snapshot.
 
     JSON floats are written with repr, so they come back to the last bit.
     """
@@ -33,7 +33,7 @@ def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
 
 
 def pieces(tensors: dict[str, Tensor], values: str) -> list[bytes | memoryview]:
-    """The bytes of a snapshot whose values are this JSON, one behind the other.
+    """Return the bytes of a snapshot whose values are this JSON, one behind the other.
 
     No tensor is copied, if it is on the CPU and contiguous: nothing may be written into it
     meanwhile.
@@ -46,7 +46,7 @@ def pieces(tensors: dict[str, Tensor], values: str) -> list[bytes | memoryview]:
 
 
 def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and values that `dumps` was given.
+    """Return the tensors and values that `dumps` was given.
 
     Raises ServiceError where the snapshot is damaged or of another version.
     """
@@ -56,9 +56,9 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ServiceError("snapshot: damaged (it does not match its checksum)")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
-        said = metadata(content)
-        version = said["tacit"]
-        values = json.loads(said["values"])
+        header = metadata(content)
+        version = header["tacit"]
+        values = json.loads(header["values"])
         if version != _VERSION:
             raise ServiceError(f"snapshot: {other_format(version, _VERSION)}")
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -67,7 +67,7 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def metadata(data: bytes) -> dict[str, str]:
-    """The metadata of a safetensors file, given its bytes.
+    """Return the metadata of a safetensors file, given its bytes.
 
     Raises ValueError where they are not such a file.
     """

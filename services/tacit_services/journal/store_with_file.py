@@ -78,12 +78,12 @@ class StoreWithJournalFile:
         inner = self._inner.begin(entries)
 
         def answers() -> list[Appended]:
-            found = inner()
-            paired = zip(entries, found, strict=True)
+            appended = inner()
+            paired = zip(entries, appended, strict=True)
             self._writer.append(
                 (a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED
             )
-            return found
+            return appended
 
         return answers
 
@@ -138,7 +138,7 @@ class StoreWithJournalFile:
 
 
 class _SaverBehindFile:
-    """Syncs the journal file before the store drops its entries."""
+    """A saver that syncs the journal file before the store drops its entries."""
 
     def __init__(self, inner: Saver, writer: Writer) -> None:
         self._inner = inner

@@ -24,17 +24,17 @@ class Weights:
         return sum(len(piece) for piece in self.pieces)
 
     def sha256(self) -> str:
-        """The file's digest, in hexadecimal."""
-        found = hashlib.sha256()
+        """Return the file's digest, in hexadecimal."""
+        hasher = hashlib.sha256()
         for piece in self.pieces:
-            found.update(piece)
-        return found.hexdigest()
+            hasher.update(piece)
+        return hasher.hexdigest()
 
     def whole(self) -> bytes:
-        """The file; the tensors are copied."""
+        """Return the file; the tensors are copied."""
         return b"".join(self.pieces)
 
 
 def weights(model: Model, params: Tensor) -> bytes:
-    """The whole file of `params`."""
+    """Return the whole file of `params`."""
     return Weights(model, params).whole()

@@ -29,10 +29,10 @@ class KeptEmbeddings:
         path = self._path(name)
         try:
             data = path.read_bytes()
-            found: dict[str, Tensor] = safetensors.torch.load(data)
+            tensors: dict[str, Tensor] = safetensors.torch.load(data)
             if (number := state_file.metadata(data).get("tacit")) != _FORMAT:
                 raise ValueError(other_format(number, _FORMAT))
-            return found["embeddings"]
+            return tensors["embeddings"]
         except FileNotFoundError:
             return None
         except (OSError, SafetensorError, ValueError, KeyError) as error:

@@ -54,19 +54,19 @@ def main(settings: EdgeSettings) -> None:
 def build_role(
     settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger
 ) -> Party:
-    """The role of this identity with its own columns.
+    """Return the role of this identity with its own columns.
 
     Raises ConfigError, DataError, PrivacyError.
     """
     device = tried(settings.device)
     splits = datasets.splits(vertical.definition.source.name, settings.data)
-    kept = KeptEmbeddings(identity.path / "released")
+    embeddings = KeptEmbeddings(identity.path / "released")
     settings.warn_of_salt(log)
     name = identity.edge
     salt = settings.salt.encode()
     number = identity.number
     random = Random()
-    role = registry.party(vertical, name, number, splits, salt, ledger, random, kept, device)
+    role = registry.party(vertical, name, number, splits, salt, ledger, random, embeddings, device)
     plan = role.releaser.plan
     log.info(
         "%s: %d records, %s, z = %.4g",

@@ -25,7 +25,9 @@ def party_loop(
     *,
     serves: bool = False,
 ) -> WorkerLoop:
-    """The loop of `role`, which goes on from where its last message left it. Raises PrivacyError.
+    """Return the loop of `role`, which goes on from where its last message left it.
+
+    Raises PrivacyError.
 
     `delay`: what answers are held back for. `serves`: whether requests are answered after the run's
     end as well, for inference.
@@ -43,5 +45,5 @@ def restore(role: Party, outbox: Outbox) -> None:
 
 
 def state_to_keep(role: Party) -> bytes:
-    """The role's state, as it is kept with a message."""
+    """Return the role's state, as it is kept with a message."""
     return snapshot_file.dumps(*role.state())

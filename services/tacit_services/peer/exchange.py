@@ -1,7 +1,7 @@
 """The exchange of messages between peers, in a thread of its own beside the computing.
 
 A peer that computes for seconds still answers at once, so that nobody waits for it. The role is
-used under one lock; whatever it says is made durable before it is sent.
+used under one lock; all that it sends is made durable first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_ONCE = 16  # messages between two such looks, at most
 
 
 def sender_of(topic: str) -> tuple[str, str]:
-    """The kind of what a peer says, and its name; "" where there is none."""
+    """Return the kind of a peer's message, and its sender; "" where there is none."""
     levels = topic.split("/", 8)
     kind = levels[3]
     at = 6 if levels[3] == "peer" else 4
@@ -61,7 +61,9 @@ class Exchange:
     ) -> None:
         self.role = role
         self.lock = threading.Lock()
-        whole = 4 * role.model.size + wire.MAX_META  # a message's parts come at once, all of them
+        message_bytes = (
+            4 * role.model.size + wire.MAX_META
+        )  # a message's parts come at once, all of them
         self.limiter = RateLimiter(None, 0, 4 * role.model.size)
         self.inbox = Inbox(
             self.limiter,
@@ -69,9 +71,9 @@ class Exchange:
             self._word,
             sender_of,
             Room(
-                ROOM + 2 * whole // SMALLEST_PART,
-                ROOM_BYTES + 2 * whole,
-                max(TOTAL_BYTES, 4 * whole),
+                ROOM + 2 * message_bytes // SMALLEST_PART,
+                ROOM_BYTES + 2 * message_bytes,
+                max(TOTAL_BYTES, 4 * message_bytes),
             ),
         )
         self._always: frozenset[str] = frozenset()  # subscriptions that are not of peers
@@ -89,9 +91,9 @@ class Exchange:
         self._number = secrets.randbits(
             60
         )  # it is of the next copy, and parts of two copies must not be mixed
-        self._asked: dict[str, float] = {}  # when each neighbour was last asked something
+        self._last_asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
-        self._told = -1  # our steps, as everybody was last told
+        self._announced = -1  # our steps, as everybody was last told
         role.count_first_hand()
 
     @property
@@ -105,9 +107,9 @@ class Exchange:
         run = self._run
         me = self.role.edge
         heard = sorted(frozenset(self.role.topology.peers) - shut - {me})
-        said = [topics.peer_numbered(run, me, name) for name in heard]
+        messages = [topics.peer_numbered(run, me, name) for name in heard]
         words = [topic(run, name) for name in heard for topic in (topics.presence, topics.steps)]
-        return said + words
+        return messages + words
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
@@ -127,7 +129,7 @@ class Exchange:
                 self._state.save(*self.role.state())
 
     def say(self, work: Callable[[], list[Outgoing]]) -> None:
-        """Let the role do something, make it durable, and send what it says.
+        """Let the role do something, make it durable, and send its messages.
 
         Raises PrivacyError.
         """
@@ -140,8 +142,8 @@ class Exchange:
 
     def reconnected(self) -> None:
         """Ask again now, as messages under way may be lost."""
-        self._asked.clear()
-        self._told = -1
+        self._last_asked.clear()
+        self._announced = -1
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Exchange:
             self._receive(inbound)
 
     def _choose_who_is_heard(self) -> None:
-        """Give up the subscriptions to whoever floods, for a while."""
+        """Give up the subscriptions to peers that flood, for a while."""
         connection = self._connection
         shut = self.limiter.shut()
         assert connection is not None
@@ -190,7 +192,7 @@ class Exchange:
         inbound.done()
 
     def _word(self, inbound: Inbound) -> None:
-        """What another peer says of itself."""
+        """Take in another peer's presence, or its number of steps."""
         kind, name = sender_of(inbound.topic)
         if kind == PRESENCE:
             self._presence(name, inbound.payload)
@@ -198,7 +200,7 @@ class Exchange:
             self._steps(name, inbound.payload)
 
     def _steps(self, name: str, payload: bytes) -> None:
-        """The broker lets nobody else say it, as with presence."""
+        """Take in a peer's number of steps; the broker takes it from that peer alone."""
         if len(payload) <= DIGITS and payload.isdigit():
             with self.lock:
                 self.role.hear_steps(name, int(payload))
@@ -207,21 +209,21 @@ class Exchange:
     def _tell_steps(self) -> None:
         steps = self.role.steps
         connection = self._connection
-        if steps != self._told and connection is not None and connection.up:
-            self._told = steps
+        if steps != self._announced and connection is not None and connection.up:
+            self._announced = steps
             topic = topics.steps(self._run, self.role.edge)
             connection.publish(topic, str(steps).encode(), retain=True)
 
     def _presence(self, name: str, payload: bytes) -> None:
         if name not in self.role.neighbours:
             return
-        there = payload.decode("ascii", "replace") in HERE
+        online = payload.decode("ascii", "replace") in HERE
         with self.lock:
             before = name in self.role.here
-            (self.role.here.add if there else self.role.here.discard)(name)
-        if there != before:
-            log.info("%s is %s", name, "here" if there else "away", extra={"edge": self.role.edge})
-            self._asked.pop(name, None)
+            (self.role.here.add if online else self.role.here.discard)(name)
+        if online != before:
+            log.info("%s is %s", name, "here" if online else "away", extra={"edge": self.role.edge})
+            self._last_asked.pop(name, None)
 
     def _message(self, inbound: Inbound) -> PeerMessage | None:
         if inbound.retained:
@@ -230,9 +232,9 @@ class Exchange:
         number, payload = topics.read_numbered(number, inbound.payload)
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
-        known, assembler = self._partial.get(sender, (0, None))
+        partial_number, assembler = self._partial.get(sender, (0, None))
         if (
-            assembler is None or known != number
+            assembler is None or partial_number != number
         ):  # a new copy: what came of an older one will not be completed
             assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
         self._partial[sender] = number, assembler
@@ -252,11 +254,13 @@ class Exchange:
         now = time.monotonic()
         with self.lock:
             due = [
-                name for name in self.role.here if now - self._asked.get(name, 0.0) > self._patience
+                name
+                for name in self.role.here
+                if now - self._last_asked.get(name, 0.0) > self._patience
             ]
         if due:
             self.say(lambda: self.role.repeat(due))
-            self._asked.update(dict.fromkeys(due, now))
+            self._last_asked.update(dict.fromkeys(due, now))
 
     def _send(self, out: Outgoing) -> None:
         # Not while disconnected: paho would keep every copy. What is open is asked for again.
@@ -264,7 +268,7 @@ class Exchange:
         if self._connection is None or not self._connection.up:
             return
         if isinstance(out.message, Proposal | Share):
-            self._asked[out.to] = time.monotonic()
+            self._last_asked[out.to] = time.monotonic()
         self._number += 1
         self.counts["sent"] += 1
         envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)

@@ -43,13 +43,13 @@ def restore(role: GossipWorker, state: PeerState) -> None:
 
     Raises ConfigError when it is of another model.
     """
-    kept = state.load()
-    if kept is None:
+    saved = state.load()
+    if saved is None:
         if isinstance(role, Peer):
             role.life = time.time_ns()
         state.save(*role.state())
         return
-    tensors, values = kept
+    tensors, values = saved
     if tensors["params"].numel() != role.model.size or "counts" not in values:
         raise ConfigError(
             f"peer state of {role.edge}: is of another model; a new run needs a new TACIT_RUN_ID"

@@ -77,7 +77,7 @@ class Peering:
 
     @contextmanager
     def working(self, session: Session, connection: Connection) -> Iterator[None]:
-        """Other peers are heard and answered; the observer is told that there is one more."""
+        """Hear and answer other peers until the end of the block, and greet the observer."""
         with self._exchange.serving(connection):
             session.send_hello()
             yield
@@ -87,7 +87,7 @@ class Peering:
         self._exchange.reconnected()
 
     def idle(self, session: Session) -> bool:
-        """Whether there is nothing to do before others are heard."""
+        """Return whether there is nothing to do before others are heard."""
         return self._idle or self._role.halted
 
     def work(self, session: Session, stop: threading.Event) -> None:
@@ -109,7 +109,7 @@ class Peering:
             self._advance(session, stop)
 
     def leaves(self, session: Session) -> bool:
-        """Whether no peer waits for this one's answers any more, or has waited too long."""
+        """Return whether no peer waits for this one's answers any more, or has waited too long."""
         if self._leave_at is None:
             self._leave_at = time.monotonic() + LINGER
         with self._exchange.lock:
@@ -117,7 +117,7 @@ class Peering:
         quiet = time.monotonic() - self._exchange.heard_at > QUIET
         return (settled and quiet) or time.monotonic() >= self._leave_at
 
-    def kept(self) -> bytes | None:
+    def role_state(self) -> bytes | None:
         """Return nothing: a peer's state is in a file of its own, which the exchange writes."""
         return None
 
@@ -150,7 +150,7 @@ class Peering:
             self._exchange.say(lambda: self._role.finish(released))
 
     def _early(self) -> bool:
-        """Whether the exchange of the latest step has still to come.
+        """Return whether the exchange of the latest step has still to come.
 
         Algorithm 1 has one in every step. Where a step is shorter than a message, peers that went
         on without would train models of their own, apart.
@@ -209,7 +209,7 @@ def peer_loop(
     turns: CpuTurns,
     delay: ReleaseDelay | None = None,
 ) -> WorkerLoop:
-    """The loop of `role`, whose durable `state` is a file; `every`: steps between two reports."""
+    """Return the loop of `role` with its durable `state`; `every`: steps between two reports."""
     mailbox = Mailbox()
     exchange = Exchange(
         role,

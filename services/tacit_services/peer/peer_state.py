@@ -55,7 +55,7 @@ class PeerState:
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what was saved last for this run, or None. Raises PrivacyError if unreadable."""
         try:
-            found = self._db.execute(
+            row = self._db.execute(
                 "SELECT content FROM record WHERE run = ?", (self._run,)
             ).fetchone()
             rows = self._db.execute(
@@ -65,9 +65,9 @@ class PeerState:
                 name: torch.from_numpy(np.frombuffer(bytearray(content), dtype=dtype))
                 for name, dtype, content in rows
             }
-            if found is None:
+            if row is None:
                 return None
-            return (tensors, json.loads(found[0]))
+            return (tensors, json.loads(row[0]))
         except (sqlite3.Error, ValueError, TypeError) as error:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 
@@ -85,8 +85,8 @@ class PeerState:
         ]
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            gone = [(self._run, name) for name in self._saved if name not in tensors]
-            self._db.executemany("DELETE FROM tensor WHERE run = ? AND name = ?", gone)
+            removed = [(self._run, name) for name in self._saved if name not in tensors]
+            self._db.executemany("DELETE FROM tensor WHERE run = ? AND name = ?", removed)
             self._db.executemany("INSERT OR REPLACE INTO tensor VALUES (?, ?, ?, ?)", rows)
             self._db.execute(
                 "INSERT OR REPLACE INTO record VALUES (?, ?)", (self._run, json.dumps(values))

@@ -58,7 +58,7 @@ class Made:
 
 def make(
     out: Path,
-    wanted: BasisRequest,
+    request: BasisRequest,
     root: Path | None,
     home: Path,
     read: Callable[[int], None] = lambda records: None,
@@ -72,35 +72,37 @@ def make(
     if out.exists():
         raise ConfigError(f"{out}: is there already; nothing is overwritten")
     axes = Axes()
-    for block in _records(wanted, root, home):
-        if wanted.most is None:
-            left = None
+    for block in _records(request, root, home):
+        if request.most is None:
+            remaining = None
         else:
-            left = wanted.most - axes.count
-        if left is not None and left <= 0:
+            remaining = request.most - axes.count
+        if remaining is not None and remaining <= 0:
             break
-        seen = apply(wanted.features, block[:left])
-        if seen[0].numel() > _MOST:
-            raise ConfigError(f"--public: a record has {seen[0].numel()} numbers, above {_MOST}")
-        axes.see(seen)
+        features = apply(request.features, block[:remaining])
+        if features[0].numel() > _MOST:
+            raise ConfigError(
+                f"--public: a record has {features[0].numel()} numbers, above {_MOST}"
+            )
+        axes.see(features)
         read(axes.count)
-    found = axes.found(wanted.axes)
-    if wanted.features:
-        steps = " and ".join(map(str, wanted.features))
+    basis = axes.found(request.axes)
+    if request.features:
+        steps = " and ".join(map(str, request.features))
     else:
         steps = "no steps"
-    says = f"{axes.count} records of {Path(wanted.public).name}, after {steps}"
-    write(out, *found, says)
+    says = f"{axes.count} records of {Path(request.public).name}, after {steps}"
+    write(out, *basis, says)
     return Made(says, axes.count, digest(out))
 
 
-def _records(wanted: BasisRequest, root: Path | None, home: Path) -> Iterator[Tensor]:
-    path = Path(wanted.public).resolve()
+def _records(request: BasisRequest, root: Path | None, home: Path) -> Iterator[Tensor]:
+    path = Path(request.public).resolve()
     if not path.exists():
-        for rows in torch.split(load(wanted.public, "train", root).x, _BLOCK):
-            yield _brought(rows, wanted)
+        for rows in torch.split(load(request.public, "train", root).x, _BLOCK):
+            yield _brought(rows, request)
         return
-    reader = _reader(wanted, path)
+    reader = _reader(request, path)
     if (owner := own_ledgers.known(path, reader.content(path), home)) is not None:
         raise PrivacyError(
             f"--public {path.name}: a ledger knows it (as {owner}); axes of private records tell "
@@ -110,27 +112,27 @@ def _records(wanted: BasisRequest, root: Path | None, home: Path) -> Iterator[Te
         yield from torch.split(torch.from_numpy(block), _BLOCK)
 
 
-def _brought(rows: Tensor, wanted: BasisRequest) -> Tensor:
-    """Published pictures (n, channels, height, width), grey and of another size if so wanted."""
-    if rows.dim() != 4 and (wanted.size or wanted.channels):
-        raise ConfigError(f"--public {wanted.public}: has no pictures; leave --size out")
-    if wanted.channels == 1 and rows.shape[1] == 3:
+def _brought(rows: Tensor, request: BasisRequest) -> Tensor:
+    """Bring published pictures (n, channels, height, width) to the size and channels requested."""
+    if rows.dim() != 4 and (request.size or request.channels):
+        raise ConfigError(f"--public {request.public}: has no pictures; leave --size out")
+    if request.channels == 1 and rows.shape[1] == 3:
         rows = (rows * _LUMINANCE[:, None, None]).sum(1, keepdim=True)
-    elif wanted.channels not in (None, rows.shape[1]):
-        raise ConfigError(f"--channels {wanted.channels}: {wanted.public} has {rows.shape[1]}")
-    if wanted.size is None:
+    elif request.channels not in (None, rows.shape[1]):
+        raise ConfigError(f"--channels {request.channels}: {request.public} has {rows.shape[1]}")
+    if request.size is None:
         return rows
-    return functional.interpolate(rows, wanted.size, mode="bilinear", antialias=True)
+    return functional.interpolate(rows, request.size, mode="bilinear", antialias=True)
 
 
-def _reader(wanted: BasisRequest, path: Path) -> Reader:
+def _reader(request: BasisRequest, path: Path) -> Reader:
     if path.suffix in (".npz", ".safetensors"):
-        bounds = Bounds(wanted.low, wanted.high)
+        bounds = Bounds(request.low, request.high)
         return ArraysReader("x", "y", None, Values(row_shape(path, "x"), bounds, 2))
     if find_spec("PIL") is None:
         raise ConfigError("--public: pictures need Pillow; pip install 'tacit[images]'")
     from tacit.datasets.own.images import ImagesReader
 
-    size = wanted.size or (_SIDE, _SIDE)
-    channels = wanted.channels or 1
+    size = request.size or (_SIDE, _SIDE)
+    channels = request.channels or 1
     return ImagesReader(size, channels, (), "path", "label", None)

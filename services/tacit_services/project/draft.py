@@ -81,7 +81,7 @@ class Draft:
 
 
 def own_model(entry: str, inputs: str) -> list[str]:
-    """The lines of [model] for the user's own module; inputs: what it gets."""
+    """Return the lines of [model] for the user's own module; inputs: what it gets."""
     return [
         'name = "python"',
         f'entry = "{entry}"  # a class or function beside this file',
@@ -90,7 +90,7 @@ def own_model(entry: str, inputs: str) -> list[str]:
 
 
 def quoted(value: str | list[str]) -> str:
-    """Text, or a list of texts, as TOML and Python have it."""
+    """Quote a text, or a list of texts, as TOML and Python have it."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -104,6 +104,6 @@ def check_name(option: str, name: str) -> None:
 
 
 def check_unicode(option: str, name: str) -> None:
-    """Raise ConfigError for a name whose bytes are not UTF-8, which no file can say."""
+    """Raise ConfigError for a name whose bytes are not UTF-8, which no file can hold."""
     if any(unicodedata.category(char) == "Cs" for char in name):
         raise ConfigError(f"{option} {name!r}: is not UTF-8; rename it")

@@ -41,8 +41,9 @@ class Guess:
 
 
 def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Guess], Guess]:
-    """A guess of every column but the unit's and the target's, and one of the target: the last
-    column if None. Raises ConfigError, DataError.
+    """Guess every column but the unit's and the target's, and the target.
+
+    target: None stands for the last column. Raises ConfigError, DataError.
     """
     table = _read(sample)
     names: list[str] = table.column_names
@@ -55,12 +56,12 @@ def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Gu
         raise ConfigError(
             f"--target {goal}: {columns[goal].left_out}; a target is a number, or has a few values"
         )
-    return [one for name, one in columns.items() if name != goal], columns[goal]
+    return [guess for name, guess in columns.items() if name != goal], columns[goal]
 
 
 def _read(sample: Path) -> pa.Table:
     try:
-        table = _whole(sample)
+        table = _parsed(sample)
     except OSError as error:
         raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
     except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
@@ -75,7 +76,7 @@ def _read(sample: Path) -> pa.Table:
     return table.slice(0, _SAMPLE_ROWS)
 
 
-def _whole(sample: Path) -> pa.Table:
+def _parsed(sample: Path) -> pa.Table:
     with opened(sample) as file:
         is_parquet = file.read(4) == b"PAR1"
     if is_parquet:
@@ -106,15 +107,15 @@ def _number(name: str, column: pa.ChunkedArray) -> Guess:
 
 
 def _outward(value: float, *, down: bool) -> float:
-    """`value` with two digits, away from the middle: not the very number of somebody's row."""
+    """Round `value` outward to two digits, so that it is not the number of one row."""
     if not value or not math.isfinite(value):
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
     if down:
-        found = math.floor(value / step)
+        multiple = math.floor(value / step)
     else:
-        found = math.ceil(value / step)
-    return round(found * step, 12)
+        multiple = math.ceil(value / step)
+    return round(multiple * step, 12)
 
 
 def _text(value: object) -> str:

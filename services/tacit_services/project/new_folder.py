@@ -19,37 +19,37 @@ from tacit_services.project.templates import POLICY, README, RUN_FILE
 _PUSHES = 100
 
 
-def make(folder: Path, wanted: DraftRequest, home: Path) -> list[Path]:
+def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
     """Write the files into `folder`, which must not be there; returns them. home: of the ledgers.
 
     Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
     nothing is left.
     """
-    _check_names(folder, wanted)
-    draft = _draft(replace(wanted, name=_free_name(folder.name, home)))  # nothing is written yet
-    _refuse_private(wanted, home)
+    _check_names(folder, request)
+    draft = _draft(replace(request, name=_free_name(folder.name, home)))  # nothing is written yet
+    _refuse_private(request, home)
     if folder.exists():
         raise ConfigError(f"{folder}: is there already; nothing is overwritten")
     files = {
-        "run.toml": _run_file(folder.name, wanted, draft),
+        "run.toml": _run_file(folder.name, request, draft),
         "policy.toml": POLICY,
-        "README.md": README.format(name=folder.name, train=wanted.train, row=draft.row),
+        "README.md": README.format(name=folder.name, train=request.train, row=draft.row),
     }
     if draft.nets is not None:
         files["nets.py"] = draft.nets
     try:
         folder.mkdir(parents=True)
-        with _whole(folder):
+        with _all_or_nothing(folder):
             for file, content in files.items():
                 (folder / file).write_text(content, encoding="utf-8")
-            _copy_public(wanted, folder / f"public{wanted.suffix}")
+            _copy_public(request, folder / f"public{request.suffix}")
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     return sorted(folder.iterdir())
 
 
 @contextmanager
-def _whole(folder: Path) -> Iterator[None]:
+def _all_or_nothing(folder: Path) -> Iterator[None]:
     """Take away `folder`, which is ours, where something fails."""
     try:
         yield
@@ -59,68 +59,70 @@ def _whole(folder: Path) -> Iterator[None]:
 
 
 def _free_name(name: str, home: Path) -> str:
-    """`name`, or where a ledger is called so already: with the first number that is free."""
+    """Return `name`, or where a ledger is called so already: with the first number that is free."""
     others = (f"{name}-{number}" for number in count(2))
-    return next(one for one in chain([name], others) if not own_ledgers.called(one, home))
+    return next(
+        candidate for candidate in chain([name], others) if not own_ledgers.called(candidate, home)
+    )
 
 
-def _draft(wanted: DraftRequest) -> Draft:
-    if wanted.images is not None:
-        return pictures.draft(wanted, wanted.images)
+def _draft(request: DraftRequest) -> Draft:
+    if request.images is not None:
+        return pictures.draft(request, request.images)
     from tacit_services.project import new_table  # pyarrow: only tables need it
 
-    return new_table.draft(wanted)
+    return new_table.draft(request)
 
 
-def _check_names(folder: Path, wanted: DraftRequest) -> None:
+def _check_names(folder: Path, request: DraftRequest) -> None:
     """Raise ConfigError for what cannot be written into a run file as it is."""
-    if wanted.public is None:
+    if request.public is None:
         public = ""
     else:
-        public = wanted.public.name
-    if wanted.images is None:
+        public = request.public.name
+    if request.images is None:
         option = "--table"
     else:
         option = "--images"
-    said = {"NAME": folder.name, option: public, "--model": wanted.entry or ""}
-    for name, text in said.items():
+    texts = {"NAME": folder.name, option: public, "--model": request.entry or ""}
+    for name, text in texts.items():
         check_name(name, text)
-    check_unicode("--target", wanted.target or "")
-    check_unicode("--unit", wanted.unit or "")
+    check_unicode("--target", request.target or "")
+    check_unicode("--unit", request.unit or "")
 
 
-def _refuse_private(wanted: DraftRequest, home: Path) -> None:
-    if wanted.public is None:
+def _refuse_private(request: DraftRequest, home: Path) -> None:
+    if request.public is None:
         return
-    content = digest if wanted.images is None else pictures.content
-    if (owner := own_ledgers.known(wanted.public, content(wanted.public), home)) is not None:
+    content = digest if request.images is None else pictures.content
+    if (owner := own_ledgers.known(request.public, content(request.public), home)) is not None:
         raise PrivacyError(
-            f"{wanted.public}: a ledger knows it (as {owner}), and all that is read here becomes "
+            f"{request.public}: a ledger knows it (as {owner}), and all that is read here becomes "
             "public. Use public or made-up rows"
         )
 
 
-def _copy_public(wanted: DraftRequest, place: Path) -> None:
-    if wanted.sample is not None:
-        shutil.copyfile(wanted.sample, place)
-    elif wanted.images is not None:
-        for file in pictures.files(wanted.images):  # no hidden one, and none that lies elsewhere
-            copy = place / file.relative_to(wanted.images)
+def _copy_public(request: DraftRequest, place: Path) -> None:
+    if request.sample is not None:
+        shutil.copyfile(request.sample, place)
+    elif request.images is not None:
+        for file in pictures.files(request.images):  # no hidden one, and none that lies elsewhere
+            copy = place / file.relative_to(request.images)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
 
 
-def _run_file(name: str, wanted: DraftRequest, draft: Draft) -> str:
+def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,
-        updates=wanted.edges * _PUSHES,
+        updates=request.edges * _PUSHES,
         data="\n".join(draft.data),
         model="\n".join(draft.model),
         algorithm="\n".join(draft.algorithm),
         clip=draft.clip,
         row=draft.row,
         pushes=_PUSHES,
-        edges=wanted.edges,
+        edges=request.edges,
         every=_PUSHES,
     )

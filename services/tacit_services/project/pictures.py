@@ -38,28 +38,28 @@ _FEATURES = {
 _RATES = {1: 60.0, 3: 6.0}
 
 
-def draft(wanted: DraftRequest, folder: Path) -> Draft:
+def draft(request: DraftRequest, folder: Path) -> Draft:
     """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
-    if wanted.unit is not None or wanted.target is not None:
-        key, value = ("unit", wanted.unit) if wanted.unit else ("target", wanted.target)
+    if request.unit is not None or request.target is not None:
+        key, value = ("unit", request.unit) if request.unit else ("target", request.target)
         raise ConfigError(
             f"--{key} {value}: a folder of pictures says only their classes; for more, train is a "
             "table of path, label and unit: docs/own-data.md"
         )
     classes = _classes(folder)
     (height, width), channels = _form(folder)
-    if wanted.entry is not None:
+    if request.entry is not None:
         return Draft(
             title="pictures",
-            data=_data(wanted, classes, (height, width), channels),
-            model=own_model(wanted.entry, f"x has shape [{channels}, {height}, {width}]"),
+            data=_data(request, classes, (height, width), channels),
+            model=own_model(request.entry, f"x has shape [{channels}, {height}, {width}]"),
             algorithm=[*FEDASYNC, f"learning_rate = {_OWN_RATE}"],
             nets=None,
             row="picture",
         )
     return Draft(
         title="pictures",
-        data=[*_data(wanted, classes, (_SEEN, _SEEN), channels), _FEATURES[channels]],
+        data=[*_data(request, classes, (_SEEN, _SEEN), channels), _FEATURES[channels]],
         model=['name = "logistic"  # one layer: so few private pictures do not pay for more'],
         algorithm=[
             'name = "audp"  # each edge sends noisy gradients when it is ready; nobody waits',
@@ -73,12 +73,12 @@ def draft(wanted: DraftRequest, folder: Path) -> Draft:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of all pictures in `folder`, as a run reads them. Raises DataError."""
+    """Return the files of all pictures in `folder`, as a run reads them. Raises DataError."""
     return _reader().files(folder)
 
 
 def content(folder: Path) -> str:
-    """SHA-256 of all pictures in `folder`, as a ledger has it. Raises DataError."""
+    """Return SHA-256 of all pictures in `folder`, as a ledger has it. Raises DataError."""
     return _reader().content(folder)
 
 
@@ -91,27 +91,30 @@ def _reader() -> ImagesReader:
 def _classes(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise DataError(f"--images {folder}: no such folder")
-    found = [
+    names = [
         path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     ]
-    if len(found) < 2:
+    if len(names) < 2:
         raise DataError(f"--images {folder}: expected a folder for each class, two or more")
-    for name in found:
+    for name in names:
         check_unicode("--images: folder", name)
-    return sorted(found)
+    return sorted(names)
 
 
 def _form(folder: Path) -> tuple[tuple[int, int], int]:
-    """(height, width) and channels of the pictures: their own, where they are small and alike."""
+    """Return (height, width) and channels of the pictures.
+
+    The size is their own where they are small and alike.
+    """
     from tacit.datasets.own.file_reading import PIXELS_MAX
     from tacit.datasets.own.images import FORMATS, TooLargeError, opened_picture
 
     every = files(folder)
-    seen: set[tuple[tuple[int, int], str]] = set()
+    forms: set[tuple[tuple[int, int], str]] = set()
     for file in islice(every, 0, None, max(1, len(every) // _LOOKED_AT)):
         try:
             with opened_picture(file, PIXELS_MAX) as picture:
-                seen.add(((picture.height, picture.width), picture.mode))
+                forms.add(((picture.height, picture.width), picture.mode))
         except TooLargeError as error:
             raise DataError(
                 f"--images: {file.relative_to(folder)}: has over {PIXELS_MAX:,} pixels; make it "
@@ -121,30 +124,30 @@ def _form(folder: Path) -> tuple[tuple[int, int], int]:
             raise DataError(
                 f"--images: {file.relative_to(folder)}: is no picture of {', '.join(FORMATS)}"
             ) from error
-    if not seen:
+    if not forms:
         raise DataError(f"--images {folder}: has no pictures")
-    sizes = {size for size, _ in seen}
+    sizes = {size for size, _ in forms}
     size = next(iter(sizes))
-    kept = len(sizes) == 1 and min(size) >= _LEAST and max(size) <= _LARGEST
-    grey = all(mode in ("1", "L", "LA") or mode.startswith("I") for _, mode in seen)
-    return size if kept else (_SIDE, _SIDE), 1 if grey else 3
+    uniform = len(sizes) == 1 and min(size) >= _LEAST and max(size) <= _LARGEST
+    grey = all(mode in ("1", "L", "LA") or mode.startswith("I") for _, mode in forms)
+    return size if uniform else (_SIDE, _SIDE), 1 if grey else 3
 
 
 def _data(
-    wanted: DraftRequest, classes: list[str], size: tuple[int, int], channels: int
+    request: DraftRequest, classes: list[str], size: tuple[int, int], channels: int
 ) -> list[str]:
     height, width = size
     what = "a folder a class, dealt to the edges; or a table of path and label"
     lines = [
         'kind = "images"',
-        f"name = {quoted(wanted.name)}  # of the ledger that counts for these pictures: keep it",
-        f'train = "{wanted.train}"  # private pictures: '
-        + (what if wanted.sites is None else "site0 of edge 0, site1 of edge 1, …"),
+        f"name = {quoted(request.name)}  # of the ledger that counts for these pictures: keep it",
+        f'train = "{request.train}"  # private pictures: '
+        + (what if request.sites is None else "site0 of edge 0, site1 of edge 1, …"),
         'test = "public"  # public, and of other people',
         f"classes = {quoted(classes)}  # the folders' names",
         f"size = {height if height == width else [height, width]}  # that a picture is brought to",
         f"channels = {channels}  # 1: grey, 3: colours",
     ]
-    if wanted.sites is None:
+    if request.sites is None:
         return [*lines, "# rows = 2000  # public: pictures of an edge; left out, they are counted"]
     return [*lines, "rows = 2000  # public: pictures that a site is taken to have; say your number"]

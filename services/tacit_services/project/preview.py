@@ -36,8 +36,10 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The findings. facts: (what, in words). warnings: why the run may not learn. refused: why
-    `tacit run` will not start, if it will not.
+    """The findings of a check.
+
+    facts: (what, in words). warnings: why the run may not learn. refused: why `tacit run` will not
+    start, if it will not.
     """
 
     facts: list[tuple[str, str]]
@@ -49,7 +51,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
 
     slow: is told what is under way. Raises ConfigError, DataError, PrivacyError for what would stop
-    the run, but for a budget that is spent: the report says that.
+    the run, but for a budget that is spent: the report names it.
     """
     torch.set_num_threads(1)  # as every edge of `tacit run`, and faster on single rows
     with slow.step("looking at the files"):
@@ -59,10 +61,10 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     model = definition.build_model()
     plan = definition.plans.plan(0)
     began = time.perf_counter()
-    seen = _seen(definition, root, slow)
+    edge_rows = _rows_of_edges(definition, root, slow)
     reading = time.perf_counter() - began
     with slow.step("reading the test set"):
-        facts = [*_data(definition, root, seen)]
+        facts = [*_data(definition, root, edge_rows)]
     facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home)
@@ -71,9 +73,9 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
     with slow.step("comparing the test set with private rows"):
-        alike = own_budget.refuse_private_test(definition, home, seen=False)
-    notes = [*run.notes, *alike, *_absent(definition.source, seen)]
-    notes += _unequal(definition, seen)
+        alike = own_budget.refuse_private_test(definition, home, rows_known=False)
+    notes = [*run.notes, *alike, *_absent(definition.source, edge_rows)]
+    notes += _unequal(definition, edge_rows)
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
@@ -86,27 +88,29 @@ class _EdgeRows:
     classes: frozenset[int]
 
 
-def _seen(definition: Definition[Any], root: Path | None, slow: SlowSteps) -> list[_EdgeRows]:
-    """Every row of every edge is read, as the run will read it."""
-    found = []
+def _rows_of_edges(
+    definition: Definition[Any], root: Path | None, slow: SlowSteps
+) -> list[_EdgeRows]:
+    """Read every row of every edge, as the run will read it."""
+    edge_rows = []
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
         for number in range(definition.edges.count):
             with slow.step(f"reading the rows of edge {number + 1} of {definition.edges.count}"):
-                found.append(_rows(definition.source, number, root, Path(folder)))
-    return found
+                edge_rows.append(_rows(definition.source, number, root, Path(folder)))
+    return edge_rows
 
 
 def _data(
-    definition: Definition[Any], root: Path | None, seen: list[_EdgeRows]
+    definition: Definition[Any], root: Path | None, edge_rows: list[_EdgeRows]
 ) -> Iterator[tuple[str, str]]:
     source = definition.source
-    counts = [one.count for one in seen]
+    counts = [edge.count for edge in edge_rows]
     if source.unit in ("row", "record"):
         unit = "rows"
     else:
         unit = f"units ({source.unit})"
-    found = f"{min(counts)} to {max(counts)} {unit} an edge"
-    yield "data", f"{source.name}: {found}, {definition.plans.rows} taken"
+    counted = f"{min(counts)} to {max(counts)} {unit} an edge"
+    yield "data", f"{source.name}: {counted}, {definition.plans.rows} taken"
     test = source.test(root)
     yield (
         "test set",
@@ -117,31 +121,31 @@ def _data(
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
     if source.target.kind == "classes":
-        classes = _found(rows.y[:-1])
+        classes = _classes_in(rows.y[:-1])
     else:
         classes = []
     return _EdgeRows(rows.records, frozenset(classes))
 
 
-def _found(y: torch.Tensor) -> list[int]:
-    """The classes in `y`, int64 (n,)."""
+def _classes_in(y: torch.Tensor) -> list[int]:
+    """Return the classes in `y`, int64 (n,)."""
     return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
 
 
-def _absent(source: Source, seen: list[_EdgeRows]) -> Iterator[str]:
-    """Classes that no edge has a row of: a folder that is empty, or a name that is another."""
+def _absent(source: Source, edge_rows: list[_EdgeRows]) -> Iterator[str]:
+    """Warn of classes of which no edge has a row: an empty folder, or another name."""
     if source.target.kind != "classes":
         return
-    there = frozenset[int]().union(*(one.classes for one in seen))
-    names = [name for place, name in enumerate(source.target.names) if place not in there]
+    present = frozenset[int]().union(*(edge.classes for edge in edge_rows))
+    names = [name for place, name in enumerate(source.target.names) if place not in present]
     if names:
         yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
-def _unequal(definition: Definition[Any], seen: list[_EdgeRows]) -> Iterator[str]:
+def _unequal(definition: Definition[Any], edge_rows: list[_EdgeRows]) -> Iterator[str]:
     """Warn where the guard compares edges whose rows are seen to differ much."""
-    counts = [one.count for one in seen]
-    unequal = max(counts) > 2 * min(counts) or len({one.classes for one in seen}) > 1
+    counts = [edge.count for edge in edge_rows]
+    unequal = max(counts) > 2 * min(counts) or len({edge.classes for edge in edge_rows}) > 1
     if definition.guard.agreement and unequal:
         yield (
             "guard.agreement compares edges, whose rows differ here in number or classes: a liar "
@@ -174,10 +178,10 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
     )
     if ledgers:
         yield "ledger", "; ".join(own_budget.of_ledgers(ledgers, home))
-    for one in ledgers:
+    for ledger in ledgers:
         yield (
-            f"ledger of {one.edge}",
-            f"ε = {rounding.epsilon(one.spent)} spent, {one.releases} releases left",
+            f"ledger of {ledger.edge}",
+            f"ε = {rounding.epsilon(ledger.spent)} spent, {ledger.releases} releases left",
         )
 
 
@@ -198,14 +202,14 @@ def _cost(
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:
-    """The quickest of a few tasks on public random rows, with a ledger in memory."""
+    """Return the quickest of a few tasks on public random rows, with a ledger in memory."""
     count = min(_SHOWN_ROWS, plan.most_rows)
     x, y = model.random_batch(count + 1, torch.Generator().manual_seed(1))
     releaser = Releaser(plan, Ledger(":memory:", "check"), Random())
     role = registry.edge(definition, "edge-0", EdgeRows(x, y), model, releaser)
-    found = []
+    seconds = []
     for _ in range(_TASKS):
         began = time.perf_counter()
         role.on_message(GlobalModel(0, model.init(1), definition.privacy.constant_clip))
-        found.append(time.perf_counter() - began)
-    return min(found)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)

@@ -48,7 +48,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TuningResult:
     """The best settings, the metric's name, and all trials, best first."""
 
     metric: str
@@ -64,10 +64,12 @@ def tune(
     home: Path,
     trials: int,
     seed: int,
-    shown: Callable[[int, Trial], None] = lambda number, trial: None,
-) -> Found:
-    """Search settings of `run` on public rows. public: a file beside the run file or elsewhere; of
-    published data the name of a data set. root: where published data lies. home: of the ledgers.
+    report: Callable[[int, Trial], None] = lambda number, trial: None,
+) -> TuningResult:
+    """Search settings of `run` on public rows.
+
+    public: a file beside the run file or elsewhere; of published data the name of a data set. root:
+    where published data lies. home: of the ledgers. report: is called after every trial.
 
     Private rows that lie here are compared with the public ones, and used for nothing else. Raises
     ConfigError, DataError, and PrivacyError for private rows.
@@ -82,23 +84,23 @@ def tune(
         sampler=optuna.samplers.TPESampler(seed=seed),
     )
     study.enqueue_trial(search.present())  # what the run file says now is the first
-    found: list[Trial] = []
+    tried: list[Trial] = []
     for number in range(trials):
-        asked = study.ask(search.space())
-        trial = search.tried(asked.params)
+        suggestion = study.ask(search.space())
+        trial = search.tried(suggestion.params)
         failed = trial.metric is None
-        study.tell(asked, trial.metric, state=optuna.trial.TrialState.FAIL if failed else None)
-        found.append(trial)
-        shown(number + 1, trial)
-    known = [trial for trial in found if trial.metric is not None]
-    if not known:
-        raise ConfigError(f"tacit tune: no trial could be run: {found[-1].why}")
+        study.tell(suggestion, trial.metric, state=optuna.trial.TrialState.FAIL if failed else None)
+        tried.append(trial)
+        report(number + 1, trial)
+    measured = [trial for trial in tried if trial.metric is not None]
+    if not measured:
+        raise ConfigError(f"tacit tune: no trial could be run: {tried[-1].why}")
     if search.metric in _SMALLER_IS_BETTER:
         sign = 1
     else:
         sign = -1
-    ordered = sorted(known, key=lambda trial: sign * (trial.metric or 0.0))
-    return Found(search.metric, ordered[0], ordered)
+    ordered = sorted(measured, key=lambda trial: sign * (trial.metric or 0.0))
+    return TuningResult(search.metric, ordered[0], ordered)
 
 
 class _Search:
@@ -120,7 +122,7 @@ class _Search:
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
-        """The bounds of each key."""
+        """Return the bounds of each key."""
         low, high = (max(2, round(share * self._rows)) for share in _SHARES)
         space: dict[str, optuna.distributions.BaseDistribution] = {
             "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
@@ -138,7 +140,7 @@ class _Search:
 
     def present(self) -> TunedValues:
         """Return the run file's own values, as far as they are within the bounds."""
-        said = {
+        current = {
             "privacy.clip": self._run.privacy.clip,
             "privacy.batch": round(self._run.privacy.batch),
             **{f"algorithm.{key}": getattr(self._run.algorithm, key, None) for key in _RATES},
@@ -146,7 +148,7 @@ class _Search:
         bounds = self.space()
         return {
             key: value
-            for key, value in said.items()
+            for key, value in current.items()
             if value is not None and key in bounds and bounds[key]._contains(value)
         }
 
@@ -160,10 +162,10 @@ class _Search:
         except TacitError as error:
             return Trial(rounded, None, str(error))
         torch.set_num_threads(1)
-        found = simulation.measured(self._metrics, self._test)
-        if found is None:
+        metrics = simulation.measured(self._metrics, self._test)
+        if metrics is None:
             return Trial(rounded, None, simulation.role.halt_reason)
-        value = found[self.metric]
+        value = metrics[self.metric]
         return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
 
     def _with(self, values: TunedValues) -> RunFile:
@@ -176,10 +178,10 @@ class _Search:
     def _first_metric(self) -> str:
         """Return the AUC for two classes, as it moves where accuracy does not; else the first."""
         model = self._run.build_model()
-        _, found = self._metrics.measure(model, model.init(self._seed), self._test)
-        if "auc" in found:
+        _, metrics = self._metrics.measure(model, model.init(self._seed), self._test)
+        if "auc" in metrics:
             return "auc"
-        return next(iter(found))
+        return next(iter(metrics))
 
 
 def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
@@ -221,7 +223,7 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
     files = {data.train.replace(EDGE, str(number)): number for number in range(run.edges.count)}
     reader = data.reader(run.folder)
     source = run.source
-    there = []
+    training = []
     assert isinstance(source, OwnRows)
     for name, number in files.items():
         private = (run.folder / name).resolve()
@@ -231,24 +233,24 @@ def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: 
             raise PrivacyError(
                 f"--public {path.name}: is a training file, or a copy; use public or made-up rows"
             )
-        there.append(source.owned(number))
-    for one in overlaps(source.public(path), there, home):
-        if one.private:
+        training.append(source.owned(number))
+    for overlap in overlaps(source.public(path), training, home):
+        if overlap.private:
             raise PrivacyError(
-                f"--public {path.name}: about {one.share:.0%} of it are rows of {one.of}; use "
-                "public or made-up rows"
+                f"--public {path.name}: about {overlap.share:.0%} of it are rows of {overlap.of}; "
+                "use public or made-up rows"
             )
 
 
 def _rounded(value: float) -> float:
-    """Two significant digits; whole numbers as they are."""
+    """Round to two significant digits; whole numbers stay as they are."""
     if isinstance(value, int):
         return value
     return float(f"{value:.2g}")
 
 
 def written(text: str, values: TunedValues) -> str:
-    """The run file `text` with these values, its comments as they were."""
+    """Return the run file `text` with these values, its comments as they were."""
     document = tomlkit.parse(text)
     for name, value in values.items():
         section, _, key = name.partition(".")
@@ -258,7 +260,7 @@ def written(text: str, values: TunedValues) -> str:
 
 
 def lines(values: TunedValues) -> Iterator[str]:
-    """The values as keys of a run file."""
+    """Yield the values as keys of a run file."""
     for section in sorted({name.partition(".")[0] for name in values}):
         yield f"[{section}]"
         for name, value in values.items():

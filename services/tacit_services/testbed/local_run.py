@@ -28,7 +28,7 @@ from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, text_tables
-from tacit_services.identity.own_ledgers import Known
+from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, load_policy
 from tacit_services.testbed import output_folder, own_budget
@@ -77,8 +77,10 @@ def run(
         alike = _refused(definition, resume)
         beside.enter_context(output_folder.locked(out))
         output_folder.refuse(out, resume)
-        known = beside.enter_context(_budget(definition))  # the rows have their ledger from now on
-        ledgers = [*alike, *_ledgers(definition, known, resume)]
+        origins = beside.enter_context(
+            _budget(definition)
+        )  # the rows have their ledger from now on
+        ledgers = [*alike, *_ledgers(definition, origins, resume)]
         if resume:
             state = output_folder.kept(out)
         else:
@@ -117,16 +119,16 @@ def _check(
     journal: Path | None,
     resume: bool,
 ) -> None:
-    """Raise ConfigError, DataError or PrivacyError for what is better said before the start."""
+    """Raise ConfigError, DataError or PrivacyError for what is better refused before the start."""
     if policy is not None:
         owners = load_policy(policy)  # every edge judges the run file by it, again
         for plan in definition.plans.different() if definition.algorithm.worker != "party" else ():
             owners.check(plan, definition.algorithm.name, definition.model.name)
     definition.build_model()
     definition.source.check(data)
-    there = journal is not None and journal.exists() and not resume
-    if journal is not None and (there or not journal.absolute().parent.is_dir()):
-        if there:
+    exists = journal is not None and journal.exists() and not resume
+    if journal is not None and (exists or not journal.absolute().parent.is_dir()):
+        if exists:
             why = "there is such a file, and a journal is never overwritten"
         else:
             why = "no such directory"
@@ -140,23 +142,23 @@ def _refused(definition: Definition[Any], resume: bool) -> list[str]:
     """
     if _has_ledgers(definition):
         return own_budget.refused(definition, data_home(), resume=resume)
-    return own_budget.refuse_private_test(definition, data_home(), seen=False)
+    return own_budget.refuse_private_test(definition, data_home(), rows_known=False)
 
 
 def _has_ledgers(definition: Definition[Any]) -> bool:
-    """Whether it trains on own data, which has its ledgers in the user's data folder."""
+    """Return whether it trains on own data, which has its ledgers in the user's data folder."""
     return bool(definition.source.owned(0)) and not os.environ.get("TACIT_LEDGER")
 
 
-def _budget(definition: Definition[Any]) -> AbstractContextManager[list[Known]]:
-    """The budget of own data, held against another run of it; of any other, nothing."""
+def _budget(definition: Definition[Any]) -> AbstractContextManager[list[LedgerOrigin]]:
+    """Return the budget of own data, held against another run of it; of any other, nothing."""
     if _has_ledgers(definition):
         return own_budget.held(definition, data_home())
     return contextlib.nullcontext([])
 
 
 def _places(store: str, out: Path, http: str, *, keep: bool) -> dict[str, str]:
-    """Where this run's aggregator keeps, writes and serves."""
+    """Return where this run's aggregator keeps, writes and serves."""
     places = {"TACIT_STORE": store, "TACIT_OUT": str(out), "TACIT_HTTP": http}
     return places | ({"TACIT_LINGER": "true"} if keep else {})
 
@@ -190,7 +192,7 @@ def _of_the_run(
     data: Path | None,
     policy: Path | None,
 ) -> dict[str, str]:
-    """The variables that every child of the run gets, also when `tacit predict` starts it again."""
+    """Return the variables of every child of the run, also when `tacit predict` starts it."""
     return environment(
         {
             "TACIT_RUN_FILE": file.absolute(),
@@ -203,12 +205,14 @@ def _of_the_run(
     )
 
 
-def _ledgers(definition: Definition[Any], known: list[Known], resume: bool) -> Iterator[str]:
+def _ledgers(
+    definition: Definition[Any], origins: list[LedgerOrigin], resume: bool
+) -> Iterator[str]:
     """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
-    if known:
+    if origins:
         home = data_home()
-        yield from own_budget.said(
-            definition, own_budget.left(definition, home), home, known, resume
+        yield from own_budget.opening(
+            definition, own_budget.left(definition, home), home, origins, resume
         )
         own_budget.register(definition, home)
     else:
@@ -233,14 +237,14 @@ def _print_preamble(
         console.print(line)
 
 
-def environment(given: dict[str, object]) -> dict[str, str]:
-    """The variables that every child gets: `given`, where it is not None, and one thread each."""
-    said = {name: str(value) for name, value in given.items() if value is not None}
-    return {"TACIT_THREADS": "1"} | said
+def environment(values: dict[str, object]) -> dict[str, str]:
+    """Return the variables of every child: `values` that are not None, and one thread each."""
+    variables = {name: str(value) for name, value in values.items() if value is not None}
+    return {"TACIT_THREADS": "1"} | variables
 
 
 def aggregator(shared: dict[str, str], state: Path) -> Child:
-    """The run's aggregator, not started; what it must keep lies in `state`."""
+    """Return the run's aggregator, not started; what it must keep lies in `state`."""
     secrets = {
         "TACIT_TOKEN_FILE": "token",
         "TACIT_RECEIPTS": "receipts.key",
@@ -256,7 +260,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
 
 
 def workers(definition: Definition[Any], shared: dict[str, str], state: Path) -> list[Child]:
-    """The run's edges, peers or parties, not started; their identities lie in `state`."""
+    """Return the run's edges, peers or parties, not started; their identities lie in `state`."""
     return [
         _edge(definition.algorithm.worker, number, shared, state)
         for number in range(definition.edges.count)
@@ -306,12 +310,13 @@ def _watch(
     interrupted: threading.Event,
     observe: Callable[[Status], None],
 ) -> int:
-    """Show progress and restart children that die, until the aggregator has ended well, or has
-    written the results in `out` and serves on.
+    """Show progress and restart children that die, until the run has ended.
+
+    The aggregator has then ended well, or has written the results in `out` and serves on.
     """
-    named = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
-    if named:
-        token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE")
+    token_file = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
+    if token_file:
+        token = kept_secret(Path(token_file), "TACIT_READ_TOKEN_FILE")
     else:
         token = None
     with (
@@ -338,7 +343,7 @@ def _watch(
 
 
 def _free_address(serve: str | None) -> str:
-    """The address of the REST interface: `serve`, or any free port of the loopback interface.
+    """Return the address of the REST interface: `serve`, or a free port of the loopback.
 
     `serve` is checked now, so that a refusal comes at once.
     """
@@ -354,8 +359,8 @@ def _free_address(serve: str | None) -> str:
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"--serve {serve!r}: expected HOST:PORT") from error
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        if taken:
+        in_use = error.errno == errno.EADDRINUSE
+        if in_use:
             remedy = "; name another port, or leave --serve out for a free one"
         else:
             remedy = ""

@@ -25,11 +25,11 @@ MARKER = ".tacit-run"  # in OUT/state: the folder is of a `tacit run`
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Lock the output folder until the end of the block: nobody moves a run that is under way."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, descriptor)
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
@@ -39,8 +39,9 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def kept(out: Path) -> Path:
-    """OUT/state of a run that was stopped. Raises ConfigError where there is none, or it has
-    ended.
+    """Return OUT/state of a run that was stopped.
+
+    Raises ConfigError where there is none, or it has ended.
     """
     state = out / "state"
     if not (state / MARKER).exists():
@@ -91,10 +92,10 @@ def _moved(out: Path) -> Path:
 
 
 def _free(out: Path) -> Path:
-    """A new folder beside `out`: its name, and the first number that no other has."""
-    whole = out.resolve()  # "." has no name
+    """Return a new folder beside `out`: its name, and the first number that no other has."""
+    resolved = out.resolve()  # "." has no name
     for number in itertools.count(1):
-        place = whole.with_name(f"{whole.name}-{number}")
+        place = resolved.with_name(f"{resolved.name}-{number}")
         try:
             place.mkdir()
         except FileExistsError:

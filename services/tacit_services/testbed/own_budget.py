@@ -14,7 +14,7 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.kinship import Apart, NotApart
-from tacit_services.identity.own_ledgers import Known
+from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.identity.public_files import overlaps
 
 _ALIKE = 0.1  # share of different rows that a test set may have in common without a word
@@ -24,28 +24,28 @@ _ALIKE = 0.1  # share of different rows that a test set may have in common witho
 class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
-    releases: None where the run has no guarantee, so no budget. known: whether its ledger begins.
-    unseen, tells, apart, seen: as `DataSpending`.
+    releases: None where the run has no guarantee, so no budget. origin: whether its ledger begins.
+    unseen, tells, apart, rows_known: as `DataSpending`.
     """
 
     edge: str
     spent: float
     budget: float
     releases: int | None
-    known: Known
+    origin: LedgerOrigin
     unseen: int
     tells: bool
     apart: tuple[Apart | NotApart, ...]
-    seen: bool
+    rows_known: bool
 
 
-def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list[Known]]:
-    """The data of all edges, kept for this run, and how it was known before.
+def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list[LedgerOrigin]]:
+    """Return the data of all edges, kept for this run, and how it was known before.
 
     Raises PrivacyError where another run has it.
     """
     every = (definition.source.owned(number) for number in range(definition.edges.count))
-    return own_ledgers.held([one for one in every if one is not None], home)
+    return own_ledgers.held([owned for owned in every if owned is not None], home)
 
 
 def register(definition: Definition[Any], home: Path) -> None:
@@ -61,9 +61,9 @@ def left(definition: Definition[Any], home: Path) -> list[Left]:
     Writes nothing. Raises PrivacyError, ConfigError, DataError.
     """
     return [
-        one
+        ledger
         for number in range(definition.edges.count)
-        if (one := _of_edge(definition, number, home)) is not None
+        if (ledger := _of_edge(definition, number, home)) is not None
     ]
 
 
@@ -74,85 +74,89 @@ def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | Non
     plan = definition.plans.plan(number)
     standing = own_ledgers.standing(owned, number, home)
     spent = epsilon_pld(standing.history, plan.delta)
-    left = plan.pushes_left(standing.history)
-    known = standing.known
+    releases = plan.pushes_left(standing.history)
+    origin = standing.origin
     unseen = standing.unseen
     tells = standing.tells
     edge = f"edge-{number}"
     apart = standing.apart
-    seen = standing.seen
-    return Left(edge, spent, plan.epsilon, left, known, unseen, tells, apart, seen)
+    rows_known = standing.rows_known
+    return Left(edge, spent, plan.epsilon, releases, origin, unseen, tells, apart, rows_known)
 
 
 def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[str]:
     """Refuse a run that cannot start, before the ledgers know its rows: that is for good.
 
-    Returns what `refuse_private_test` says. Raises PrivacyError where no edge can pay for anything
-    (unless a stopped run is resumed, which may have paid for all that it needs), and as `left` and
-    `refuse_private_test`.
+    Returns the notes of `refuse_private_test`. Raises PrivacyError where no edge can pay for
+    anything (unless a stopped run is resumed, which may have paid for all that it needs), and as
+    `left` and `refuse_private_test`.
     """
     own_ledgers.prepare(home)
     ledgers = left(definition, home)
     if not resume and (why := trained_out(definition, ledgers, home)):
         raise PrivacyError(why)
-    return refuse_private_test(definition, home, seen=all(one.seen for one in ledgers))
+    return refuse_private_test(
+        definition, home, rows_known=all(ledger.rows_known for ledger in ledgers)
+    )
 
 
-def refuse_private_test(definition: Definition[Any], home: Path, *, seen: bool) -> list[str]:
-    """Return what to say of a test set that has people of the training data, or rows like theirs.
+def refuse_private_test(definition: Definition[Any], home: Path, *, rows_known: bool) -> list[str]:
+    """Return notes on a test set with people of the training data, or rows like theirs.
 
-    seen: whether the ledgers know the training rows already, which are then not read again. Raises
-    ConfigError where it has private rows, DataError for a file that cannot be read.
+    rows_known: whether the ledgers know the training rows already, which are then not read again.
+    Raises ConfigError where it has private rows, DataError for a file that cannot be read.
     """
     if (test := definition.source.test_file()) is None:
         return []
-    numbers = range(0 if seen else definition.edges.count)
+    numbers = range(0 if rows_known else definition.edges.count)
     every = [definition.source.owned(number) for number in numbers]
     notes = []
-    for one in overlaps(test, [owned for owned in every if owned is not None], home):
-        if one.private:
+    for overlap in overlaps(test, [owned for owned in every if owned is not None], home):
+        if overlap.private:
             raise ConfigError(
-                f"data.test={test.file!r}: about {one.share:.0%} of it are rows of {one.of}; the "
-                "test set is public, and of other people"
+                f"data.test={test.file!r}: about {overlap.share:.0%} of it are rows of "
+                f"{overlap.of}; the test set is public, and of other people"
             )
-        if one.people:
+        if overlap.people:
             notes.append(
-                f"about {one.people:.0%} of the units ({test.unit}) of {test.file} are in "
-                f"{one.of}, too: their rows in it are public, and the model is not tested on others"
+                f"about {overlap.people:.0%} of the units ({test.unit}) of {test.file} are in "
+                f"{overlap.of}, too: their rows in it are public, and the model is not tested on "
+                "others"
             )
-        elif one.share > _ALIKE:
+        elif overlap.share > _ALIKE:
             notes.append(
-                f"about {one.share:.0%} of the different rows of {test.file} are in {one.of}, too. "
-                "Rows are so much alike that chance may do that: see that it is of other people"
+                f"about {overlap.share:.0%} of the different rows of {test.file} are in "
+                f"{overlap.of}, too. Rows are so much alike that chance may do that: see that it "
+                "is of other people"
             )
     return list(dict.fromkeys(notes))
 
 
 def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
     """Say whether ledgers begin or continue, each in one line."""
-    begun = [one.edge for one in ledgers if one.known.continues is None]
+    begun = [ledger.edge for ledger in ledgers if ledger.origin.continues is None]
     if begun:
         if len(ledgers) == 1:
             which = "a new ledger begins"
         else:
             which = f"new ledgers begin ({_few(begun)})"
-        unseen = max(one.unseen for one in ledgers)
+        unseen = max(ledger.unseen for ledger in ledgers)
         but = f", but {unseen} of tacit 0.2 know no rows until they are used again"
-        if any(one.apart for one in ledgers):
+        if any(ledger.apart for ledger in ledgers):
             other = "other "
         else:
             other = ""
         yield f"{which}: no {other}data like this is known in {home}{but if unseen else ''}"
-    for name in dict.fromkeys(one.known.continues for one in ledgers):
+    for name in dict.fromkeys(ledger.origin.continues for ledger in ledgers):
         if name is not None:
-            ours = [one for one in ledgers if one.known.continues == name]
-            how = dict.fromkeys(one.known.by for one in ours)
+            ours = [ledger for ledger in ledgers if ledger.origin.continues == name]
+            how = dict.fromkeys(ledger.origin.by for ledger in ours)
             yield (
                 f"the ledger of {name} continues, known by {' and '.join(how)}: "
-                f"ε = {rounding.epsilon(max(one.spent for one in ours))} is spent"
+                f"ε = {rounding.epsilon(max(ledger.spent for ledger in ours))} is spent"
             )
-    yield from dict.fromkeys(str(apart) for one in ledgers for apart in one.apart)
-    if any(not one.tells for one in ledgers):
+    yield from dict.fromkeys(str(apart) for ledger in ledgers for apart in ledger.apart)
+    if any(not ledger.tells for ledger in ledgers):
         yield (
             "its rows are too few or too much alike for a changed copy to be known by them: let "
             "data.name stay as it is"
@@ -166,49 +170,53 @@ def _few(edges: list[str]) -> str:
 
 
 def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
-    """Why no run can start, and what would: None where an edge can pay for something."""
+    """Return why no run can start, and what would: None where an edge can pay for something."""
     if not ledgers or any(
-        one.releases is None or one.releases >= definition.traits.steps for one in ledgers
+        ledger.releases is None or ledger.releases >= definition.traits.steps for ledger in ledgers
     ):
         return None
     first = ledgers[0]
     return (
         f"ledgers {home / 'ledgers'}: ε = {rounding.epsilon(first.spent)} of {first.budget:g} is "
         f"spent; {first.releases} releases are left to {first.edge}, and no other edge has more to "
-        f"spend: this data{_known(first.known)} is trained out at this budget. Another run needs "
-        "other data, or a larger privacy.epsilon, which whoever owns the data decides"
+        f"spend: this data{_in_words(first.origin)} is trained out at this budget. Another run "
+        "needs other data, or a larger privacy.epsilon, which whoever owns the data decides"
     )
 
 
-def _known(known: Known) -> str:
-    """Whose data it is, where its name does not say so."""
-    if known.by in ("", "name"):
+def _in_words(origin: LedgerOrigin) -> str:
+    """Return whose data it is, where its name does not say so."""
+    if origin.by in ("", "name"):
         return ""
-    others = f"; if those are other people, name {known.continues} in data.apart_from"
-    told = f"known by its {known.by} as {known.continues}"
-    return f" ({told}{'' if known.by == 'bytes' else others})"
+    others = f"; if those are other people, name {origin.continues} in data.apart_from"
+    name_line = f"known by its {origin.by} as {origin.continues}"
+    return f" ({name_line}{'' if origin.by == 'bytes' else others})"
 
 
-def said(
-    definition: Definition[Any], ledgers: list[Left], home: Path, known: list[Known], resume: bool
+def opening(
+    definition: Definition[Any],
+    ledgers: list[Left],
+    home: Path,
+    origins: list[LedgerOrigin],
+    resume: bool,
 ) -> Iterator[str]:
-    """Return what a user should know of `ledgers` before the run. known: how each was, by `held`.
+    """Return what a user should know of `ledgers` before the run. origins: by `held`.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
     may have paid for all that it needs.
     """
     yield f"ledgers: in {home / 'ledgers'}, kept for good"
-    before = [replace(one, known=how) for one, how in zip(ledgers, known, strict=True)]
+    before = [replace(ledger, origin=how) for ledger, how in zip(ledgers, origins, strict=True)]
     yield from of_ledgers(before, home)
     if not resume and (why := trained_out(definition, before, home)):
         raise PrivacyError(why)
-    if any(one.spent for one in ledgers):
-        most = max(ledgers, key=lambda one: one.spent)
+    if any(ledger.spent for ledger in ledgers):
+        most = max(ledgers, key=lambda ledger: ledger.spent)
         yield (
             f"ε = {rounding.epsilon(most.spent)} of {most.budget:g} was spent before at "
             f"{most.edge}; {most.releases} releases are left to it"
         )
-    paid = [one.releases for one in ledgers if one.releases is not None]
+    paid = [ledger.releases for ledger in ledgers if ledger.releases is not None]
     traits = definition.traits
     updates = definition.run.updates
     versions = sum(paid) // traits.steps // traits.uploads

@@ -79,11 +79,11 @@ class ForkedService:
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit code if it has ended, else None; minus a signal's number if that ended it."""
+        """Return the exit code, None before the end; minus a signal's number if that ended it."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it has ended.
+        """Return the exit code, once it has ended.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """
@@ -165,18 +165,18 @@ def _without_main_module() -> Iterator[None]:
 def _silenced() -> Iterator[None]:
     """Give what is started now /dev/null for standard output and error.
 
-    Otherwise whoever reads our output would wait for the end of that process, too.
+    Otherwise a reader of our output would wait for the end of that process, too.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
+    copies = [os.dup(1), os.dup(2)]
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     try:
         yield
     finally:
-        for descriptor, copy in zip((1, 2), kept, strict=True):
+        for descriptor, copy in zip((1, 2), copies, strict=True):
             os.dup2(copy, descriptor)
             os.close(copy)
         os.close(silence)

@@ -57,7 +57,7 @@ class Child:
             )
 
     def code(self) -> int | None:
-        """The exit code, or None while it runs."""
+        """Return the exit code, or None while it runs."""
         assert self.process is not None
         return self.process.poll()
 
@@ -73,7 +73,7 @@ class Child:
             self.process.wait()
 
     def complaint(self) -> str:
-        """The last line of its log."""
+        """Return the last line of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines:
             return lines[-1].removeprefix("tacit: ")
@@ -209,7 +209,7 @@ def _which(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that is free now."""
+    """Return a TCP port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -44,7 +44,7 @@ SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
 def training_rows(source: Benchmark, root: Path | None) -> Dataset:
-    """All training rows. Raises DataError."""
+    """Return all training rows. Raises DataError."""
     return source.train(root)
 
 
@@ -54,7 +54,7 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 
 
 def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePart]:
-    """The rows of every edge. Raises ConfigError, DataError."""
+    """Return the rows of every edge. Raises ConfigError, DataError."""
     source = published_only(definition.source)
     rows = training_rows(source, root)
     if source.dealing.method == "natural":
@@ -66,7 +66,7 @@ def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[EdgePar
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart) -> EdgeRole:
-    """Edge `number`, with noise from the run's seed; its budget binds as with secret noise.
+    """Return edge `number`, with noise from the run's seed; its budget binds as with secret noise.
 
     It computes a batch in slots, as `batched_edges` needs, and as every machine can: so a simulated
     run has the same bits with kernels and without. The rows are public, and no clock is watched.
@@ -74,12 +74,12 @@ def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart)
     plan = definition.plans.plan(number, part.most)
     releaser = Releaser(plan, SimulatedLedger(), _random(definition.run.seed, number))
     releaser.releases_left = plan.pushes_left(())
-    given = definition, f"edge-{number}", part.rows, model, releaser
-    return registry.edge(*given, rows_alone=False)
+    arguments = definition, f"edge-{number}", part.rows, model, releaser
+    return registry.edge(*arguments, rows_alone=False)
 
 
 def _random(seed: int, number: int) -> Random:
-    """Every seed and edge has a stream of its own, as a run has at most 10,000 edges."""
+    """Return the stream of this seed and edge: a run has at most 10,000 edges."""
     return Random(seed * 10_000 + number)
 
 
@@ -89,10 +89,10 @@ def edges(
     root: Path | None,
     public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[EdgeRole]]:
-    """A server, or what peers report to, and all workers that have rows."""
+    """Return a server, or what peers report to, and all workers that have rows."""
     parts = rows_by_edge(definition, root) if public is None else public
-    found = [edge(definition, model, number, part) for number, part in enumerate(parts)]
-    return registry.server(definition, model), found
+    roles = [edge(definition, model, number, part) for number, part in enumerate(parts)]
+    return registry.server(definition, model), roles
 
 
 def parties(
@@ -101,19 +101,19 @@ def parties(
     root: Path | None,
     public: Sequence[EdgePart] | None = None,
 ) -> tuple[ServerRole, list[Party]]:
-    """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
+    """Return the roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
     splits = _splits(definition.source.name, root)
     salt = b"simulated"
-    labelled = registry.labelled_records(splits, salt)
+    records = registry.labelled_records(splits, salt)
     epsilon = vertical.settings.label_epsilon
     train = splits[0]
     if epsilon is not None:
         drawn = randomised_response(
             train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
-        labelled = registry.labelled_records(splits, salt, drawn, epsilon)
-    found = [
+        records = registry.labelled_records(splits, salt, drawn, epsilon)
+    roles = [
         registry.party(
             vertical,
             f"edge-{number}",
@@ -125,7 +125,7 @@ def parties(
         )
         for number in range(definition.edges.count)
     ]
-    return registry.server(definition, model, labelled), found
+    return registry.server(definition, model, records), roles
 
 
 _Simulators = Callable[[Definition[Any], ServerRole, Sequence[Any]], Simulator | PeerSimulator]
@@ -163,7 +163,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
 
     def reading(self) -> RunReading:
-        """The run now; of [guard] nothing but the accusations by sums is simulated."""
+        """Return the run now; of [guard] nothing but the accusations by sums is simulated."""
         return read(
             self.role,
             self.counts,
@@ -174,11 +174,11 @@ class Simulation:
         )
 
     def health(self) -> Health:
-        """No store and no broker can be lost."""
+        """Return a good health: a simulation has no store and no broker to lose."""
         return Health(over=self.role.halted)
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
-        """Run to the end; what `metrics` say of the model on `test`; None: it was not trained."""
+        """Run to the end; return `metrics` of the model on `test`; None: it was not trained."""
         self.simulator.run(lambda role: None)
         due = self.role.evaluation_input(test)
         if due is None or self.role.version == 0:
@@ -192,17 +192,17 @@ class Simulation:
         return state_of(self.role)
 
     def clock(self) -> dict[str, float]:
-        """Virtual seconds, and the gradients (local steps) that the server has heard of."""
+        """Return virtual seconds, and the gradients (local steps) that the server has heard of."""
         gradients = sum(record.charged.count for record in self.role.edges.values())
         return {"virtual_time_s": round(self.simulator.now, 6), "gradients": gradients}
 
 
 def simulate(
-    definition: Definition[Any], root: Path | None, out: Path, shown: Callable[[RunStatus], None]
+    definition: Definition[Any], root: Path | None, out: Path, report: Callable[[RunStatus], None]
 ) -> Simulation:
     """Simulate a run and write its results to `out`.
 
-    `shown` is called after every message. Raises TacitError.
+    `report` is called after every message. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(definition, root)
@@ -220,7 +220,7 @@ def simulate(
             due = role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
-        shown(run_status)
+        report(run_status)
 
     simulation.simulator.run(observe)
     simulation.counts["rejected:screened"] = simulation.simulator.refused
@@ -245,7 +245,7 @@ class SimulationProgress:
             auto_refresh=False,
         )
         self._task = self._progress.add_task("simulating", total=updates, facts="")
-        self._shown = 0.0
+        self._shown_at = 0.0
 
     def __enter__(self) -> SimulationProgress:
         self._progress.start()
@@ -256,9 +256,9 @@ class SimulationProgress:
 
     def show(self, run_status: RunStatus) -> None:
         """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
-        if time.monotonic() - self._shown < SHOWN_SECONDS:
+        if time.monotonic() - self._shown_at < SHOWN_SECONDS:
             return
-        self._shown = time.monotonic()
+        self._shown_at = time.monotonic()
         if run_status.series:
             last = run_status.series[-1]
         else:

@@ -39,10 +39,10 @@ class _Summary(BaseModel):
 
     @field_validator("format")
     @classmethod
-    def _ours(cls, found: int | None) -> int | None:
-        if found != SUMMARY_FORMAT:
-            raise ValueError(other_format(found, SUMMARY_FORMAT))
-        return found
+    def _ours(cls, number: int | None) -> int | None:
+        if number != SUMMARY_FORMAT:
+            raise ValueError(other_format(number, SUMMARY_FORMAT))
+        return number
 
 
 def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
@@ -84,7 +84,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
 
 
 def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
-    """The definition and the environment that the run was started with.
+    """Return the definition and the environment that the run was started with.
 
     Raises ConfigError where there is no run that has ended, or none that is vertical.
     """
@@ -99,8 +99,8 @@ def _ended_run(folder: Path) -> tuple[Definition[Vafl], dict[str, str]]:
         )
     except ValidationError as error:
         first = error.errors()[0]
-        said = ": ".join((*map(str, first["loc"]), first["msg"]))
-        raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({said})") from error
+        reason = ": ".join((*map(str, first["loc"]), first["msg"]))
+        raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({reason})") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({error})") from error
     if "TACIT_RUN_FILE" not in shared:

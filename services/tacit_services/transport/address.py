@@ -28,7 +28,7 @@ def split_host_port(value: str) -> tuple[str, int]:
 
 
 def bind(address: str) -> socket.socket:
-    """A TCP socket bound to HOST:PORT.
+    """Return a TCP socket bound to HOST:PORT.
 
     Raises ServiceError where the address is in use or not this machine's.
     """

@@ -22,7 +22,7 @@ def guarded(
 
     class Guarded(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            """FastAPI's handler, behind the token."""
+            """Return FastAPI's handler, behind the token."""
             handler = super().get_route_handler()
 
             async def answer(request: Request) -> Response:

@@ -16,20 +16,20 @@ class ConnectionSlots:
         """`total` places; `each` of them at most for one address."""
         self.total = total
         self.each = each
-        self._taken: Counter[str] = Counter()
+        self._in_use: Counter[str] = Counter()
 
     @contextmanager
     def taken(self, address: str) -> Iterator[None]:
         """Hold a place until the end of the block. Raises HTTPException (503): none is free."""
-        if self._taken.total() >= self.total or self._taken[address] >= self.each:
+        if self._in_use.total() >= self.total or self._in_use[address] >= self.each:
             raise HTTPException(503, self._full(), {"Retry-After": "5"})
-        self._taken[address] += 1
+        self._in_use[address] += 1
         try:
             yield
         finally:
-            self._taken[address] -= 1
-            if not self._taken[address]:
-                del self._taken[address]
+            self._in_use[address] -= 1
+            if not self._in_use[address]:
+                del self._in_use[address]
 
     def _full(self) -> str:
         return f"{self.total} at a time, {self.each} for one address; try again later"

@@ -45,7 +45,7 @@ class Flight:
         self._sent: deque[_Sent] = deque()
         self._lock = threading.Lock()
         self._largest: _Sent | None = None
-        self._taken: int | None = None  # the size of the largest that was acknowledged
+        self._acknowledged_size: int | None = None  # the size of the largest that was acknowledged
         self.drops = 0  # connections in a row that ended soon, with the same message in flight
 
     def add(self, info: paho.MQTTMessageInfo, size: int) -> None:
@@ -55,12 +55,12 @@ class Flight:
             self._sent.append(_Sent(info, size))
 
     def answered(self) -> None:
-        """The broker has acknowledged a small packet that is no message."""
+        """Note that the broker has acknowledged a small packet that is no message."""
         with self._lock:
-            self._taken = self._taken or 0
+            self._acknowledged_size = self._acknowledged_size or 0
 
     def dropped(self, seconds: float) -> Suspect | None:
-        """A connection has ended by itself, after `seconds`.
+        """Note a connection that has ended by itself, after `seconds`.
 
         Return the message that seems to end every connection; None: none does. It is the largest in
         flight: whatever a broker's limit is, the largest is above it.
@@ -80,11 +80,13 @@ class Flight:
         self._largest = largest
         if self.drops < DROPS:
             return None
-        smaller_taken = self._taken is not None and self._taken < largest.size
+        smaller_taken = (
+            self._acknowledged_size is not None and self._acknowledged_size < largest.size
+        )
         return Suspect(largest.size, smaller_taken and largest.size > PLAUSIBLE)
 
     def unreachable(self) -> None:
-        """A connection was not accepted, or lasted: the broker is away, or the network is bad."""
+        """Note a connection that was refused, or one that lasted: no message is suspect."""
         self._largest = None
         self.drops = 0
 
@@ -93,7 +95,7 @@ class Flight:
             self._sent.popleft()
 
     def _acknowledged(self, sent: _Sent) -> bool:
-        taken = sent.info.is_published()
-        if taken:
-            self._taken = max(self._taken or 0, sent.size)
-        return taken
+        acknowledged = sent.info.is_published()
+        if acknowledged:
+            self._acknowledged_size = max(self._acknowledged_size or 0, sent.size)
+        return acknowledged

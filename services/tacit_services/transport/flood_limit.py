@@ -62,8 +62,10 @@ class _Account:
 
 
 class RateLimiter:
-    """Limits the bytes of each edge in the network's thread, and what leads to nothing in the
-    driver's; any thread may call `shut`.
+    """The limit on the bytes of each edge, and on what leads to nothing.
+
+    The first is kept in the network's thread, the second in the driver's; any thread may call
+    `shut`.
 
     Edges are the run's, and "", which stands for all senders that are not. dropped: messages
     dropped so far.
@@ -94,7 +96,7 @@ class RateLimiter:
         self.dropped = 0
 
     def admits(self, edge: str, size: int) -> bool:
-        """Whether to take in a message of `size` bytes; else it has been counted as dropped."""
+        """Return whether to take in a message of `size` bytes; count it as dropped if not."""
         if self._rate is None:
             return True
         if not self._account(edge).bytes.take(self._clock(), size + EACH):
@@ -103,14 +105,14 @@ class RateLimiter:
         return False
 
     def admits_presence(self, edge: str) -> bool:
-        """Whether to take in what an edge says of its presence; else it is counted as dropped."""
+        """Return whether to take in an edge's presence; count it as dropped if not."""
         if not self._account(edge).changes.take(self._clock()):
             return True
         self.drop(edge)
         return False
 
     def admits_steps(self, edge: str) -> bool:
-        """Whether to take in how many steps a peer has taken; else it is counted as dropped."""
+        """Return whether to take in a peer's number of steps; count it as dropped if not."""
         if not self._account(edge).steps.take(self._clock()):
             return True
         self.drop(edge)

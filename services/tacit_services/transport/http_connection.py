@@ -1,4 +1,4 @@
-"""uvicorn's HTTP connection, which says for how long it has waited for its client."""
+"""uvicorn's HTTP connection, which knows for how long it has waited for its client."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class BoundedConnection(H11Protocol):
     The time in which the application computes one does not count.
     """
 
-    def __init__(self, *given: Any, lost: Callable[[], None]) -> None:
-        """`given`: as uvicorn's. It waits from here on, for the TLS handshake first."""
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, lost: Callable[[], None]) -> None:
+        """`arguments`: as uvicorn's. It waits from here on, for the TLS handshake first."""
+        super().__init__(*arguments)
         self._lost = lost
-        self._asked = time.monotonic()  # when the request began for which it waits
+        self._request_began = time.monotonic()  # when the request began for which it waits
         self._unread: float | None = None  # since when the client has read too little
         self._closing: float | None = None  # since when it is to be closed
 
     def waited(self, now: float) -> float:
-        """Seconds for which it has waited for its client by now; 0: it does not."""
+        """Return seconds for which it has waited for its client by now; 0: it does not."""
         if self.transport is None:
-            return now - self._asked
+            return now - self._request_began
         if self.transport.is_closing():  # an answer that nobody reads keeps it open for ever
             self._closing = self._closing or now
             return now - self._closing
@@ -38,22 +38,22 @@ class BoundedConnection(H11Protocol):
             return now - self._unread
         owed = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if owed:
-            return now - self._asked
+            return now - self._request_began
         return 0.0
 
     def data_received(self, data: bytes) -> None:
         """Take what has come. The first byte behind an answer begins a request."""
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
-            self._asked = time.monotonic()
+            self._request_began = time.monotonic()
         super().data_received(data)
 
     def on_response_complete(self) -> None:
-        """The answer is on its way; what is still to come of the request is late from now on."""
-        self._asked = time.monotonic()
+        """Start the timer: the rest of the request is late from now on."""
+        self._request_began = time.monotonic()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than the application writes."""
+        """Start the timer, as the client reads more slowly than the application writes."""
         self._unread = time.monotonic()
         super().pause_writing()
 
@@ -63,7 +63,7 @@ class BoundedConnection(H11Protocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """Report the end of the connection."""
         super().connection_lost(exc)
         self._lost()
 

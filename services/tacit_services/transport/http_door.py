@@ -2,8 +2,8 @@
 
 asyncio's own server counts a connection when its TLS handshake is over, and uvicorn never. Here it
 counts from the moment it is accepted. One for which there is no room takes the place of one that
-waits for its client: of the address that has most, the one that has waited longest. So whoever
-sends a request at once gets in, however many others say nothing.
+waits for its client: of the address that has most, the one that has waited longest. So a
+client that sends a request at once gets in, however many others are silent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Guest:
 
 @dataclass
 class Door:
-    """Takes connections at `listener`, in the running event loop.
+    """The door at `listener`, in the running event loop.
 
     make: a connection that calls what it is given when it is lost. tls: None for plain HTTP.
     """
@@ -89,25 +89,25 @@ class Door:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                taken, peer = await loop.sock_accept(self.listener)
+                client, peer = await loop.sock_accept(self.listener)
             except OSError as error:  # the process has no descriptor left, or the peer has gone
                 log.debug("no connection taken: %s", error)
                 await asyncio.sleep(0.05)
                 continue
-            self._let_in(taken, str(peer[0]))
+            self._let_in(client, str(peer[0]))
             await asyncio.sleep(0)  # where many wait at the door, those that are in go on
 
-    def _let_in(self, taken: socket.socket, address: str) -> None:
+    def _let_in(self, client: socket.socket, address: str) -> None:
         if len(self._guests) >= self.limits.connections and not self._make_room():
-            taken.close()
+            client.close()
             return
         guest = Guest(address, self.make(lambda: self._guests.discard(guest)))
         self._guests.add(guest)
-        guest.task = asyncio.get_running_loop().create_task(self._begin(guest, taken))
+        guest.task = asyncio.get_running_loop().create_task(self._begin(guest, client))
         # A task that is cancelled before its first step closes nothing.
-        guest.task.add_done_callback(functools.partial(self._begun, guest, taken))
+        guest.task.add_done_callback(functools.partial(self._begun, guest, client))
 
-    async def _begin(self, guest: Guest, taken: socket.socket) -> None:
+    async def _begin(self, guest: Guest, client: socket.socket) -> None:
         if self.tls:
             seconds = self.limits.handshake
         else:
@@ -115,7 +115,7 @@ class Door:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: guest.connection,
-                taken,
+                client,
                 ssl=self.tls,
                 ssl_handshake_timeout=seconds,
                 ssl_shutdown_timeout=seconds,
@@ -125,21 +125,21 @@ class Door:
             # They hold the buffers of the handshake, in a circle with the error.
             traceback.clear_frames(error.__traceback__)
 
-    def _begun(self, guest: Guest, taken: socket.socket, _: asyncio.Task[None]) -> None:
+    def _begun(self, guest: Guest, client: socket.socket, _: asyncio.Task[None]) -> None:
         guest.task = None
         if guest.connection.transport is None:
             self._guests.discard(guest)
-            taken.close()
+            client.close()
 
     def _make_room(self) -> bool:
         """End the connection that is of least use; False: none waits for its client."""
         now = time.monotonic()
-        held = Counter(guest.address for guest in self._guests)
+        counts = Counter(guest.address for guest in self._guests)
         waiting = [(guest.connection.waited(now), guest) for guest in self._guests]
-        idle = [(held[guest.address], waited, guest) for waited, guest in waiting if waited > 0]
+        idle = [(counts[guest.address], waited, guest) for waited, guest in waiting if waited > 0]
         if not idle:
             return False
-        guest = max(idle, key=lambda one: one[:2])[2]
+        guest = max(idle, key=lambda entry: entry[:2])[2]
         self._guests.discard(guest)
         guest.leave()
         return True

@@ -60,8 +60,8 @@ class Pace:
         bucket = self._buckets.pop(address, None)
         if bucket is None and len(self._buckets) >= MOST:
             return self._others
-        found = self._buckets[address] = bucket or Bucket(RATE, BURST, BURST, now)
-        return found
+        current = self._buckets[address] = bucket or Bucket(RATE, BURST, BURST, now)
+        return current
 
     def _forget(self, now: float) -> None:
         """Let go of those whose bucket is full by now: a new one would be the same."""
@@ -73,15 +73,15 @@ class Pace:
 
 
 def whose(address: str) -> str:
-    """The address, or, of IPv6, the network whose addresses are one owner's.
+    """Return the address, or, of IPv6, the network whose addresses are one owner's.
 
     >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4"), whose("::ffff:192.0.2.1"), whose("")
     ('192.0.2.1', '2001:db8::/64', '192.0.2.1', '')
     """
     try:
-        given = ipaddress.IPv6Address(address.partition("%")[0])
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    if given.ipv4_mapped is not None:
-        return str(given.ipv4_mapped)
-    return str(ipaddress.IPv6Network((given, _NETWORK), strict=False))
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((parsed, _NETWORK), strict=False))

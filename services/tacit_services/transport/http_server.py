@@ -25,8 +25,8 @@ class HttpServer(uvicorn.Server):
     """uvicorn for `app`; `more` are further arguments of uvicorn.Config."""
 
     def __init__(self, app: Any, limits: ClientLimits = LIMITS, **more: Any) -> None:
-        given: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
-        super().__init__(uvicorn.Config(app, log_level="warning", **given | more))
+        options: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
+        super().__init__(uvicorn.Config(app, log_level="warning", **options | more))
         self._limits = limits
         self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
         self._doors: list[Door] = []

@@ -42,7 +42,7 @@ class Room:
 
 
 def edge_of(topic: str) -> tuple[str, str]:
-    """The kind of what an edge says, and its name; "" for what an edge cannot say so."""
+    """Return the kind of an edge's message, and its sender; "" for what an edge cannot send so."""
     levels = topic.split("/", 5)
     name = levels[4] if len(levels) > 4 else ""
     return levels[3] if name and (len(levels) == 6 or levels[3] == PRESENCE) else "", name
@@ -104,7 +104,7 @@ class Inbox:
             waits = edge in self._queues
             room = self._has_room(edge, size)
             if room:
-                self._append(edge, replace(inbound, done=_done) if waits else inbound)
+                self._append(edge, replace(inbound, done=_acknowledged) if waits else inbound)
         if not room:
             self._limiter.drop(edge)
         if waits or not room:
@@ -117,12 +117,12 @@ class Inbox:
         """
         with self._filled:
             self._filled.wait_for(lambda: len(self) > 0, seconds)
-            taken = [self._take() for _ in range(min(most or BATCH, self._count))]
-            said = self._words
+            batch = [self._take() for _ in range(min(most or BATCH, self._count))]
+            words = self._words
             self._words = {}
-        for inbound in said.values():
+        for inbound in words.values():
             self._note(inbound)
-        return taken
+        return batch
 
     def _put_word(self, kind: str, edge: str, inbound: Inbound) -> None:
         """Keep the newest word of an edge; the broker need not wait for that, nor keep it."""
@@ -132,7 +132,7 @@ class Inbox:
             limit = self._limiter.admits_steps
         admitted = inbound.retained or limit(edge)
         if edge != STRANGERS and admitted:
-            word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_done)
+            word = replace(inbound, payload=bytes(inbound.payload[:WORD]), done=_acknowledged)
             with self._filled:
                 self._words[kind, edge] = word
                 self._filled.notify()
@@ -156,14 +156,14 @@ class Inbox:
     def _take(self) -> Inbound:
         edge = next(iter(self._queues))
         queue = self._queues.pop(edge)
-        found = queue.popleft()
+        inbound = queue.popleft()
         if queue:  # its next turn is after all others'
             self._queues[edge] = queue
-        self._bytes[edge] -= len(found.payload)
-        self._total -= len(found.payload)
+        self._bytes[edge] -= len(inbound.payload)
+        self._total -= len(inbound.payload)
         self._count -= 1
-        return found
+        return inbound
 
 
-def _done() -> None:
+def _acknowledged() -> None:
     """Do nothing: the message has been acknowledged already."""

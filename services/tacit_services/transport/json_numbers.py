@@ -1,6 +1,6 @@
 """Numbers for JSON, which has neither infinity nor NaN: null stands for them.
 
-An ε of null says that there is no guarantee.
+An ε of null means that there is no guarantee.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def finite_or_none(number: float) -> float | None:
-    """`number`, or None where it is infinite or NaN."""
+    """Return `number`, or None where it is infinite or NaN."""
     if math.isfinite(number):
         return number
     return None
 
 
 def finite(value: Any) -> Any:
-    """A JSON document with None in place of every infinity and NaN, at any depth."""
+    """Return a JSON document with None in place of every infinity and NaN, at any depth."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """Under which names a REST interface may be asked for.
 
-A page of a stranger's can make its own name mean 127.0.0.1 (DNS rebinding), and then read, in the
-browser of whoever opens it, what is served there. Its requests have its name as their Host.
+A foreign page can make its own name mean 127.0.0.1 (DNS rebinding), and then read, in the browser
+that opens it, what is served there. Its requests have its name as their Host.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class KnownHosts:
         """Pass the request on, or refuse it."""
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host")
-            if host is not None and not self._known(host):
-                said = f"host {host[:100]!r} is not one of this server's; TACIT_HTTP_HOSTS adds it"
-                return await problem(421, said)(scope, receive, send)
+            if host is not None and not self._is_known(host):
+                reason = (
+                    f"host {host[:100]!r} is not one of this server's; TACIT_HTTP_HOSTS adds it"
+                )
+                return await problem(421, reason)(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _known(self, host: str) -> bool:
+    def _is_known(self, host: str) -> bool:
         name = host.lower()
         port = host.rpartition(":")[2]
         if port.isdigit() and not host.endswith("]"):

@@ -8,7 +8,7 @@
 - The protocol is MQTT 3.1.1, which every broker speaks. MQTT 5 lets a sender put properties into a
   message, which the broker must hand on and paho unpacks in quadratic time, before anything of
   tacit sees the message. For a client of 3.1.1 the broker leaves them out.
-- 3.1.1 does not say what a broker takes. A large message that ends every connection is given up
+- 3.1.1 does not state what a broker takes. A large message that ends every connection is given up
   where smaller ones are taken (flight.py), and a subscription that is refused is named.
 """
 
@@ -127,10 +127,11 @@ class Connection:
         self._newest: paho.MQTTMessageInfo | None = None
         self._flight = Flight()
         self._too_large = ""
-        self._asked: dict[int | None, list[str]] = {}  # subscriptions without an answer, by packet
+        # Subscriptions without an answer, by packet.
+        self._subscribing: dict[int | None, list[str]] = {}
         self._asking = threading.Lock()
         self.refused: frozenset[str] = frozenset()  # subscriptions
-        self._client = self._made()
+        self._client = self._new_client()
 
     def start(self, timeout: float, stop: threading.Event | None = None) -> None:
         """Connect, and wait until the broker has accepted or `stop` is set.
@@ -184,13 +185,13 @@ class Connection:
         """
         self.check()
         fresh = [topic for topic in subscriptions if topic not in self.listening]
-        gone = list(self.listening.difference(subscriptions))
+        dropped = list(self.listening.difference(subscriptions))
         self.listening = frozenset(subscriptions)
         self.refused &= self.listening
         if self._up.is_set():
             self._subscribe(fresh)
-            for first in range(0, len(gone), TOPICS):
-                self._client.unsubscribe(gone[first : first + TOPICS])
+            for first in range(0, len(dropped), TOPICS):
+                self._client.unsubscribe(dropped[first : first + TOPICS])
 
     def stop(self, last: Will | None = None) -> None:
         """Publish `last` (retained), wait shortly until all published is out, and disconnect.
@@ -220,7 +221,7 @@ class Connection:
             manual_ack=True,
         )
 
-    def _made(self) -> paho.Client:
+    def _new_client(self) -> paho.Client:
         client = self._plain()
         client.on_socket_open = self._socket_open
         client.on_connect = self._connected
@@ -252,26 +253,26 @@ class Connection:
         self.connects += 1
         self._failure = NO_ANSWER
         with self._asking:
-            self._asked.clear()
+            self._subscribing.clear()
         self.refused = frozenset()
         self._subscribe(sorted(self.listening))
         self._up.set()
         self._on_up()
 
-    def _subscribe(self, wanted: list[str]) -> None:
-        for first in range(0, len(wanted), TOPICS):
-            named = wanted[first : first + TOPICS]
+    def _subscribe(self, topics: list[str]) -> None:
+        for first in range(0, len(topics), TOPICS):
+            batch = topics[first : first + TOPICS]
             with self._asking:  # the answer may be quicker than the number of the packet
-                _, packet = self._client.subscribe([(topic, 1) for topic in named])
-                self._asked[packet] = named
+                _, packet = self._client.subscribe([(topic, 1) for topic in batch])
+                self._subscribing[packet] = batch
 
     def _answered(
         self, _client: Any, _user: Any, packet: int, reasons: list[ReasonCode], _properties: Any
     ) -> None:
         self._flight.answered()
         with self._asking:
-            named = self._asked.pop(packet, [])
-        verdicts = zip(named, reasons, strict=False)  # a broker that gives fewer grants the rest
+            batch = self._subscribing.pop(packet, [])
+        verdicts = zip(batch, reasons, strict=False)  # a broker that gives fewer grants the rest
         refused = [topic for topic, reason in verdicts if reason.is_failure]
         if not refused:
             return
@@ -312,13 +313,13 @@ class Connection:
 
     def _suspect(self, seconds: float) -> None:
         """Ask whether a connection of `seconds` ended at a message, as those before it did."""
-        found = self._flight.dropped(seconds)
-        if found is None:
+        drop = self._flight.dropped(seconds)
+        if drop is None:
             return
-        if found.refused:
+        if drop.refused:
             self._too_large = (
                 f"broker {self._host}:{self._port}: drops the connection at a message of "
-                f"{found.size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
+                f"{drop.size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
             )
         elif self._flight.drops == DROPS:
             log.warning(
@@ -327,7 +328,7 @@ class Connection:
                 self._host,
                 self._port,
                 DROPS,
-                found.size,
+                drop.size,
             )
 
     def _backoff(self) -> None:

@@ -41,14 +41,14 @@ _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 def document(content: Any, status: int = 200) -> JSONResponse:
-    """A JSON answer that caches must ask for again. Infinities and NaN become null."""
+    """Return a JSON answer that caches must ask for again. Infinities and NaN become null."""
     return JSONResponse(finite(content), status, {"Cache-Control": "no-cache"})
 
 
 def problem(
     status: int, detail: str, headers: dict[str, str] | None = None, **more: Any
 ) -> JSONResponse:
-    """An error answer; `more` are further keys of its document."""
+    """Return an error answer; `more` are further keys of its document."""
     content = (
         Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
     )
@@ -56,7 +56,7 @@ def problem(
 
 
 def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI description of the errors with these status codes."""
+    """Return the OpenAPI description of the errors with these status codes."""
     content = {PROBLEM: {"schema": kind.model_json_schema()}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -121,7 +121,7 @@ class _SmallBodies:
 
 
 def unless_known(request: Request, answer: Response) -> Response:
-    """`answer` with an ETag of its bytes; 304 without them to a client that has them."""
+    """Return `answer` with an ETag of its bytes; 304 without them to a client that has them."""
     etag = f'"{hashlib.sha256(bytes(answer.body)).hexdigest()[:32]}"'
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "no-cache"})
@@ -172,15 +172,17 @@ def partial(request: Request, data: bytes, sha256: str, places: ConnectionSlots)
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
-    wanted = request.headers.get("range")
-    if wanted is None or request.headers.get("if-range", etag) != etag:
+    requested = request.headers.get("range")
+    if requested is None or request.headers.get("if-range", etag) != etag:
         return Blocks(memoryview(data), 200, headers, places)
-    span = _span(wanted, len(data))
+    span = _span(requested, len(data))
     if span is None:  # several ranges, or another unit: a server may ignore the header
         return Blocks(memoryview(data), 200, headers, places)
     if not span:
         return problem(
-            416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"}
+            416,
+            f"{requested[:100]} of {len(data)} bytes",
+            {"Content-Range": f"bytes */{len(data)}"},
         )
     headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{len(data)}"
     return Blocks(memoryview(data)[span.start : span.stop], 206, headers, places)
@@ -193,7 +195,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def _span(header: str, size: int) -> range | None:
-    """The one byte range that `header` asks for, of `size` bytes.
+    """Return the one byte range that `header` asks for, of `size` bytes.
 
     An empty range cannot be satisfied. None: the header is to be ignored.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def client(url: str, token: str | None = None) -> Client:
-    """A client for `url`, which connects at its first request.
+    """Return a client for `url`, which connects at its first request.
 
     Raises ConfigError for a bad URL or token.
     """
@@ -26,7 +26,7 @@ def client(url: str, token: str | None = None) -> Client:
 
 
 def token(path: Path | None) -> str | None:
-    """The token in the file at `path`; None without a file.
+    """Return the token in the file at `path`; None without a file.
 
     Raises ConfigError if unreadable.
     """

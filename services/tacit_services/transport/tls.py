@@ -22,36 +22,36 @@ class Tls:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """A client's context for TLS 1.2 or later that checks the server's host name.
+        """Return a client's context for TLS 1.2 or later that checks the server's host name.
 
         Raises ConfigError, naming the file, where one cannot be used.
         """
-        made = context_trusting(self.ca)
+        context = context_trusting(self.ca)
         for path in (self.cert, self.key):
             if not path.is_file():
                 raise ConfigError(f"{path}: no such file")
         try:
-            made.load_cert_chain(self.cert, self.key, password="")  # never ask at a terminal
+            context.load_cert_chain(self.cert, self.key, password="")  # never ask at a terminal
         except (OSError, ssl.SSLError) as error:
             why = getattr(error, "reason", None) or error.strerror
             raise ConfigError(
                 f"{self.cert} with {self.key}: not a certificate and its key ({why})"
             ) from error
-        return made
+        return context
 
 
 def context_trusting(ca: Path) -> ssl.SSLContext:
-    """A client's TLS context that trusts the authorities in the file `ca` and no other.
+    """Return a client's TLS context that trusts the authorities in the file `ca` and no other.
 
     Raises ConfigError.
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         regular_file.check(ca)
-        made.load_verify_locations(ca)
+        context.load_verify_locations(ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"TACIT_TLS_CA={str(ca)!r}: {error.strerror or 'no certificate in it'}"
         ) from error
-    return made
+    return context

@@ -40,11 +40,11 @@ class Transfer:
         self._head: bytes | None = None
 
     def first(self) -> Iterator[tuple[int, bytes]]:
-        """The first window of parts, of which none was ever sent."""
+        """Return the first window of parts, of which none was ever sent."""
         return self.more(range(self.parts))
 
     def inquiry(self) -> list[tuple[int, bytes]]:
-        """The question which parts are missing; for a message of one part, that part itself.
+        """Return the question which parts are missing; for a message of one part, that part itself.
 
         From now on no part counts as under way, or as sent.
         """
@@ -55,27 +55,29 @@ class Transfer:
         return [(0, self._front + wire.question(self.envelope, self.chunk))]
 
     def more(self, missing: Iterable[int], *, lost: bool = False) -> Iterator[tuple[int, bytes]]:
-        """The parts of `missing` that were never sent, as far as the window allows.
+        """Return the parts of `missing` that were never sent, as far as the window allows.
 
         lost: nothing that was sent before is under way any more, and this once parts may be sent
-        again. Otherwise no part is sent twice, whatever a receiver says that it lacks.
+        again. Otherwise no part is sent twice, whatever parts a receiver reports as missing.
         """
-        wanted = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
+        requested = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         if lost:
             self._flying = set()
         else:
-            self._flying = self._flying.intersection(wanted)
+            self._flying = self._flying.intersection(requested)
         if lost:
-            known = self._flying
+            excluded = self._flying
         else:
-            known = self._sent
-        fresh = [number for number in wanted if number not in known][: WINDOW - len(self._flying)]
+            excluded = self._sent
+        fresh = [number for number in requested if number not in excluded][
+            : WINDOW - len(self._flying)
+        ]
         self._flying.update(fresh)
         self._sent.update(fresh)
         return ((number, self._part(number)) for number in fresh)
 
     def head(self) -> bytes:
-        """The name of this envelope: the SHA-256 of the payload of part 0."""
+        """Return the name of this envelope: the SHA-256 of the payload of part 0."""
         if self._head is None:
             self._head = hashlib.sha256(self._part(0)).digest()
         return self._head
@@ -107,7 +109,7 @@ class Download:
     def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
         """Take one part; returns the envelope once it is whole, else None.
 
-        `first` says that the payload is a part 0. One that differs from part 0 of the model under
+        `first`: the payload is a part 0. One that differs from part 0 of the model under
         way begins another model, and the earlier is forgotten. Raises WireError for a part that
         cannot be right; then the model under way is forgotten as well.
         """

@@ -20,7 +20,7 @@ class Computing:
 
     @contextmanager
     def turn(self, stop: threading.Event) -> Iterator[None]:
-        """A turn at computing: what is done in the `with` block counts as the work.
+        """Yield a turn at computing: what is done in the `with` block counts as the work.
 
         The turn is given back before a straggler waits, which `stop` ends.
         """

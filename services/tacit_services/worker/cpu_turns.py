@@ -77,8 +77,8 @@ class CpuTurns:
             try:
                 os.read(pipe, 1)
             except BlockingIOError:  # another edge was quicker
-                there, _, _ = select.select([pipe], [], [], PATIENCE / WAITS)
-                if not there:
+                ready, _, _ = select.select([pipe], [], [], PATIENCE / WAITS)
+                if not ready:
                     waited += 1
             else:
                 return

@@ -8,7 +8,10 @@ from tacit.errors import ConfigError
 
 
 def tried(device: str) -> str:
-    """The device, on which a number could be made. Raises ConfigError, with torch's reason."""
+    """Return the device, on which a number could be made.
+
+    Raises ConfigError, with torch's reason.
+    """
     try:
         torch.zeros(1, device=torch.device(device))
     except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA

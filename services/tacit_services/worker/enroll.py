@@ -75,13 +75,13 @@ class EnrolmentServer:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What an identity shows to the broker, checked as far as this machine goes.
+    """The credentials of an identity at the broker, checked as far as this machine goes.
 
-    given: files that settings name; None: there are none. server: where it enrols; None: nowhere.
+    tls: files that settings name; None: there are none. server: where it enrols; None: nowhere.
     """
 
     identity: Identity
-    given: Tls | None
+    tls: Tls | None
     server: EnrolmentServer | None
 
     def obtain(self, stop: threading.Event) -> Tls | None:
@@ -91,7 +91,7 @@ class Credentials:
         ServiceError: it does not answer in time.
         """
         if self.server is None:
-            return self.given
+            return self.tls
         tls = _enrolled(self.server, self.identity, stop)
         if not stop.is_set():
             _check_name(tls, self.identity)
@@ -105,11 +105,11 @@ def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
     """
     server = _server(settings)
     if server is None:
-        given = settings.tls()
-        if given is not None:
-            _check_name(given, identity)
-            given.context()
-        return Credentials(identity, given, None)
+        broker_tls = settings.tls()
+        if broker_tls is not None:
+            _check_name(broker_tls, identity)
+            broker_tls.context()
+        return Credentials(identity, broker_tls, None)
     tls = _own_files(server, identity)
     if not _usable(_read(tls.cert), _own_key(tls.key), server.ca):
         server.check()
@@ -117,7 +117,10 @@ def prepared(settings: EdgeSettings, identity: Identity) -> Credentials:
 
 
 def _server(settings: EdgeSettings) -> EnrolmentServer | None:
-    """The server to enrol at, if there is one. Raises ConfigError: settings that do not fit."""
+    """Return the server to enrol at, if there is one.
+
+    Raises ConfigError: settings that do not fit.
+    """
     url = settings.enroll_url
     ca = settings.tls_ca
     token_file = settings.enroll_token_file
@@ -180,7 +183,7 @@ def _own_files(server: EnrolmentServer, identity: Identity) -> Tls:
 def _usable(
     certificate: x509.Certificate | None, key: certificates.Key, ca: Path
 ) -> x509.Certificate | None:
-    """The certificate, if it has not ended and is for this key, from one of our authorities."""
+    """Return the certificate if it is valid, for this key, and of one of our authorities."""
     if certificate is None or not _fits(certificate, key, ca) or certificates.due(certificate, 0):
         return None
     return certificate
@@ -211,7 +214,7 @@ def _read(path: Path) -> x509.Certificate | None:
 
 
 def _fits(certificate: x509.Certificate, key: certificates.Key, ca: Path) -> bool:
-    """Whether it is for this key, and from one of our authorities."""
+    """Return whether it is for this key, and from one of our authorities."""
     if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(
         key.public_key()
     ):

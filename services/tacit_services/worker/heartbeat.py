@@ -98,15 +98,15 @@ class Heartbeat:
 def judged(path: Path, silent: float, without_broker: float) -> str:
     """Return the state of the worker that writes `path`, in a few words.
 
-    Raises ServiceError where it does not run, has said nothing for `silent` seconds, or has been
+    Raises ServiceError where it does not run, has written nothing for `silent` seconds, or has been
     without its broker for `without_broker` seconds.
     """
     try:
-        said = json.loads(regular_file.content(path))
-        age = time.monotonic() - said["at"]
-        lonely = said["without_broker_s"]
-        who = said["edge"] or "a worker"
-        state = said["state"]
+        beat = json.loads(regular_file.content(path))
+        age = time.monotonic() - beat["at"]
+        lonely = beat["without_broker_s"]
+        who = beat["edge"] or "a worker"
+        state = beat["state"]
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file; the service does not run") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""The loop of every worker over MQTT: take in messages, work as its policy says, until the end.
+"""The loop of every worker over MQTT: take in messages, work by its policy, until the end.
 
 A worker is a mailbox, a session with its server, and a policy: of an edge or a party (tasks.py), or
 of a peer. A training step goes tasks.py → role.on_message → the algorithm's Edge.work → Releaser
@@ -48,15 +48,15 @@ class WorkPolicy(Protocol):
         """Handle a connection that is up, for the first time or again."""
 
     def idle(self, session: Session) -> bool:
-        """Whether there is nothing to do before a message comes."""
+        """Return whether there is nothing to do before a message comes."""
 
     def work(self, session: Session, stop: threading.Event) -> None:
         """Do the work that is due now; after the run's end too, until `leaves` is true."""
 
     def leaves(self, session: Session) -> bool:
-        """Whether nothing is left to do after the run's end."""
+        """Return whether nothing is left to do after the run's end."""
 
-    def kept(self) -> bytes | None:
+    def role_state(self) -> bytes | None:
         """Return the role's state to store with the message being sent; None: it needs none.
 
         A role that is restarted continues from it after that message.
@@ -103,7 +103,9 @@ class WorkerLoop:
         """
         role = self.role
         policy = self._policy
-        session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
+        session = Session(
+            role, self._outbox, self._settings, connection, present, policy.role_state
+        )
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
                 connection.check()

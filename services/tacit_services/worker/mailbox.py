@@ -29,7 +29,7 @@ class Mailbox:
         self._queue.put(inbound)
 
     def connected(self) -> None:
-        """The connection has come up, or back."""
+        """Note that the connection has come up, or back."""
         self._queue.put(Sign.CONNECTED)
 
     def wake(self) -> None:

@@ -1,12 +1,23 @@
 """The outbox: messages that are charged and not yet receipted, on disk before they are sent.
 
 A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the
-next is sent only when the last has its receipt. That, with the store's "seq must rise" rule, is
-exactly once.
+next is sent only when the last has its receipt.
 
-Messages lie in the ledger's file, by their identity and run: the commit that stores a push also
-charges the task after it. An envelope above LARGE bytes has a file of its own in the identity's
-folder, which is durable before the commit that holds its SHA-256.
+`Outbox` has `put` (store a message with the charge of the next task), `oldest` (what to send) and
+`done` (its receipt has come); below are how messages are read again after a restart, and the files.
+Messages lie in the ledger's file, by their identity and run. An envelope above LARGE bytes has a
+file of its own in the identity's folder, which is durable before the commit of its SHA-256.
+
+Guarantee: with the store's rule that numbers rise, each message is accepted exactly once.
+
+>>> outbox = Outbox(Ledger(":memory:", "demo"), run="demo")
+>>> outbox.put(outbox.next_seq(), b"an envelope")
+>>> outbox.oldest()
+(1, b'an envelope')
+>>> outbox.done(1)  # whether it was here
+True
+>>> outbox.oldest() is None
+True
 """
 
 from __future__ import annotations
@@ -55,7 +66,7 @@ class Outbox:
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:
-            self._last, self._held = self._sender()
+            self._last, self._receipt = self._sender()
             self._pending = self._read()
             self._sweep()
         except (sqlite3.Error, OSError) as error:
@@ -64,15 +75,15 @@ class Outbox:
     @property
     def receipt(self) -> pb.Held | None:
         """The newest receipt, by which the aggregator sees that its store has lost messages."""
-        return self._held
+        return self._receipt
 
     def hold(self, receipt: pb.Held) -> None:
         """Keep a receipt; it is on disk with the next message, or comes again with a duplicate."""
-        if self._held is None or receipt.seq >= self._held.seq:
-            self._held = receipt
+        if self._receipt is None or receipt.seq >= self._receipt.seq:
+            self._receipt = receipt
 
     def next_seq(self) -> int:
-        """The number that the next message must carry."""
+        """Return the number that the next message must carry."""
         return self._last + 1
 
     def put(
@@ -91,10 +102,12 @@ class Outbox:
         pieces = envelope.pieces if isinstance(envelope, wire.InPlace) else (envelope,)
         alone = self._folder is not None and len(envelope) > LARGE
         if alone:
-            whole = None
+            inline = None
         else:
-            whole = b"".join(pieces)
-        held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
+            inline = b"".join(pieces)
+        receipt = (
+            (None, None) if self._receipt is None else (self._receipt.seq, self._receipt.proof)
+        )
         try:
             if alone:
                 digest = self._written(seq, pieces)
@@ -105,16 +118,19 @@ class Outbox:
                 # costs one duplicate.
                 delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
                 db.executemany(delete, [(*self._key, n) for n in self._finished])
-                row = (*self._key, seq, digest, whole)
+                row = (*self._key, seq, digest, inline)
                 db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
-                db.execute(_KEEP_SENDER, (*self._key, seq, *held, state))
+                db.execute(_KEEP_SENDER, (*self._key, seq, *receipt, state))
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
-        self._kept(seq, whole)
+        self._committed(seq, inline)
 
     def state(self) -> bytes | None:
-        """The sender's state as of the last message that came with one. Raises PrivacyError."""
+        """Return the sender's state as of the last message that came with one.
+
+        Raises PrivacyError.
+        """
         query = "SELECT state FROM sender WHERE owner = ? AND run = ?"
         try:
             rows = self._ledger.read(query, *self._key)
@@ -123,7 +139,7 @@ class Outbox:
         return rows[0][0] if rows else None
 
     def oldest(self) -> tuple[int, StoredEnvelope] | None:
-        """The message to send (again), if any."""
+        """Return the message to send (again), if any."""
         for seq, envelope in self._pending.items():
             return seq, envelope
         return None
@@ -136,24 +152,24 @@ class Outbox:
         return True
 
     def _written(self, seq: int, pieces: EnvelopePieces) -> bytes:
-        """The digest of a large envelope, computed while its file is written and synced."""
+        """Return the digest of a large envelope, computed while its file is written and synced."""
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_digest, *pieces)
             _write(self._file(seq), pieces)
             return digest.result()
 
-    def _kept(self, seq: int, whole: bytes | None) -> None:
+    def _committed(self, seq: int, inline: bytes | None) -> None:
         """Do in memory, and to files, what the commit has made true; None: it is in its file."""
         for number in self._alone.intersection(self._finished):
             self._file(number).unlink(missing_ok=True)
         self._alone.difference_update(self._finished)
         self._finished.clear()
         self._last = seq
-        if whole is None:
+        if inline is None:
             self._alone.add(seq)
             self._pending[seq] = _mapped(self._file(seq))  # this process holds no copy
         else:
-            self._pending[seq] = whole
+            self._pending[seq] = inline
 
     def _sender(self) -> tuple[int, pb.Held | None]:
         query = "SELECT seq, receipt, proof FROM sender WHERE owner = ? AND run = ?"
@@ -162,17 +178,17 @@ class Outbox:
         return 0, None
 
     def _read(self) -> dict[int, StoredEnvelope]:
-        found: dict[int, StoredEnvelope] = {}
+        pending: dict[int, StoredEnvelope] = {}
         query = "SELECT seq, digest, envelope FROM message WHERE owner = ? AND run = ? ORDER BY seq"
         for seq, digest, envelope in self._ledger.read(query, *self._key):
-            whole = envelope
+            content = envelope
             if envelope is None and self._folder is not None:
                 self._alone.add(seq)
                 if self._file(seq).is_file():
-                    whole = _mapped(self._file(seq))
+                    content = _mapped(self._file(seq))
                 else:
-                    whole = None
-            if whole is None or _digest(whole) != digest:
+                    content = None
+            if content is None or _digest(content) != digest:
                 self._finished.append(seq)
                 log.warning(
                     "message %d of run %s is not on the disk as it was stored: it is not sent, and "
@@ -181,17 +197,17 @@ class Outbox:
                     self._key[1],
                 )
             else:
-                found[seq] = whole
-        return found
+                pending[seq] = content
+        return pending
 
     def _sweep(self) -> None:
         """Delete files of messages that a crash has kept from being stored, or from deletion."""
         if self._folder is None or not (self._folder / _FOLDER).is_dir():
             return
         query = "SELECT run, seq FROM message WHERE owner = ? AND envelope IS NULL"
-        kept = {_name(*row) for row in self._ledger.read(query, self._key[0])}
+        names = {_name(*row) for row in self._ledger.read(query, self._key[0])}
         for path in (self._folder / _FOLDER).iterdir():
-            if path.name not in kept:
+            if path.name not in names:
                 path.unlink()
 
     def _file(self, seq: int) -> Path:
@@ -200,10 +216,10 @@ class Outbox:
 
 
 def _digest(*pieces: StoredEnvelope | memoryview) -> bytes:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    return found.digest()
+        hasher.update(piece)
+    return hasher.digest()
 
 
 def _name(run: str, seq: int) -> str:
@@ -211,7 +227,7 @@ def _name(run: str, seq: int) -> str:
 
 
 def _write(path: Path, pieces: EnvelopePieces) -> None:
-    """Durable when this returns."""
+    """Write `pieces` durably to `path`."""
     if not path.parent.exists():
         path.parent.mkdir()
         files.sync(path.parent.parent)

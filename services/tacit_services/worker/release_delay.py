@@ -58,12 +58,12 @@ _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each othe
 
 
 class ReleaseDelay:
-    """Holds pushes back. `late` counts those that were not ready after D."""
+    """The delay by which pushes are held back. `late` counts those that were not ready after D."""
 
     def __init__(
         self,
         measure: Callable[[], float],
-        agreed: Callable[[float], float] = lambda own: own,
+        agreed: Callable[[float], float] = lambda seconds: seconds,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,25 +76,27 @@ class ReleaseDelay:
         self._agreed = agreed
         self._clock = clock
         self._seconds: float | None = None  # D, from when a model comes until its push has left
-        self._own = self._measured = 0.0  # what D is without the other edges, and was at first
+        self._own_seconds = self._measured = (
+            0.0  # what D is without the other edges, and was at first
+        )
         # pushes that were not late since D has changed
         self._quiet = 0
         self._back = _BACK
-        self._told = False  # that D grows no more
+        self._warned = False  # that D grows no more
 
-    def starting(self, came: float) -> float:
-        """Return when the delay of a model that came at `came` begins, and fix D for it.
+    def starting(self, arrival: float) -> float:
+        """Return when the delay of a model that came at `arrival` begins, and fix D for it.
 
         That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
-            self._seconds = self._agreed(self._own)
-            return came
+            self._seconds = self._agreed(self._own_seconds)
+            return arrival
         self._first()
         return self._clock()
 
     def _first(self) -> float:
-        self._seconds = self._own = self._measured = self._measure()
+        self._seconds = self._own_seconds = self._measured = self._measure()
         return self._seconds
 
     @property
@@ -104,15 +106,15 @@ class ReleaseDelay:
             return self._first()
         return self._seconds
 
-    def hold(self, came: float, steps: int, stop: threading.Event) -> None:
-        """Wait until the push of a model that came at `came` may leave, or until `stop`."""
+    def hold(self, arrival: float, steps: int, stop: threading.Event) -> None:
+        """Wait until the push of a model that came at `arrival` may leave, or until `stop`."""
         if self.seconds:
-            stop.wait(self.left(came, steps))
+            stop.wait(self.left(arrival, steps))
 
-    def left(self, came: float, steps: int) -> float:
-        """Return the seconds until the push of a model that came at `came` may leave."""
+    def left(self, arrival: float, steps: int) -> float:
+        """Return the seconds until the push of a model that came at `arrival` may leave."""
         delay = self.seconds * steps
-        took = self._clock() - came
+        took = self._clock() - arrival
         times = max(1, math.ceil(took / delay))
         self._note(late=times > 1)
         return max(0.0, delay * times - took)
@@ -125,18 +127,18 @@ class ReleaseDelay:
         else:
             self._quiet = self._quiet + 1
         if late:
-            self._own = min(_LONGER * self.seconds, self._most())
+            self._own_seconds = min(_LONGER * self.seconds, self._most())
             self._back = _BACK
         elif self._quiet == _QUIET:
-            self._own = max(self._measured, self._back * self._own)
+            self._own_seconds = max(self._measured, self._back * self._own_seconds)
             self._quiet = 0
             self._back = self._back**2
 
     def _most(self) -> float:
-        """What D grows to. Warn, once, when a push is late that had as much."""
+        """Return what D grows to. Warn, once, when a push is late that had as much."""
         most = max(self._measured, min(_TIMES * self._measured, MOST_SECONDS))
-        if self.seconds >= most and not self._told:
-            self._told = True
+        if self.seconds >= most and not self._warned:
+            self._warned = True
             log.warning(
                 "a push was not ready %.3g s after its model came, and the delay grows no more: it "
                 "was measured as %.3g s; this machine is too slow now, and late pushes may tell "
@@ -153,7 +155,7 @@ def no_delay() -> ReleaseDelay:
 
 
 def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
-    """The delay of an edge's pushes, however it computes them; none where they are not private.
+    """Return the delay of an edge's pushes; there is none where they are not private.
 
     folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
     `run` on this machine.
@@ -166,8 +168,8 @@ def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDel
         meeting.begin()
         work, seconds = slowest(role.rehearsals())
         trials = max(FEWEST, min(TRIALS, int(_MOST_SECONDS / seconds)))
-        own = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
-        delay = meeting.longest(own)
+        own_seconds = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
+        delay = meeting.longest(own_seconds)
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay
 
@@ -176,8 +178,8 @@ def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDel
 
 def slowest(works: Iterable[Callable[[], None]]) -> tuple[Callable[[], None], float]:
     """Return the slowest of `works`, and its seconds: the quicker of two runs of each."""
-    found = [(min(_seconds(work) for _ in range(2)), work) for work in works]
-    seconds, work = max(found, key=lambda one: one[0])
+    timed = [(min(_seconds(work) for _ in range(2)), work) for work in works]
+    seconds, work = max(timed, key=lambda pair: pair[0])
     return work, seconds
 
 
@@ -207,7 +209,7 @@ def measured(
 
 
 def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:
-    """Seconds of a turn with one step, and of the commit of a message with the next charge."""
+    """Return the seconds of a turn with one step, and of a commit with the next charge."""
     seq = outbox.next_seq()
     began = time.monotonic()
     with turns.take():
@@ -227,53 +229,54 @@ class Meeting:
     def __init__(self, folder: Path, edge: str) -> None:
         self._folder = folder
         self._edge = edge
-        self._said: float | None = None
+        self._stated: float | None = None
         self._life: int | None = None
 
     def begin(self) -> None:
-        """Say that a delay will be said."""
+        """Announce that a delay will be stated."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._life = os.open(self._of(self._edge, _LIFE), os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._life, fcntl.LOCK_EX)  # as long as this process lives
         (self._folder / self._edge).unlink(missing_ok=True)
         self._of(self._edge, _MEASURING).touch()
 
-    def longest(self, own: float) -> float:
-        """State `own`; return the longest of all, once no edge is measuring.
+    def longest(self, seconds: float) -> float:
+        """State `seconds`; return the longest of all, once no edge is measuring.
 
         It waits for at most _TOGETHER_SECONDS.
         """
-        self._say(own)
+        self._say(seconds)
         self._of(self._edge, _MEASURING).unlink(missing_ok=True)
         pause = threading.Event()
         deadline = time.monotonic() + _TOGETHER_SECONDS
         while self._measuring() and time.monotonic() < deadline:
             pause.wait(0.01)
-        return self.agreed(own)
+        return self.agreed(seconds)
 
-    def agreed(self, own: float) -> float:
-        """State `own`; return the longest that an edge at work has stated."""
-        if own != self._said:
-            self._say(own)
+    def agreed(self, seconds: float) -> float:
+        """State `seconds`; return the longest that an edge at work has stated."""
+        if seconds != self._stated:
+            self._say(seconds)
         others = (path for path in self._folder.glob("edge-*") if not path.suffix)
-        return max([own, *(self._longer(path, own) for path in others)])
+        return max([seconds, *(self._longer(path, seconds) for path in others)])
 
-    def _say(self, own: float) -> None:
-        files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
-        self._said = own
+    def _say(self, seconds: float) -> None:
+        files.write(self._folder / self._edge, str(seconds).encode("ascii"), files.PUBLIC)
+        self._stated = seconds
 
-    def _longer(self, path: Path, own: float) -> float:
-        """What an edge has stated in `path`; `own` if that is not less, or the edge has ended.
+    def _longer(self, path: Path, seconds: float) -> float:
+        """Return what an edge has stated in `path`, if that is more than `seconds`.
 
-        `own`, too, for what is no number of seconds, or above MOST_SECONDS.
+        Return `seconds` otherwise: also where the edge has ended, and for what is no number of
+        seconds, or above MOST_SECONDS.
         """
         try:
-            said = float(regular_file.text(path, "ascii", _STATED))
+            stated = float(regular_file.text(path, "ascii", _STATED))
         except (OSError, ValueError):  # the first where it begins anew
-            return own
-        if own < said <= MOST_SECONDS and self._lives(path.name):
-            return said
-        return own
+            return seconds
+        if seconds < stated <= MOST_SECONDS and self._lives(path.name):
+            return stated
+        return seconds
 
     def _measuring(self) -> bool:
         return any(self._lives(path.stem) for path in self._folder.glob(f"*{_MEASURING}"))

@@ -44,7 +44,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerResources:
-    """What is open while an edge, a party or a peer works on `run`, and its broker."""
+    """The resources of an edge, a party or a peer at work on `run`, and its broker."""
 
     run: str
     heartbeat: Heartbeat
@@ -81,8 +81,8 @@ def worker_resources(
         # that it belongs to.
         with closing(identity):
             allowed(identity.number)
-            shown = prepared(settings, identity)
-            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, shown)
+            credentials = prepared(settings, identity)
+            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, credentials)
             with (
                 ledger_of(definition.source, identity) as ledger,
                 closing(CpuTurns(settings.turns)) as turns,
@@ -109,16 +109,16 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
         with lineage.ledger(identity, identity.ledger_place, source.name) as ledger:
             yield ledger
         return
-    with own_ledgers.opened(owned, identity.number, data_home()) as found:
-        if found.continues is None:
-            if found.apart:
+    with own_ledgers.opened(owned, identity.number, data_home()) as location:
+        if location.continues is None:
+            if location.apart:
                 other = "other "
             else:
                 other = ""
             log.info("a new ledger begins: no %sdata like this is known in %s", other, data_home())
         else:
-            log.info("the ledger of %s continues", found.continues)
-        for apart in found.apart:
+            log.info("the ledger of %s continues", location.continues)
+        for apart in location.apart:
             log.warning("%s", apart)
-        with lineage.ledger(identity, LedgerPlace(found.path), found.dataset) as ledger:
+        with lineage.ledger(identity, LedgerPlace(location.path), location.dataset) as ledger:
             yield ledger

@@ -38,10 +38,10 @@ Loops = Callable[[EdgeRole, WorkerResources, LoopSettings], AbstractContextManag
 
 @dataclass(frozen=True, slots=True)
 class RowOwner:
-    """What the owner of a worker's rows has settled for them.
+    """The owner of a worker's rows, with the settings for them.
 
     data: the folder of published data sets. device: what computes on them. policy: the file that
-    says what a run may do with them; None: what the run file says. rows_alone: as for
+    states what a run may do with them; None: the run file decides. rows_alone: as for
     `private_sum`.
     """
 
@@ -53,7 +53,7 @@ class RowOwner:
     def role(
         self, definition: Definition[Any], model: Model, identity: Identity, ledger: Ledger
     ) -> EdgeRole:
-        """The edge role of this identity with its own rows.
+        """Return the edge role of this identity with its own rows.
 
         Raises ConfigError, DataError, PrivacyError.
         """
@@ -61,11 +61,11 @@ class RowOwner:
         part = definition.source.edge(identity.number, self.data, identity.path)
         plan = self.plan(definition, identity.number, part.most)
         releaser = Releaser(plan, ledger, Random())
-        given = definition, identity.edge, part.rows, model, releaser, device
-        return registry.edge(*given, rows_alone=self.rows_alone)
+        arguments = definition, identity.edge, part.rows, model, releaser, device
+        return registry.edge(*arguments, rows_alone=self.rows_alone)
 
     def plan(self, definition: Definition[Any], number: int, most: int = 0) -> Plan:
-        """The plan of worker `number`, which has `most` rows at most.
+        """Return the plan of worker `number`, which has `most` rows at most.
 
         Raises PrivacyError where the owner's policy forbids it, ConfigError for what is no policy.
         """
@@ -92,8 +92,10 @@ def work(settings: EdgeSettings, worker: WorkerKind, loops: Loops) -> None:
         if resources is None:
             return
         role = owner.role(definition, model, resources.identity, resources.ledger)
-        left = role.releaser.releases_left
-        log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
+        remaining = role.releaser.releases_left
+        log.info(
+            "%s: %s", role.edge, "no guarantee" if remaining is None else f"{remaining} pushes left"
+        )
         log.info("%s computes %s, loops by %s", role.edge, role.private_sum.way, described())
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:

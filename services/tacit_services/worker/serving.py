@@ -40,7 +40,7 @@ def loop_settings(
 
 
 def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -> None:
-    """Enrol if need be, connect, run the loop to its end, and say how it ended.
+    """Enrol if need be, connect, run the loop to its end, and log how it ended.
 
     Before this call a worker has sent nothing: its role, and so its rows, are there already.
     """

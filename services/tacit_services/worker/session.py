@@ -1,6 +1,17 @@
 """The conversation of a worker with its server over one connection, as a state machine.
 
-A message is durable in the outbox before it is sent, and one message at a time lacks its receipt.
+    session.send_hello()      # the server answers with its newest model
+    session.receive(inbound)  # a model is now the task, or a receipt frees the outbox
+    task = session.take_task()
+    session.post(role.on_message(task))  # durable first, then sent
+
+`State` names what a session waits for. Of `Session`, the first part is what the loop does with it
+(`take_task`, `post`, `send_when_due`, `retire`), the second what comes in (`receive`, by kind:
+receipt, announcement, model or halt), and the last how parts of a message go out.
+
+Guarantee: a message is durable in the outbox before it is sent, and leaves it only with its
+receipt. One message at a time lacks its receipt, and every retry sends the same bytes: so a lost
+connection, or a restart of either side, costs neither an update nor privacy.
 """
 
 from __future__ import annotations
@@ -42,7 +53,7 @@ class State(Enum):
 
 
 class Standing(Enum):
-    """A connected worker's standing, as its presence message says."""
+    """A connected worker's standing, as its presence message states it."""
 
     ONLINE = "online"
     REFUSING = "refusing"
@@ -59,9 +70,9 @@ class Session:
         settings: LoopSettings,
         connection: Connection,
         present: Callable[[str], None],
-        kept: Callable[[], bytes | None],
+        role_state: Callable[[], bytes | None],
     ) -> None:
-        """present: publishes the worker's standing. kept: returns what to store with a message.
+        """present: publishes the standing. role_state: returns what to store with a message.
 
         It is the state from which a restarted role continues after the message; None: none.
         """
@@ -70,7 +81,7 @@ class Session:
         self._settings = settings
         self._connection = connection
         self._present = present
-        self._kept = kept
+        self._role_state = role_state
         self.standing = Standing.ONLINE
         self._seldom = Seldom()
         self._unheard = Unheard(role.edge)
@@ -110,8 +121,9 @@ class Session:
         return task
 
     def post(self, outgoing: list[Outgoing], hold: Callable[[], None] = lambda: None) -> None:
-        """Make messages durable, `hold` them back, and send the oldest; `outgoing` is empty then,
-        so that a large update is not held twice. Raises PrivacyError.
+        """Make messages durable, `hold` them back, and send the oldest.
+
+        `outgoing` is empty then, so that a large update is not held twice. Raises PrivacyError.
         """
         while outgoing:
             self._store(outgoing.pop(0))
@@ -127,12 +139,14 @@ class Session:
         else:
             ahead = None
         seq = self.outbox.next_seq()
-        self.outbox.put(seq, self._envelope(seq, out.message), self._kept(), ahead)
+        self.outbox.put(seq, self._envelope(seq, out.message), self._role_state(), ahead)
 
     def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> wire.InPlace:
-        terms = self._settings
-        held = self.outbox.receipt
-        return wire_up.up_in_place(terms.run_id, seq, message, terms.schema, terms.definition, held)
+        settings = self._settings
+        receipt = self.outbox.receipt
+        return wire_up.up_in_place(
+            settings.run_id, seq, message, settings.schema, settings.definition, receipt
+        )
 
     def send_hello(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
@@ -203,8 +217,8 @@ class Session:
                 self._dispatch(wire.decode(envelope), inbound.retained)
         except WireError as error:
             if count := self._seldom.due(error.reason):
-                said = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
-                log.warning(said, inbound.topic, error, extra={"edge": self._role.edge})
+                line = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
+                log.warning(line, inbound.topic, error, extra={"edge": self._role.edge})
         inbound.done()
 
     def _whole(self, inbound: Inbound) -> bytes | wire.Whole | None:
@@ -284,10 +298,10 @@ class Session:
                 self._refused(seq, receipt.reason)
         else:
             if math.isfinite(receipt.retry_after_s):
-                asked = receipt.retry_after_s
+                delay = receipt.retry_after_s
             else:
-                asked = 1.0
-            self._send_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
+                delay = 1.0
+            self._send_at = time.monotonic() + min(max(delay, 0.1), MOST_BUSY) * random.uniform(
                 0.5, 1.5
             )
 

@@ -30,7 +30,7 @@ def nothing_kept() -> bytes | None:
 
 
 class Tasks:
-    """Works on the newest task, and asks for one where none comes.
+    """The policy of a worker that computes the newest task, and asks for one where none comes.
 
     A task that the owner's policy forbids is refused.
     """
@@ -39,17 +39,18 @@ class Tasks:
         self,
         role: Worker,
         computing: Computing,
-        kept: Callable[[], bytes | None],
+        role_state: Callable[[], bytes | None],
         delay: ReleaseDelay,
         *,
         serves: bool,
     ) -> None:
-        """`delay`: what pushes are held back for. `serves`: whether tasks are worked on after the
-        run's end as well, until the budget is spent.
+        """delay: for which pushes are held back.
+
+        serves: whether tasks are worked on after the run's end as well, until the budget is spent.
         """
         self._role = role
         self._computing = computing
-        self.kept = kept
+        self.role_state = role_state
         self._serves = serves
         self._delay = delay
         self._complained_at = -math.inf
@@ -68,10 +69,10 @@ class Tasks:
         return nullcontext()
 
     def reconnected(self) -> None:
-        """The session does what is to be done."""
+        """Do nothing: the session does all."""
 
     def idle(self, session: Session) -> bool:
-        """Whether there is no task to work on."""
+        """Return whether there is no task to work on."""
         return session.standing is Standing.RETIRED or session.state is not State.TASK_HERE
 
     def work(self, session: Session, stop: threading.Event) -> None:
@@ -87,7 +88,7 @@ class Tasks:
                 session.request_task()
 
     def leaves(self, session: Session) -> bool:
-        """Whether the run is over and the last message has its receipt."""
+        """Return whether the run is over and the last message has its receipt."""
         said_all = session.standing is Standing.RETIRED and session.state is not State.UNRECEIPTED
         return not self._serves or said_all
 
@@ -95,7 +96,7 @@ class Tasks:
         role = self._role
         task = session.take_task()
         refusals = role.refusals
-        came = self._delay.starting(session.task_came)
+        arrival = self._delay.starting(session.task_came)
         steps = role.held_steps(task)
         with self._computing.turn(stop):
             outgoing = role.on_message(task)
@@ -108,15 +109,15 @@ class Tasks:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
             session.set_standing(Standing.ONLINE)
-            session.post(outgoing, lambda: self._hold(came, steps, stop))
+            session.post(outgoing, lambda: self._hold(arrival, steps, stop))
 
-    def _hold(self, came: float, steps: int, stop: threading.Event) -> None:
+    def _hold(self, arrival: float, steps: int, stop: threading.Event) -> None:
         late = self._delay.late
-        self._delay.hold(came, steps, stop)
+        self._delay.hold(arrival, steps, stop)
         now = self._delay.late
         if now > late and not now & (now - 1):  # the 1st, 2nd, 4th, 8th, …
-            said = "%s: %d pushes were late so far, with a delay of %.1f ms"
-            log.info(said, self._role.edge, now, 1000 * self._delay.seconds)
+            line = "%s: %d pushes were late so far, with a delay of %.1f ms"
+            log.info(line, self._role.edge, now, 1000 * self._delay.seconds)
 
     def _refuse(self, session: Session) -> None:
         """Say that a model is refused.
@@ -145,13 +146,13 @@ def task_loop(
     outbox: Outbox,
     settings: LoopSettings,
     turns: CpuTurns,
-    kept: Callable[[], bytes | None] = nothing_kept,
+    role_state: Callable[[], bytes | None] = nothing_kept,
     delay: ReleaseDelay | None = None,
     *,
     serves: bool = False,
 ) -> WorkerLoop:
-    """The loop of `role`, whose state, if it has one, is `kept` with every message."""
+    """Return the loop of `role`, whose state, if it has one, is `role_state` with every message."""
     policy = Tasks(
-        role, Computing(turns, settings.slowdown), kept, delay or no_delay(), serves=serves
+        role, Computing(turns, settings.slowdown), role_state, delay or no_delay(), serves=serves
     )
     return WorkerLoop(role, outbox, settings, Mailbox(), policy)

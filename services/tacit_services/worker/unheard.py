@@ -1,4 +1,4 @@
-"""A message that is sent again and again, and does not come to its receiver, is said."""
+"""Warnings of a message that is sent again and again, and does not reach its receiver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRIES = 5  # in vain until it is said; then after twice as many, and so on
 
 
 class Unheard:
-    """Counts the tries in vain of one edge's oldest message."""
+    """A counter of the vain tries of one edge's oldest message."""
 
     def __init__(self, edge: str) -> None:
         self._edge = edge
@@ -18,13 +18,13 @@ class Unheard:
         self._missing: tuple[int, ...] = ()
 
     def again(self, seq: int, part: int) -> None:
-        """Message `seq`, in parts of `part` bytes, is sent again, or asked about."""
+        """Note that message `seq`, in parts of `part` bytes, is sent again, or asked about."""
         if seq != self._seq:
             self._seq = seq
             self._tries = 0
         self._tries += 1
-        doublings, rest = divmod(self._tries, TRIES)
-        if rest == 0 and doublings & (doublings - 1) == 0:
+        doublings, remainder = divmod(self._tries, TRIES)
+        if remainder == 0 and doublings & (doublings - 1) == 0:
             log.warning(
                 "message %d has not come to the aggregator in %d tries: it is away, or the broker "
                 "drops what is %d bytes long (a larger limit there, or a smaller TACIT_CHUNK)",
@@ -33,7 +33,7 @@ class Unheard:
             )
 
     def answered(self, missing: tuple[int, ...]) -> None:
-        """The receiver lacks these parts; () where it has the message, or asks to wait."""
+        """Note the parts that the receiver lacks; (): it has the message, or asks to wait."""
         if not missing or missing != self._missing:
             self._tries = 0
         self._missing = missing

@@ -8,8 +8,10 @@ from types import ModuleType
 import pytest
 import tacit_client.client
 from tacit_services.journal import journal_file, store
+from tacit_services.journal.store import base
+from tacit_services.worker import outbox
 
-MODULES = (journal_file, store, tacit_client.client)
+MODULES = (journal_file, store, base, outbox, tacit_client.client)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -139,7 +139,7 @@ def test_of_edges_that_release_alike_one_is_composed() -> None:
     edges = {f"edge-{number}": record(300 + number) for number in range(5)}
     total = accounts.total(edges)
     assert (total.epsilon, total.bound) == (exact(edges["edge-4"]), False)
-    assert accounts._known == {edges["edge-4"].spent}
+    assert accounts._composed_before == {edges["edge-4"].spent}
 
 
 def test_with_some_time_a_bound_is_within_a_64th_and_the_next_questions_find_it() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tacit_services.identity import joining, own_ledgers
 from tacit_services.identity.kinship import Apart, NotApart
 from tacit_services.identity.ledger_place import LedgerPlace
-from tacit_services.identity.own_ledgers import Known, LedgerLocation
+from tacit_services.identity.own_ledgers import LedgerLocation, LedgerOrigin
 
 from tacit.datasets.own.rows import hashed
 from tacit.datasets.sketch import Marks
@@ -171,7 +171,7 @@ def test_who_moves_to_another_sites_file_has_spent_there_what_was_spent_before(
 ) -> None:
     one, _ = two_sites(tmp_path)
     later = site("b, later", [*range(moved), *range(300, 300 + stayed)])
-    assert own_ledgers.standing(later, 1, tmp_path).known == Known("clinic", "name")
+    assert own_ledgers.standing(later, 1, tmp_path).origin == LedgerOrigin("clinic", "name")
     assert spent(later, tmp_path, 1) == 90
     assert spent(one, tmp_path, 0) == 90
     charge(own_ledgers.place(later, 1, tmp_path), 5)  # and who moves back, into the file of before
@@ -270,12 +270,12 @@ def test_a_run_says_of_each_edge_how_its_data_was_known(tmp_path: Path) -> None:
         for number, rows in enumerate((range(300), range(1000, 1300)))
     ]
     with own_ledgers.held(sites, tmp_path) as known:
-        assert known == [Known(None, ""), Known(None, "name")]
+        assert known == [LedgerOrigin(None, ""), LedgerOrigin(None, "name")]
     charge(own_ledgers.place(sites[0], 0, tmp_path), 3)
     with own_ledgers.held(sites, tmp_path) as known:
         assert {one.continues for one in known} == {"sites"}
     with own_ledgers.held([NOVEMBER], tmp_path) as known:
-        assert known == [Known("sites", "rows")]
+        assert known == [LedgerOrigin("sites", "rows")]
 
 
 def test_data_is_read_once_for_its_sketch(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def older(home: Path) -> Path:
 def test_a_ledger_of_an_older_tacit_gets_its_sketch_when_it_is_next_used(tmp_path: Path) -> None:
     path = older(tmp_path)
     standing = own_ledgers.standing(NOVEMBER, 0, tmp_path)
-    assert (standing.known.continues, standing.unseen) == (None, 1)  # and `tacit check` says so
+    assert (standing.origin.continues, standing.unseen) == (None, 1)  # and `tacit check` says so
     assert spent(OCTOBER, tmp_path) == 7
     assert json.loads(path.read_text())["format"] == 2
     assert own_ledgers.standing(NOVEMBER, 0, tmp_path).unseen == 0
@@ -367,4 +367,4 @@ def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
     parts = sorted(path.name for path in tmp_path.glob("ledgers/*/units-*.json"))
     assert parts == [*(f"units-{number}.json" for number in range(8)), "units-all.json"]
     found = own_ledgers.standing(data("again", range(7000, 7200)), 0, tmp_path)
-    assert found.known == Known("sites", "rows")
+    assert found.origin == LedgerOrigin("sites", "rows")

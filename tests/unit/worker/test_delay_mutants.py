@@ -54,7 +54,7 @@ class FollowsTheWork(ReleaseDelay):
     def left(self, came: float, steps: int) -> float:
         """As it should be, but for D afterwards."""
         took, found = (self._clock() - came) / steps, super().left(came, steps)
-        self._own = 0.9 * self._own + 0.1 * MARGIN * took
+        self._own_seconds = 0.9 * self._own_seconds + 0.1 * MARGIN * took
         return found
 
 
@@ -66,7 +66,7 @@ class GrowsToTheWork(ReleaseDelay):
         took, late = (self._clock() - came) / steps, self.late
         found = super().left(came, steps)
         if self.late > late:
-            self._own = MARGIN * took
+            self._own_seconds = MARGIN * took
         return found
 
 

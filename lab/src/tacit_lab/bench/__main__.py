@@ -156,7 +156,7 @@ def _data() -> str | None:
 
 
 def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
-    """MNIST's 28×28 CNN with 21,840 parameters.
+    """Return MNIST's 28×28 CNN with 21,840 parameters.
 
     Without the data, the digits' own, with a smaller update.
     """
@@ -178,7 +178,7 @@ def _services(folder: Path, name: str) -> tuple[list[Child], str, str]:
 
 
 def _small_path(folder: Path) -> float:
-    """The path over the broker with updates of 2.6 KB."""
+    """Measure the path over the broker with updates of 2.6 KB."""
     text = large.RUN.replace('"mlp"\nhidden = [3300, 3300]', '"logistic"')
     file = folder / "small.toml"
     text = text.format(updates=EDGES * 1200, multiplier=1.0)
@@ -188,7 +188,7 @@ def _small_path(folder: Path) -> float:
 
 
 def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
-    """Messages/s of `size` bytes through the broker alone: EDGES publishers, one subscriber."""
+    """Measure messages/s of `size` bytes through the broker alone: EDGES publishers, one reader."""
     children, broker, _ = _services(folder, f"raw-{time.monotonic_ns()}")
     receiver = ChildProcess(
         "receive", module="tacit_lab.bench.raw_worker", broker=broker, count=count * EDGES
@@ -219,7 +219,7 @@ def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
 
 
 def _aggregator(run: RunFile, broker: str, url: str) -> tuple[Assembly, BrokerLink]:
-    """An aggregator in this process, subscribed, and its connection."""
+    """Return an aggregator in this process, subscribed, and its connection."""
     link = BrokerLink(broker, "bench-aggregator", 30.0)
     store = open_store(url, "bench")
     surroundings = Surroundings("bench", store, link, max_message=1 << 28, chunk=256 * 1024)
@@ -242,10 +242,10 @@ def _path(
     name: str = "path",
     file: Path | None = None,
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Applied updates/s with the aggregator's driver in this process, on Redis.
+    """Return applied updates/s with the aggregator's driver in this process, on Redis.
 
-    And what the edges say. file: the run file, if not the CNN's. Raises TimeoutError after
-    PATH_SECONDS.
+    Beside it are the edges' measurements. file: the run file, if not the CNN's. Raises TimeoutError
+    after PATH_SECONDS.
     """
     torch.set_num_threads(1)
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")
@@ -306,7 +306,7 @@ def _training(folder: Path, data: str | None) -> dict[str, Any]:
 def _steps(
     kind: str, folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
 ) -> training_cost.BareSteps:
-    """Bare steps of a kind of worker in `count` processes, in turns from `pipe` if there is one."""
+    """Start bare steps of a worker in `count` processes, in turns from `pipe` if there is one."""
     counters = [folder / f"counter-{kind}-{count}-{number}" for number in range(count)]
     workers: list[ChildProcess] = []
     for number, counter in enumerate(counters):

@@ -71,7 +71,7 @@ class ReadyMade(MapaEdge):
 
 
 def build(options: dict[str, Any], kind: type[MapaEdge]) -> EdgeRole:
-    """An edge of the run file, on its own rows, with a ledger in memory."""
+    """Return an edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
     number: int = options["number"]
@@ -85,7 +85,7 @@ def build(options: dict[str, Any], kind: type[MapaEdge]) -> EdgeRole:
 
 
 def push(options: dict[str, Any]) -> dict[str, Any]:
-    """The whole path with ready-made updates, until Halt."""
+    """Run the whole path with ready-made updates, until Halt."""
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     folder = Path(options["folder"]) / f"edge-{options['number']}"
@@ -103,7 +103,7 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def definition(options: dict[str, Any]) -> str:
-    """The definition that a Hello states."""
+    """Return the definition that a Hello states."""
     return canonical(config.load(Path(options["run_file"])).agreed())
 
 
@@ -111,8 +111,8 @@ def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
     """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
     schema = role.model.schema_hash()
     size = role.model.size
-    terms = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
-    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
+    settings = LoopSettings("bench", schema, size, 256 * 1024, patience, definition(options))
+    loop = task_loop(role, role.outbox, settings, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
         options["broker"],
@@ -127,7 +127,7 @@ def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
 
 
 def stream(options: dict[str, Any]) -> dict[str, Any]:
-    """The rails alone.
+    """Run the rails alone.
 
     Ready-made envelopes, WINDOW unreceipted at a time; models are received and not used.
     """
@@ -151,13 +151,13 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         inbound.done()
         if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
             return
-        whole = (
+        encoded = (
             wire.Assembler(1 << 28).add(inbound.payload)
             if "/model/" in inbound.topic
             else inbound.payload
         )
-        assert whole is not None  # one chunk
-        meta = wire.decode(whole).meta
+        assert encoded is not None  # one chunk
+        meta = wire.decode(encoded).meta
         newest[0] = max(newest[0], meta.model.version)
         if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
             return  # a task that its edge had to wait for: the receipt has come before
@@ -201,7 +201,7 @@ class Paced(ReadyMade):
 
 
 def paced(options: dict[str, Any]) -> dict[str, Any]:
-    """An edge loop whose step takes `pause` seconds, until its parent ends it."""
+    """Run an edge loop whose step takes `pause` seconds, until its parent ends it."""
     role = build(options, Paced)
     assert isinstance(role, Paced)
     role.prepare()
@@ -212,8 +212,9 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def flood(options: dict[str, Any]) -> dict[str, Any]:
-    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker
-    takes) for `seconds`.
+    """Send updates without waiting for receipts: `rate` a second for `seconds`.
+
+    rate: 0 stands for as many as the broker takes.
 
     `nice`: a sender that yields the processors to the others, as one with a machine of its own
     would.
@@ -223,7 +224,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, ReadyMade)
     role.prepare()
     schema = role.model.schema_hash()
-    said = definition(options)
+    definition_text = definition(options)
     sent = 0
     connection = Connection(
         options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
@@ -242,7 +243,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
         sent += 1
         message = hello if sent == 1 else Push(role.edge, 0, role.ready)
         outstanding.acquire()
-        envelope = wire_up.up("bench", sent, message, schema, said)
+        envelope = wire_up.up("bench", sent, message, schema, definition_text)
         payload = wire.part(envelope, 256 * 1024, 0)
         client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
     connection.stop()
@@ -250,14 +251,14 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute(options: dict[str, Any]) -> NoReturn:
-    """The edge step alone (sample, clip, noise, in-memory ledger), until killed."""
+    """Run the edge step alone (sample, clip, noise, in-memory ledger), until killed."""
     role = build(options, MapaEdge)
     params = role.model.init(1)
     _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
 
 
 def plain(options: dict[str, Any]) -> NoReturn:
-    """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
+    """Take plain steps until killed: the mean gradient of the rows that an edge expects."""
     role = build(options, MapaEdge)
     params = role.model.init(1)
     batch = round(role.releaser.plan.batch)

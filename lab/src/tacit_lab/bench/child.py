@@ -15,14 +15,14 @@ Kinds = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
 def begin(connection: Connection) -> None:
-    """Connect, say so, and wait for the parent's word."""
+    """Connect, report it, and wait for the parent's signal."""
     connection.start(30.0)
     print("ready", flush=True)
     sys.stdin.readline()
 
 
 def resident(pid: int, key: str) -> int:
-    """Bytes of a process in memory, as the kernel has them. key: VmRSS (now), VmHWM (the most)."""
+    """Return the bytes of a process in memory. key: VmRSS (now), VmHWM (the most)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 

@@ -35,8 +35,9 @@ TimedStep = Callable[[], object]
 
 
 def costs(rounds: int = 25) -> dict[str, float]:
-    """{`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}, and the
-    mechanisms' own ratio.
+    """Return {`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}.
+
+    Beside them are the mechanisms' own ratios.
 
     `plain`: forward, backward, mean gradient. `clip`: a gradient for each example, clipped, added.
     `padding`: the same on a Poisson batch padded to B_max. Then the whole edge step with each
@@ -51,16 +52,16 @@ def costs(rounds: int = 25) -> dict[str, float]:
         10,
         "random",
     )
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for batch in BATCHES:
         medians = _medians(_steps(data, batch), rounds)
-        found |= {
+        ratios |= {
             f"cost_{batch}_{name}": value / medians["plain"] for name, value in medians.items()
         }
-        found |= {
+        ratios |= {
             f"cost_{batch}_{name}_over_clip": medians[name] / medians["padding"] for name in PRIVATE
         }
-    return found
+    return ratios
 
 
 def _steps(data: Dataset, batch: int) -> dict[str, TimedStep]:
@@ -108,17 +109,17 @@ def _medians(steps: dict[str, TimedStep], rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def show(found: dict[str, float]) -> None:
+def show(ratios: dict[str, float]) -> None:
     """Print the table."""
     names = ("plain", "clip", "padding", *PRIVATE)
     print(f"(d) one edge step        {'':>10}" + "".join(f"{name:>19}" for name in names))
     for batch in BATCHES:
         print(
             f"    batch {batch:<5}       × plain    "
-            + "".join(f"{found[f'cost_{batch}_{n}']:19.2f}" for n in names)
+            + "".join(f"{ratios[f'cost_{batch}_{n}']:19.2f}" for n in names)
         )
-        own = "".join(f"{found[f'cost_{batch}_{n}_over_clip']:19.2f}" for n in PRIVATE)
-        print(f"                      × padding  {'':57}{own}")
+        overheads = "".join(f"{ratios[f'cost_{batch}_{n}_over_clip']:19.2f}" for n in PRIVATE)
+        print(f"                      × padding  {'':57}{overheads}")
 
 
 if __name__ == "__main__":

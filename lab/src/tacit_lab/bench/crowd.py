@@ -57,7 +57,7 @@ count = {edges}
 
 
 def measured() -> dict[str, Any]:
-    """`edges_1000` = {p50_ms, p99_ms, status_ms, rss_mb}, `edges_10000` = {resent, join_s,
+    """Return `edges_1000` = {p50_ms, p99_ms, status_ms, rss_mb}, `edges_10000` = {resent, join_s,
     cpu_over_10_edges}.
 
     p50, p99: from a push to its receipt. status: the median of /v1/status, asked once a second
@@ -85,7 +85,7 @@ def measured() -> dict[str, Any]:
 
 
 def _crowd(count: int) -> dict[str, Any]:
-    """What `count` edges measure, and the aggregator meanwhile."""
+    """Return what `count` edges measure, and the aggregator meanwhile."""
     text = RUN.format(edges=count, rows=100 * count)
     with tempfile.TemporaryDirectory() as name, Stack(Path(name) / "stack", text) as stack:
         stack.wait_ready()
@@ -95,19 +95,19 @@ def _crowd(count: int) -> dict[str, Any]:
         edges = ChildProcess("edges", module="tacit_lab.bench.crowd_edges", **options)
         stack.workers.append(edges)
         edges.ready()
-        seen = _watched(stack, edges)
-        found = edges.result()
-    return found | seen
+        watched = _watched(stack, edges)
+        of_edges = edges.result()
+    return of_edges | watched
 
 
 def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
-    """The aggregator while the edges push: CPU time an update, memory, how long a status takes."""
+    """Return the aggregator's CPU time an update, memory, and time of a status under load."""
     process = psutil.Process(stack.aggregator.pid)
     pause = threading.Event()
     plain = HTTPConnection(stack.url.removeprefix("http://"))  # it costs less than a client of ours
     edges.go()
     pause.wait(WARM)
-    asked: list[float] = []
+    latencies: list[float] = []
     before = stack.get("/v1/status")["applied"]
     cpu = sum(process.cpu_times()[:2])
     end = time.monotonic() + SECONDS
@@ -116,26 +116,26 @@ def _watched(stack: Stack, edges: ChildProcess) -> dict[str, float]:
         began = time.perf_counter()
         plain.request("GET", "/v1/status")
         status = json.load(plain.getresponse())
-        asked.append(time.perf_counter() - began)
+        latencies.append(time.perf_counter() - began)
     spent = sum(process.cpu_times()[:2]) - cpu
     return {
         "cpu_ms": 1000 * spent / (status["applied"] - before),
         "rss_mb": process.memory_info().rss / 2**20,
-        "status_ms": 1000 * statistics.median(asked),
+        "status_ms": 1000 * statistics.median(latencies),
     }
 
 
-def show(found: dict[str, Any]) -> None:
+def show(ratios: dict[str, Any]) -> None:
     """Print it."""
-    one = found["edges_1000"]
-    ten = found["edges_10000"]
+    thousand = ratios["edges_1000"]
+    ten_thousand = ratios["edges_10000"]
     print(
-        f"(h) 1,000 edges, {RATE:g}/s    p50 {one['p50_ms']} ms, p99 {one['p99_ms']} ms, "
-        f"status {one['status_ms']} ms, {one['rss_mb']} MB"
+        f"(h) 1,000 edges, {RATE:g}/s    p50 {thousand['p50_ms']} ms, p99 {thousand['p99_ms']} ms, "
+        f"status {thousand['status_ms']} ms, {thousand['rss_mb']} MB"
     )
     print(
-        f"    10,000 edges         joined in {ten['join_s']} s, {ten['resent']} sent again, "
-        f"{ten['cpu_over_10_edges']} × the CPU of 10"
+        f"    10,000 edges         joined in {ten_thousand['join_s']} s, {ten_thousand['resent']} "
+        f"sent again, {ten_thousand['cpu_over_10_edges']} × the CPU of 10"
     )
 
 

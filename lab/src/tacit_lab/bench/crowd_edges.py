@@ -1,7 +1,7 @@
 """A crowd of edges in one process, on raw sockets: `python -m tacit_lab.bench.crowd_edges edges
 JSON`.
 
-They join, and say so; then, at a line on standard input, they push ready-made updates at a rate
+They join, and report it; then, at a line on standard input, they push ready-made updates at a rate
 that is all edges' together, each when it has its task. The last line is JSON.
 """
 
@@ -70,7 +70,7 @@ class Crowd:
         self.joined = 0
 
     def join(self, seconds: float) -> float:
-        """Until every edge has the receipt of its Hello; how long that took."""
+        """Wait until every edge has the receipt of its Hello; return the seconds."""
         began = time.monotonic()
         while self.joined < self._count:
             while len(self.edges) < min(self._count, self.joined + AT_ONCE):
@@ -83,16 +83,16 @@ class Crowd:
     def push(self, rate: float, seconds: float) -> int:
         """Push at `rate` a second for so long, then wait for the last receipts; how many."""
         began = time.monotonic()
-        made = 0
+        pushed = 0
         while (now := time.monotonic()) - began < seconds:
-            while self.ready and made < rate * (now - began):
+            while self.ready and pushed < rate * (now - began):
                 self._update(self.ready.popleft())
-                made += 1
+                pushed += 1
             self.turn(0.002)
         deadline = time.monotonic() + PATIENCE
         while any(edge.sent for edge in self.edges) and time.monotonic() < deadline:
             self.turn(0.05)
-        return made
+        return pushed
 
     def turn(self, seconds: float) -> None:
         """Read and write what can be, and send again what has waited for too long."""
@@ -200,8 +200,8 @@ class Crowd:
         except BlockingIOError:
             sent = 0
         del edge.out[:sent]
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if edge.out else 0)
-        self._selector.modify(edge.sock, wanted, edge)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if edge.out else 0)
+        self._selector.modify(edge.sock, events, edge)
 
 
 def _meta(envelope: memoryview) -> pb.Meta:
@@ -210,15 +210,15 @@ def _meta(envelope: memoryview) -> pb.Meta:
 
 
 def main(options: dict[str, Any]) -> dict[str, Any]:
-    """Join, say "ready", push at the parent's word."""
+    """Join, print "ready", push at the parent's signal."""
     crowd = Crowd(options["broker"], Path(options["run_file"]), options["count"])
     join_s = crowd.join(options["patience"])
     print("ready", flush=True)
     sys.stdin.readline()
     crowd.push(options["rate"], options["warm_s"])
     crowd.waits.clear()
-    made = crowd.push(options["rate"], options["seconds"])
-    return {"join_s": join_s, "resent": crowd.resent, "pushed": made, "waits": crowd.waits}
+    pushed = crowd.push(options["rate"], options["seconds"])
+    return {"join_s": join_s, "resent": crowd.resent, "pushed": pushed, "waits": crowd.waits}
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class Stack:
         return self
 
     def wait_ready(self) -> None:
-        """Until the aggregator can take messages."""
+        """Wait until the aggregator can take messages."""
         _wait(lambda: self.get("/readyz") is not None)
 
     def begin(self, kind: str, numbers: range, **options: Any) -> list[ChildProcess]:
@@ -111,7 +111,7 @@ class Stack:
         return started
 
     def get(self, path: str) -> Any:
-        """The document at `path`; None while nobody answers."""
+        """Return the document at `path`; None while nobody answers."""
         try:
             response = self.http.get(path)
         except httpx.HTTPError:
@@ -121,11 +121,11 @@ class Stack:
         return None
 
     def updates(self, names: list[str]) -> int:
-        """Updates of these edges in the model."""
+        """Return updates of these edges in the model."""
         return sum(row["updates"] for row in self.get("/v1/edges") or [] if row["id"] in names)
 
     def pids(self) -> dict[str, int]:
-        """The three processes whose memory matters."""
+        """Return the three processes whose memory matters."""
         servers = {
             child.name: child.process.pid for child in self.children if child.process is not None
         }
@@ -154,12 +154,12 @@ def _wait(condition: Any, seconds: float = 240.0) -> None:
 
 
 def _rss(pid: int) -> float:
-    """Resident memory, MB."""
+    """Return the resident memory, MB."""
     return resident(pid, "VmRSS") / 1_024_000
 
 
 def memory(folder: Path) -> dict[str, Any]:
-    """(a)"""
+    """Measure the memory of broker, aggregator and edges over many updates."""
     points = []
     pause = threading.Event()
     with Stack(folder / "memory", RUN.format(updates=UPDATES, edges=EDGES, guard="")) as stack:
@@ -171,15 +171,15 @@ def memory(folder: Path) -> dict[str, Any]:
             pause.wait(0.5)
         seconds = time.perf_counter() - began
     late = [(applied, rss) for applied, rss in points if applied > UPDATES / 2]
-    found: dict[str, Any] = {"updates": UPDATES, "seconds": seconds, "points": len(points)}
+    summary: dict[str, Any] = {"updates": UPDATES, "seconds": seconds, "points": len(points)}
     for name in pids:
         slope, _ = np.polyfit([applied for applied, _ in late], [rss[name] for _, rss in late], 1)
-        found[name] = {"slope_mb_per_10000": 10_000 * float(slope), "last_mb": late[-1][1][name]}
-    return found
+        summary[name] = {"slope_mb_per_10000": 10_000 * float(slope), "last_mb": late[-1][1][name]}
+    return summary
 
 
 def _rate(stack: Stack, names: list[str], seconds: float) -> float:
-    """Updates a second of these edges, from now on for so long."""
+    """Measure the updates a second of these edges, from now on for so long."""
     began = time.perf_counter()
     before = stack.updates(names)
     threading.Event().wait(seconds)
@@ -189,7 +189,7 @@ def _rate(stack: Stack, names: list[str], seconds: float) -> float:
 
 
 def neighbours(folder: Path) -> dict[str, Any]:
-    """(b)"""
+    """Measure the rate of other edges beside one that floods."""
     guard = "[guard]\nrate = 60.0\nburst = 60"
     pause = threading.Event()
     floods = {
@@ -228,14 +228,14 @@ def main() -> None:
     out = ROOT / "out"
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        found = {
+        results = {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
             "neighbours": neighbours(Path(name)),
         }
-        found["memory"] = memory(Path(name))
-    (out / "endurance.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found))
+        results["memory"] = memory(Path(name))
+    (out / "endurance.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

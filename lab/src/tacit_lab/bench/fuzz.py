@@ -7,7 +7,7 @@ are good messages of every kind, mutated: bits flipped, bytes overwritten, inser
 lengths and counts replaced by extreme ones, two messages spliced.
 
 A finding is an exception that is no refusal (WireError, RetryLater), a tensor that is not what was
-sent although nothing said so, an envelope that is not the sent one although only its own parts
+sent although nothing announced it, an envelope that is not the sent one although only its own parts
 came, or memory beyond what was announced. Any finding ends the run with its seed and case number,
 and exit code 1. Writes out/fuzz.json.
 """
@@ -63,7 +63,7 @@ Seen = Counter[str]
 
 
 def good() -> list[bytes]:
-    """One envelope of every kind, integers and floats."""
+    """Return one envelope of every kind, integers and floats."""
     spent = [
         pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=5, mechanism="discrete_gaussian")
     ]
@@ -87,18 +87,20 @@ def good() -> list[bytes]:
         pb.Meta(announcement=pb.Announcement(epoch=1, state="training", version=3), **meta),
     ]
     update = pb.Update(base_version=3, clip=1.0, spent=spent, charged=charged, scale=0.5)
-    found = [wire.encode(one) for one in plain]
-    found += [wire.encode(pb.Meta(update=update, **meta), tensor) for tensor in (floats, integers)]
+    envelopes = [wire.encode(message) for message in plain]
+    envelopes += [
+        wire.encode(pb.Meta(update=update, **meta), tensor) for tensor in (floats, integers)
+    ]
     integers[SIZE // 2] = 1 << 20  # some of them lie apart
-    found.append(wire.encode(pb.Meta(update=update, **meta), integers))
+    envelopes.append(wire.encode(pb.Meta(update=update, **meta), integers))
     answer = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=3)
-    found.append(wire_down.down("r", "e", GlobalModel(4, floats, 1.0), SCHEMA, answer, 3))
-    found.append(wire_down.down("r", "e", Halt(4, "over"), SCHEMA))
-    return found
+    envelopes.append(wire_down.down("r", "e", GlobalModel(4, floats, 1.0), SCHEMA, answer, 3))
+    envelopes.append(wire_down.down("r", "e", Halt(4, "over"), SCHEMA))
+    return envelopes
 
 
 def mutated(rng: random.Random, payload: bytes, others: list[bytes]) -> bytes:
-    """`payload` with one to four kinds of damage."""
+    """Return `payload` with one to four kinds of damage."""
     data = bytearray(payload)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(data) + 1)
@@ -132,15 +134,15 @@ def _numbers(envelope: bytes) -> bytes:
     return tensor.numpy().tobytes()
 
 
-def fuzz_envelope(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
+def fuzz_envelope(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
     """Decode, and read it as everybody in the system would."""
     payload = mutated(rng, rng.choice(seeds), seeds)
     try:
         received = wire.decode(payload if rng.random() < 0.5 else bytearray(payload))
     except WireError as refusal:
-        seen[f"envelope:{refusal.reason}"] += 1
+        outcomes[f"envelope:{refusal.reason}"] += 1
         return
-    seen["envelope:decoded"] += 1
+    outcomes["envelope:decoded"] += 1
     if received.tensor is not None:
         body = received.tensor.numpy().tobytes()
         assert any(body == _numbers(seed) for seed in seeds), "a tensor that nobody sent"
@@ -148,15 +150,15 @@ def fuzz_envelope(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
         try:
             reader(received, SCHEMA, SIZE)
         except WireError as refusal:
-            seen[f"read:{refusal.reason}"] += 1
+            outcomes[f"read:{refusal.reason}"] += 1
     try:
         entries.read(payload, SCHEMA, SIZE)
     except WireError as refusal:
-        seen[f"journal:{refusal.reason}"] += 1
+        outcomes[f"journal:{refusal.reason}"] += 1
 
 
-def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
-    """Parts of one message, some damaged, in any order; and as a download."""
+def fuzz_assembler(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
+    """Assemble parts of one message, some damaged, in any order; and as a download."""
     envelope = rng.choice(seeds)
     chunk = rng.randint(wire.PART_HEADER + 1, 200)
     parts = [*wire.split(envelope, chunk), wire.question(envelope, chunk)]
@@ -169,27 +171,27 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     download = Download(LIMIT, wants.append)
     for part in order:
         try:
-            whole = assembler.add(part)
+            message = assembler.add(part)
             download.add(part, first=rng.random() < 0.1)
         except WireError as refusal:
-            seen[f"part:{refusal.reason}"] += 1
+            outcomes[f"part:{refusal.reason}"] += 1
             continue
         assert len(assembler.missing(32)) <= 32
         assert assembler.held <= 2 * LIMIT + wire.HELD_BESIDE
-        if whole is not None:
-            seen["part:whole"] += 1
-            assert not honest or bytes(whole) == envelope, "another message than was sent"
+        if message is not None:
+            outcomes["part:whole"] += 1
+            assert not honest or bytes(message) == envelope, "another message than was sent"
     assert all(len(want.missing) <= MISSING for want in wants)
     transfer = Transfer(envelope, chunk)
-    asked = [rng.choice(EXTREME) & 0xFFFFFFFF for _ in range(20)] + [
+    numbers = [rng.choice(EXTREME) & 0xFFFFFFFF for _ in range(20)] + [
         rng.randrange(2 * len(parts)) for _ in range(20)
     ]
-    assert len(list(transfer.more(asked))) <= WINDOW
+    assert len(list(transfer.more(numbers))) <= WINDOW
 
 
-def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
-    """Many edges, some of them hostile, at the aggregator's door."""
-    partials = Reassembly(LIMIT, 12, ROOM)
+def fuzz_partials(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> None:
+    """Let many edges, some of them hostile, send to the aggregator's reassembly."""
+    reassembly = Reassembly(LIMIT, 12, ROOM)
     senders = [
         (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))
         for number in range(12)
@@ -209,14 +211,14 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
             else:
                 payload = payload
             seq = rng.choice(EXTREME) if hostile else 1
-            whole = partials.add(edge, seq, payload)
-            answer = partials.answer(edge, seq)
+            message = reassembly.add(edge, seq, payload)
+            answer = reassembly.answer(edge, seq)
         except (WireError, RetryLater) as refusal:
-            seen[f"partials:{getattr(refusal, 'reason', 'busy')}"] += 1
+            outcomes[f"partials:{getattr(refusal, 'reason', 'busy')}"] += 1
             continue
         assert answer is None or len(answer.missing) <= MISSING
-        assert partials.held <= 2 * ROOM
-        seen["partials:whole" if whole is not None else "partials:part"] += 1
+        assert reassembly.held <= 2 * ROOM
+        outcomes["partials:whole" if message is not None else "partials:part"] += 1
 
 
 def main() -> int:
@@ -224,7 +226,7 @@ def main() -> int:
     minutes = float(sys.argv[1]) if sys.argv[1:] else 10.0
     seed = int(sys.argv[2]) if sys.argv[2:] else 1
     seeds = good()
-    seen = Counter[str]()
+    outcomes = Counter[str]()
     cases = 0
     targets = (fuzz_envelope, fuzz_envelope, fuzz_envelope, fuzz_assembler, fuzz_partials)
     began = time.monotonic()
@@ -233,22 +235,22 @@ def main() -> int:
         target = targets[cases % len(targets)]
         found_one = True
         try:
-            target(rng, seeds, seen)
+            target(rng, seeds, outcomes)
             found_one = False
         finally:
             if found_one:  # whatever ends it is a finding
                 print(f"finding: seed {seed}, case {cases}, {target.__name__}")
         cases += 1
-    found = {
+    summary = {
         "minutes": minutes,
         "seed": seed,
         "cases": cases,
         "findings": 0,
-        "outcomes": dict(sorted(seen.items())),
+        "outcomes": dict(sorted(outcomes.items())),
     }
     Path("out").mkdir(exist_ok=True)
-    Path("out/fuzz.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found))
+    Path("out/fuzz.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(summary))
     return 0
 
 

@@ -65,16 +65,16 @@ class Compared:
 
 
 def compared(device: str, count: int = 20, networks: dict[str, Model] = NETWORKS) -> list[Compared]:
-    """Every network at an edge; a peer; a party."""
-    made = [(f"edge, {name}", _edge_of(model)) for name, model in networks.items()]
-    found = []
-    for name, make in [*made, ("peer", _peer), ("party", _party)]:
+    """Compare every network at an edge, a peer and a party."""
+    makers = [(f"edge, {name}", _edge_of(model)) for name, model in networks.items()]
+    comparisons = []
+    for name, make in [*makers, ("peer", _peer), ("party", _party)]:
         (ours, cpu_ms), (theirs, device_ms) = (
             _timed(make(place), count) for place in ("cpu", device)
         )
         distance = float((ours - theirs).norm() / ours.norm())
-        found.append(Compared(name, distance, cpu_ms, device_ms))
-    return found
+        comparisons.append(Compared(name, distance, cpu_ms, device_ms))
+    return comparisons
 
 
 def _timed(answer: Computation, count: int) -> tuple[Tensor, float]:
@@ -89,9 +89,9 @@ def _timed(answer: Computation, count: int) -> tuple[Tensor, float]:
 
 def _releaser(rows: int, rate: float) -> Releaser:
     plan = Plan("gaussian", rate, rate * rows, 1.0, 0.1, 1.0, FOR_EVER, 1e-5, rows_max=rows)
-    made = Releaser(plan, Ledger(":memory:", "gpu"), Random(SEED))
-    made.releases_left = None
-    return made
+    releaser = Releaser(plan, Ledger(":memory:", "gpu"), Random(SEED))
+    releaser.releases_left = None
+    return releaser
 
 
 def _edge_of(model: Model) -> Callable[[str], Computation]:
@@ -105,9 +105,9 @@ def _edge_of(model: Model) -> Callable[[str], Computation]:
         edge = MapaEdge("edge-0", model, releaser, rows)
 
         def answer() -> Tensor:
-            (said,) = edge.on_message(message)
-            assert isinstance(said.message, Push)
-            return said.message.released.vector
+            (outgoing,) = edge.on_message(message)
+            assert isinstance(outgoing.message, Push)
+            return outgoing.message.released.vector
 
         return answer
 
@@ -129,17 +129,17 @@ def _party(device: str) -> Computation:
     run = config.load(EXPERIMENTS / "vafl-digits.toml")
     vertical = vertical_settings.vertical(run.define())
     splits = datasets.splits(run.source.name, None)
-    ids = [one for data in splits for one in vertical_settings.record_ids(data)]
+    ids = [record_id for data in splits for record_id in vertical_settings.record_ids(data)]
     roster = Roster(names(ids, SALT, "server"), len(splits[0]))
 
     def answer() -> Tensor:
         ledger = Ledger(":memory:", "gpu")
         random = Random(SEED)
         party = registry.party(vertical, "edge-0", 0, splits, SALT, ledger, random, device=device)
-        (said,) = party.on_message(roster)
-        assert isinstance(said.message, Embed)
-        assert said.message.released is not None
-        return said.message.released.vectors
+        (outgoing,) = party.on_message(roster)
+        assert isinstance(outgoing.message, Embed)
+        assert outgoing.message.released is not None
+        return outgoing.message.released.vectors
 
     return answer
 
@@ -149,17 +149,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tacit_lab.bench.gpu")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--count", type=int, default=20)
-    given = parser.parse_args()
-    if given.device.startswith("cuda") and not torch.cuda.is_available():
+    arguments = parser.parse_args()
+    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
         print("no CUDA here: nothing was compared", file=sys.stderr)
         sys.exit(2)
     torch.set_num_threads(1)
-    found = compared(given.device, given.count)
-    print(f"{'':20}{'distance':>12}{'cpu ms':>10}{given.device + ' ms':>10}")
-    for one in found:
-        said = "" if one.equal else "  DIFFERS"
-        print(f"{one.name:20}{one.distance:12.1e}{one.cpu_ms:10.2f}{one.device_ms:10.2f}{said}")
-    sys.exit(0 if all(one.equal for one in found) else 1)
+    comparisons = compared(arguments.device, arguments.count)
+    print(f"{'':20}{'distance':>12}{'cpu ms':>10}{arguments.device + ' ms':>10}")
+    for comparison in comparisons:
+        mark = "" if comparison.equal else "  DIFFERS"
+        print(
+            f"{comparison.name:20}{comparison.distance:12.1e}{comparison.cpu_ms:10.2f}{comparison.device_ms:10.2f}{mark}"
+        )
+    sys.exit(0 if all(comparison.equal for comparison in comparisons) else 1)
 
 
 if __name__ == "__main__":

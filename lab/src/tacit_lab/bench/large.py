@@ -51,7 +51,7 @@ every = 1000000
 
 
 def measured(multiplier: float = 1.0) -> dict[str, Any]:
-    """`large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, update_mb, copies}.
+    """Return `large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, update_mb, copies}.
 
     Medians over all cycles but the first of each round; rounds take turns. update_mb: of an update,
     as it is sent. copies: {process: by how much its largest resident memory was above what it had
@@ -69,24 +69,24 @@ def measured(multiplier: float = 1.0) -> dict[str, Any]:
                 raw += _raw(stack.broker, size)
                 before = resident(stack.aggregator.pid, "VmRSS")
                 (worker,) = stack.begin("push", range(1), folder=name)
-                found = worker.result()
-                ours += found["models"][1:]
+                result = worker.result()
+                ours += result["models"][1:]
                 grown = resident(stack.aggregator.pid, "VmHWM") - before
-                for who, more in (("aggregator", grown), ("edge", found["grown"])):
+                for who, more in (("aggregator", grown), ("edge", result["grown"])):
                     copies[who] = max(copies[who], round(more / size, 2))
     ms, raw_ms = (1000 * statistics.median(times) for times in (ours, raw))
     large = {
         "ms": round(ms, 1),
         "raw_ms": round(raw_ms, 1),
-        "update_mb": round(found["update"] / 1e6, 1),
+        "update_mb": round(result["update"] / 1e6, 1),
         "copies": copies,
     }
     return {"large_cycle_over_raw": round(ms / raw_ms, 3), "large_cycle": large}
 
 
-def path_over_broker(found: dict[str, float]) -> float:
-    """Updates/s of the path, one under way at a time, over what paho alone carries one way."""
-    return round(found["raw_ms"] / 2 / found["ms"], 4)
+def path_over_broker(times: dict[str, float]) -> float:
+    """Return updates/s of the path, one at a time, over what paho alone carries one way."""
+    return round(times["raw_ms"] / 2 / times["ms"], 4)
 
 
 def _raw(broker: str, size: int) -> list[float]:
@@ -111,13 +111,13 @@ def _raw(broker: str, size: int) -> list[float]:
     return seconds[1:]
 
 
-def show(found: dict[str, Any]) -> None:
+def show(ratios: dict[str, Any]) -> None:
     """Print it."""
-    one = found["large_cycle"]
+    cycle = ratios["large_cycle"]
     print(
-        f"    45 MB cycle / raw    {found['large_cycle_over_raw']:.2f}   ({one['ms']} ms of "
-        f"{one['raw_ms']} ms; an update is {one['update_mb']} MB; models in memory: "
-        f"{one['copies']})"
+        f"    45 MB cycle / raw    {ratios['large_cycle_over_raw']:.2f}   ({cycle['ms']} ms of "
+        f"{cycle['raw_ms']} ms; an update is {cycle['update_mb']} MB; models in memory: "
+        f"{cycle['copies']})"
     )
 
 

@@ -34,34 +34,34 @@ CHARGE = Charge(0.1, 1.5, "gaussian", secret=True)
 
 
 def measured(sizes: dict[str, tuple[int, int]] = SIZES) -> dict[str, dict[str, float]]:
-    """{size: {stage: ms}}, `commit_over_two` among them."""
+    """Return {size: {stage: ms}}, `commit_over_two` among them."""
     return {size: _stages(numbers, rounds) for size, (numbers, rounds) in sizes.items()}
 
 
 def _stages(numbers: int, rounds: int) -> dict[str, float]:
     push = Push("edge-0", 0, _released(numbers))
-    taken: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folders = {way: Path(name) / way for way in ("commit", "two_commits")}
         for folder in folders.values():
             folder.mkdir()
         with (
-            closing(Ledger(folders["commit"] / "ledger.db", "bench")) as one,
-            closing(Ledger(folders["two_commits"] / "ledger.db", "bench")) as two,
+            closing(Ledger(folders["commit"] / "ledger.db", "bench")) as first_ledger,
+            closing(Ledger(folders["two_commits"] / "ledger.db", "bench")) as second_ledger,
         ):
             boxes = {
-                "commit": Outbox(one, "bench", folder=folders["commit"]),
-                "two_commits": Outbox(two, "bench", folder=folders["two_commits"]),
+                "commit": Outbox(first_ledger, "bench", folder=folders["commit"]),
+                "two_commits": Outbox(second_ledger, "bench", folder=folders["two_commits"]),
             }
             for seq in range(1, rounds + 2):
                 for stage, ms in _round(push, seq, boxes).items():
-                    taken.setdefault(stage, []).append(ms)
-    found = {stage: statistics.median(times[1:]) for stage, times in taken.items()}
-    return found | {"commit_over_two": found["commit"] / found["two_commits"]}
+                    durations.setdefault(stage, []).append(ms)
+    medians = {stage: statistics.median(times[1:]) for stage, times in durations.items()}
+    return medians | {"commit_over_two": medians["commit"] / medians["two_commits"]}
 
 
 def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
-    """Milliseconds of the stages of one push, and of its commit in the other way."""
+    """Return milliseconds of the stages of one push, and of its commit in the other way."""
     envelopes: list[wire.InPlace] = []
     encode = _ms(lambda: envelopes.append(wire_up.up_in_place("bench", seq, push, b"schema")))
     envelope = envelopes.pop()
@@ -74,15 +74,15 @@ def _round(push: Push, seq: int, boxes: dict[str, Outbox]) -> dict[str, float]:
         _charge(boxes["two_commits"]._ledger)
         boxes["two_commits"].put(seq, envelope)
 
-    found = {"encode": encode, "commit": _ms(commit), "two_commits": _ms(two_commits)}
-    found["parts"] = _ms(lambda: _parts(boxes["commit"]))
+    stages = {"encode": encode, "commit": _ms(commit), "two_commits": _ms(two_commits)}
+    stages["parts"] = _ms(lambda: _parts(boxes["commit"]))
     for box in boxes.values():
         box.done(seq)
-    return found
+    return stages
 
 
 def _charge(ledger: Ledger) -> None:
-    """One release begins: what was charged ahead pays for it, or else a commit of its own."""
+    """Begin one release: what was charged ahead pays for it, or else a commit of its own."""
     ledger.charge(CHARGE.sampling_rate, CHARGE.noise_multiplier, CHARGE.mechanism, secret=True)
 
 
@@ -106,9 +106,9 @@ def _released(numbers: int) -> Released:
     return releaser.release(1.0, lambda: Clipped(torch.ones(numbers), math.inf))
 
 
-def show(found: dict[str, dict[str, float]]) -> None:
+def show(results: dict[str, dict[str, float]]) -> None:
     """Print them."""
-    for size, stages in found.items():
+    for size, stages in results.items():
         words = ", ".join(f"{stage} {ms:.2f}" for stage, ms in stages.items())
         print(f"(f) a push of {size:>5}, ms  {words}")
 

@@ -12,7 +12,7 @@ from tacit_lab.bench.child import answer, begin
 
 
 def publish(options: dict[str, Any]) -> dict[str, Any]:
-    """Plain QoS 1 publishes of `size` bytes, paho's own window of 16, as fast as they go."""
+    """Publish `size` bytes at QoS 1 by paho's own window of 16, as fast as it goes."""
     payload = bytes(options["size"])
     connection = Connection(options["broker"], f"raw-{options['number']}", [], lambda inbound: None)
     begin(connection)
@@ -29,7 +29,7 @@ def publish(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def cycle(options: dict[str, Any]) -> dict[str, Any]:
-    """Seconds that `size` bytes take there and back, in payloads of `chunk` bytes, `count` times.
+    """Measure the seconds of `size` bytes there and back, in payloads of `chunk`, `count` times.
 
     One that `echoes` sends as many back once it has all.
     """
@@ -37,17 +37,17 @@ def cycle(options: dict[str, Any]) -> dict[str, Any]:
     chunk = options["chunk"]
     mine = int(options["echoes"])
     payloads = [bytes(min(chunk, size - start)) for start in range(0, size, chunk)]
-    came = 0
-    whole = threading.Semaphore(0)
+    received = 0
+    complete = threading.Semaphore(0)
     times = []
 
     def on_message(inbound: Inbound) -> None:
-        nonlocal came
+        nonlocal received
         inbound.done()
-        came += len(inbound.payload)
-        if came == size:
-            came = 0
-            whole.release()
+        received += len(inbound.payload)
+        if received == size:
+            received = 0
+            complete.release()
 
     topic = "bench/cycle/{}".format
     connection = Connection(
@@ -57,11 +57,11 @@ def cycle(options: dict[str, Any]) -> dict[str, Any]:
     for _ in range(options["count"]):
         began = time.perf_counter()
         if mine:
-            whole.acquire()
+            complete.acquire()
         for payload in payloads:
             connection.publish(topic(1 - mine), payload)
         if not mine:
-            whole.acquire()
+            complete.acquire()
         times.append(time.perf_counter() - began)
     connection.stop()
     return {"seconds": times}
@@ -73,25 +73,25 @@ def receive(options: dict[str, Any]) -> dict[str, Any]:
     Publishers that are faster fill the broker's queue, and what does not fit is dropped: the end is
     then a quiet time.
     """
-    done = threading.Event()
+    finished = threading.Event()
     times = [0.0, 0.0]
-    seen = 0
+    received = 0
 
     def on_message(inbound: Inbound) -> None:
-        nonlocal seen
-        times[seen > 0] = time.perf_counter()
-        seen += 1
+        nonlocal received
+        times[received > 0] = time.perf_counter()
+        received += 1
         inbound.done()
-        if seen >= options["count"]:
-            done.set()
+        if received >= options["count"]:
+            finished.set()
 
     connection = Connection(options["broker"], "raw-receiver", ["bench/raw"], on_message)
     begin(connection)
     times[1] = time.perf_counter()
-    while not done.wait(2.0) and time.perf_counter() - times[1] < 10.0:
+    while not finished.wait(2.0) and time.perf_counter() - times[1] < 10.0:
         pass
     connection.stop()
-    return {"rate": (seen - 1) / (times[1] - times[0])}
+    return {"rate": (received - 1) / (times[1] - times[0])}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ each) into the journal in Redis, none of them in a snapshot, and is killed with 
 aggregator is started at once, as a process manager would; an edge repeats one message, as edges do,
 until its receipt comes. Seconds from the kill to that receipt: the process starts (its imports
 alone are `import_s`), reads everything back, folds it, and applies the new update. `stolen`: the
-share of the processors that a hypervisor gave to others meanwhile (0 where it does not say).
+share of the processors that a hypervisor gave to others meanwhile (0 where it does not report it).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EdgeMessages:
         self.row = (plan.sampling_rate, plan.noise_multiplier, plan.mechanism)
 
     def hello(self) -> NewEntry:
-        """Message 1."""
+        """Return message 1."""
         hello = pb.Hello(
             epsilon=8.0,
             delta=1e-5,
@@ -68,7 +68,7 @@ class EdgeMessages:
         return self._entry(pb.Meta(hello=hello), None, 0)
 
     def update(self) -> NewEntry:
-        """The next update, of integers as the default mechanism sends them."""
+        """Return the next update, of integers as the default mechanism sends them."""
         rate, multiplier, mechanism = self.row
         spent = pb.Spend(
             sampling_rate=rate, noise_multiplier=multiplier, count=self.seq, mechanism=mechanism
@@ -93,7 +93,7 @@ class EdgeMessages:
 
 
 class Repeater:
-    """Sends one message until it is accepted.
+    """A sender of one message until it is accepted.
 
     It does so every second, and when an aggregator announces itself, as edges do.
     """
@@ -111,14 +111,14 @@ class Repeater:
             with self._changed:
                 self._changed.notify_all()
             return
-        whole = (
+        encoded = (
             wire.Assembler(1 << 24).add(inbound.payload)
             if "/model/" in inbound.topic
             else inbound.payload
         )
-        if whole is None:
+        if encoded is None:
             return
-        meta = wire.decode(whole).meta
+        meta = wire.decode(encoded).meta
         seq, receipt = (
             (meta.answered, meta.answer) if meta.HasField("answer") else (meta.seq, meta.receipt)
         )
@@ -155,7 +155,7 @@ def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
 
 
 def fill(file: str, store_address: str) -> None:
-    """The process that is killed: write the journal, say so, and wait for it."""
+    """Write the journal, print a line, and wait to be killed."""
     run = config.load(Path(file))
     edge = EdgeMessages(run)
     store = open_store(store_address, RUN_ID, max_entries=1_000_000)
@@ -177,7 +177,7 @@ def _import_seconds() -> float:
 
 
 def once(folder: Path, file: Path) -> tuple[float, float]:
-    """Seconds from one kill to the first new update, and the share stolen of them."""
+    """Return seconds from one kill to the first new update, and the share stolen of them."""
     children: list[Child] = []
     broker = start_broker(folder, children)
     store = start_store(folder, children)
@@ -207,24 +207,24 @@ def once(folder: Path, file: Path) -> tuple[float, float]:
 
 
 def _stolen() -> float:
-    """Processor seconds, of all processors, since the machine began."""
+    """Return processor seconds, of all processors, since the machine began."""
     return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def measure(folder: Path, data: str | None) -> dict[str, Any]:
-    """ROUNDS kills; seconds of each."""
+    """Kill an aggregator ROUNDS times, and return the seconds of each recovery."""
     # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
     prepare()
     file = _run_file(folder, data, 10**6, "recovery")
-    found = list[tuple[float, float]]()
+    kills = list[tuple[float, float]]()
     file.write_text(file.read_text().replace("snapshot_every = 500", "snapshot_every = 1000000"))
     for number in range(ROUNDS):
         place = folder / str(number)
         place.mkdir()
-        found.append(once(place, file))
-        print("{:.2f} s, {:.0%} stolen".format(*found[-1]), flush=True)
+        kills.append(once(place, file))
+        print("{:.2f} s, {:.0%} stolen".format(*kills[-1]), flush=True)
         shutil.rmtree(place)
-    seconds, stolen = zip(*found, strict=True)
+    seconds, stolen = zip(*kills, strict=True)
     return {
         "replayed": UPDATES + 1,
         "seconds": seconds,
@@ -241,9 +241,9 @@ def main() -> None:
     out.mkdir(exist_ok=True)
     data = _data()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), data)
-    (out / "recovery.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found))
+        result = measure(Path(folder), data)
+    (out / "recovery.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tacit_lab.checkout import EXPERIMENTS
 
 
 def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
-    """(updates per CPU second, the model at the end)."""
+    """Return the updates per CPU second, and the model at the end."""
     run = config.load(EXPERIMENTS / "mapa-k1000.toml")
     run = run.model_copy(update={"run": run.run.model_copy(update={"updates": updates})})
     simulation = Simulation(run.define(), Path(os.environ["TACIT_DATA"]))
@@ -41,10 +41,19 @@ def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
 def main(updates: int) -> None:
     """Measure both and print JSON."""
     torch.set_num_threads(1)
-    (fast, here), (slow, there) = rate(updates, together=True), rate(updates, together=False)
-    found = {"updates": updates, "updates_per_s": round(fast, 1), "one_by_one": round(slow, 1)}
+    (fast, params_together), (slow, params_single) = (
+        rate(updates, together=True),
+        rate(updates, together=False),
+    )
+    result = {"updates": updates, "updates_per_s": round(fast, 1), "one_by_one": round(slow, 1)}
     print(
-        json.dumps(found | {"ratio": round(fast / slow, 2), "same_bits": torch.equal(here, there)})
+        json.dumps(
+            result
+            | {
+                "ratio": round(fast / slow, 2),
+                "same_bits": torch.equal(params_together, params_single),
+            }
+        )
     )
 
 

@@ -13,7 +13,7 @@ asks what stands in them.
 Two ways: the drawn rows *alone*, where the network has kernels for it (else as the other), or a
 fixed shape with random *slots*. The ledger is a file in memory (/dev/shm, if there is one), because
 what a durable write takes is the disk's and the kernel's: a charge's own time, in memory and on
-this disk, is said beside the ratios; with --disk it is in them.
+this disk, stands beside the ratios; with --disk it is in them.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the private step is made: its rows alone, or in slots; its ledger on disk, or in
-    memory.
-    """
+    """The way of the private step: rows alone or in slots, with a ledger on disk or not."""
 
     alone: bool = True
     disk: bool = False
@@ -93,18 +91,18 @@ def step_over_plain(
     seconds: float = SECONDS,
     way: Way = Way(),
 ) -> Ratios:
-    """{network: {batch: {mechanism: processor time of a private step over that of a plain one}}}.
+    """Return {network: {batch: {mechanism: time of a private step over that of a plain one}}}.
 
     seconds: how long one network and batch may take, warm-up apart; it has `LEAST` rounds in any
     case.
     """
     torch.set_num_threads(1)
-    found: Ratios = {}
+    ratios: Ratios = {}
     for name, model in networks.items():
         x, y = model.random_batch(rows, torch.Generator().manual_seed(1))
         data = Dataset(x, y, model.classes, "random")
-        found[name] = {str(batch): _ratios(model, data, batch, seconds, way) for batch in batches}
-    return found
+        ratios[name] = {str(batch): _ratios(model, data, batch, seconds, way) for batch in batches}
+    return ratios
 
 
 def _ratios(model: Model, data: Dataset, batch: int, seconds: float, way: Way) -> dict[str, float]:
@@ -122,7 +120,9 @@ def _ratios(model: Model, data: Dataset, batch: int, seconds: float, way: Way) -
 
 
 def _median(times: list[float], plain: list[float]) -> float:
-    return round(statistics.median(own / other for own, other in zip(times, plain, strict=True)), 3)
+    return round(
+        statistics.median(private / other for private, other in zip(times, plain, strict=True)), 3
+    )
 
 
 def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
@@ -136,8 +136,9 @@ def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
 def _edge(
     model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path, alone: bool
 ) -> MapaEdge:
-    """With a real ledger, a secret key, and as many slots as rows that are dealt in public give
-    it.
+    """Return an edge with a real ledger and a secret key.
+
+    It has as many slots as rows that are dealt in public give it.
     """
     rate = batch / len(data)
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
@@ -148,14 +149,14 @@ def _edge(
 
 def _push(edge: MapaEdge, params: Tensor) -> Step:
     def step() -> None:
-        (said,) = edge.on_message(GlobalModel(0, params, CLIP))
-        assert isinstance(said.message, Push), said.message
+        (outgoing,) = edge.on_message(GlobalModel(0, params, CLIP))
+        assert isinstance(outgoing.message, Push), outgoing.message
 
     return step
 
 
 def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[str, list[float]]:
-    """Processor seconds of every step in every round."""
+    """Return processor seconds of every step in every round."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     number = 0
     began = 0.0
@@ -172,7 +173,7 @@ def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[st
 
 
 def charge_ms(way: Way, count: int = 100) -> float:
-    """Processor milliseconds of one charge, the median of `count`."""
+    """Return processor milliseconds of one charge, the median of `count`."""
     with tempfile.TemporaryDirectory(dir=way.folder) as folder:
         ledger = Ledger(Path(folder) / "ledger.db", "random")
         charge = partial(ledger.charge, 0.1, 1.0, "gaussian", secret=True)
@@ -182,22 +183,22 @@ def charge_ms(way: Way, count: int = 100) -> float:
 
 
 def measured() -> Ratios:
-    """`step_over_plain` of all networks, in a process of its own."""
+    """Return `step_over_plain` of all networks, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.json"
         command = [sys.executable, "-m", "tacit_lab.bench.step", "--out", str(path)]
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-        found: Ratios = json.loads(path.read_text(encoding="utf-8"))["step_over_plain"]
-    return found
+        ratios: Ratios = json.loads(path.read_text(encoding="utf-8"))["step_over_plain"]
+    return ratios
 
 
-def show(found: Ratios) -> None:
+def show(ratios: Ratios) -> None:
     """Print the table."""
     print(
         f"{'(e) push / plain step':<24}"
         + "".join(f"{f'{name}, {b}':>24}" for b in BATCHES for name in MECHANISMS)
     )
-    for network, batches in found.items():
+    for network, batches in ratios.items():
         print(
             f"    {network:<20}"
             + "".join(f"{batches[str(b)][name]:24.2f}" for b in BATCHES for name in MECHANISMS)
@@ -217,15 +218,15 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--way", choices=("alone", "slots"), default="alone")
     parser.add_argument("--disk", action="store_true", help="with ledgers on disk")
-    given = parser.parse_args()
-    way = Way(given.way == "alone", given.disk)
-    found = step_over_plain({name: NETWORKS[name] for name in given.networks}, way=way)
+    arguments = parser.parse_args()
+    way = Way(arguments.way == "alone", arguments.disk)
+    ratios = step_over_plain({name: NETWORKS[name] for name in arguments.networks}, way=way)
     charges = {"memory": charge_ms(Way()), "disk": charge_ms(Way(disk=True))}
-    show(found)
+    show(ratios)
     print(f"    a charge: {charges['memory']} ms in memory, {charges['disk']} ms on this disk")
-    out: Path = given.out
+    out: Path = arguments.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    written = {"step_over_plain": found, "way": given.way, "charge_ms": charges}
+    written = {"step_over_plain": ratios, "way": arguments.way, "charge_ms": charges}
     out.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 

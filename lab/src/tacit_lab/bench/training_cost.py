@@ -41,7 +41,7 @@ class BareSteps:
         self._counters = counters
 
     def count(self) -> int:
-        """Steps so far."""
+        """Return steps so far."""
         return sum(int.from_bytes(counter.read_bytes(), "little") for counter in self._counters)
 
 
@@ -58,14 +58,14 @@ class Processes:
     """The processes of a run: its edges' and its aggregator's processor time."""
 
     def __init__(self, others: Iterable[int]) -> None:
-        """All children of this process but `others`."""
+        """others: children of this process that are left out."""
         not_ours = set(others)
         children = psutil.Process().children(recursive=True)
         self._all = [child for child in children if child.pid not in not_ours]
         self.pids = [child.pid for child in self._all]
 
     def seconds(self) -> tuple[float, float]:
-        """Processor seconds of all edges, and of the aggregator, so far."""
+        """Return processor seconds of all edges, and of the aggregator, so far."""
         return self._of("tacit edge"), self._of("tacit aggregat")  # a name has 15 letters
 
     def _of(self, name: str) -> float:
@@ -83,17 +83,17 @@ def measure(
     `aggregator_cpu_ms`: of an update}.
     """
     port = free_port()
-    found = list[tuple[float, ...]]()
+    rates = list[tuple[float, ...]]()
     spent: list[tuple[float, ...]] = []
 
     def note(status: Status) -> None:
         slowest = status.slowest
-        if found or status.edges < edges or slowest is None or slowest.releases <= 5:
+        if rates or status.edges < edges or slowest is None or slowest.releases <= 5:
             return
         with rest_client.client(
             f"http://127.0.0.1:{port}", rest_client.token(out / "state" / "token")
         ) as client:
-            found.extend(_alternate(lambda: client.status().applied, beside, spent))
+            rates.extend(_alternate(lambda: client.status().applied, beside, spent))
             client.halt("measured")
 
     root = Path(data) if data else None
@@ -107,22 +107,22 @@ def measure(
         as_json=False,
         observe=note,
     )
-    assert found
+    assert rates
     turns = [(after, before) for before, after in zip(spent[::2], spent[1::2], strict=True)]
     updates, edge, aggregator = (
         sum(after[place] - before[place] for after, before in turns) for place in range(3)
     )
     costs = {"edge_cpu_ms": edge / updates, "aggregator_cpu_ms": aggregator / updates}
-    return _rates(found, list(beside)) | {name: 1000 * each for name, each in costs.items()}
+    return _rates(rates, list(beside)) | {name: 1000 * each for name, each in costs.items()}
 
 
-def _rates(found: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
-    means = [statistics.mean(rates) for rates in zip(*found, strict=True)]
+def _rates(turns: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
+    means = [statistics.mean(rates) for rates in zip(*turns, strict=True)]
     rates: dict[str, Any] = {
         f"{name}_per_s": mean for name, mean in zip(["training", *names], means, strict=True)
     }
     for place, name in enumerate(names, 1):
-        ratios = [turn[0] / turn[place] for turn in found]
+        ratios = [turn[0] / turn[place] for turn in turns]
         rates[f"training_over_{name}"] = statistics.median(ratios)
         rates[f"training_over_{name}_quartiles"] = statistics.quantiles(ratios, n=4)[::2]
     return rates
@@ -131,7 +131,7 @@ def _rates(found: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
 def _alternate(
     applied: Callable[[], int], beside: dict[str, BareSteps], spent: list[tuple[float, ...]]
 ) -> Iterable[tuple[float, ...]]:
-    """(updates/s, steps/s of each of `beside`) of each round of turns.
+    """Yield (updates/s, steps/s of each of `beside`) of each round of turns.
 
     spent: where each turn begins and ends with the run's updates, and its edges' and its
     aggregator's processor seconds.
@@ -147,14 +147,15 @@ def _alternate(
 
 
 def _noted(applied: int, ours: Processes, spent: list[tuple[float, ...]]) -> int:
-    """`applied`, which is noted with the processor times at the same moment."""
+    """Return `applied`, which is noted with the processor times at the same moment."""
     spent.append((applied, *ours.seconds()))
     return applied
 
 
 def _rate(pids: Sequence[int], count: Callable[[], int]) -> float:
-    """What `count` grows by in a second of a turn of these processes, which are stopped before
-    and after it.
+    """Return the growth of `count` a second, in a turn of these processes.
+
+    They are stopped before and after it.
     """
     tell(pids, signal.SIGCONT)
     time.sleep(SETTLE_SECONDS)

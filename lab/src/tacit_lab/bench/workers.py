@@ -14,7 +14,7 @@ from tacit_lab.checkout import ROOT
 
 
 class ChildProcess:
-    """One child process; `go` starts it off after it has said it is ready."""
+    """One child process; `go` starts it off after it has reported that it is ready."""
 
     def __init__(
         self, kind: str, *, module: str = "tacit_lab.bench.bench_process", **options: Any
@@ -48,7 +48,7 @@ class ChildProcess:
         self._process.stdin.flush()
 
     def result(self) -> dict[str, Any]:
-        """Its last line."""
+        """Return the child's last line."""
         try:
             output, _ = self._process.communicate(timeout=300)
         except subprocess.TimeoutExpired:

@@ -74,7 +74,7 @@ class BrokerTap:
             connection.stop()
 
     def round(self, tau: int) -> RoundCost:
-        """The cost of a round, from the first to the last model that each edge was sent.
+        """Return the cost of a round, from the first to the last model that each edge was sent.
 
         Raises ServiceError when there was no whole round.
         """
@@ -95,7 +95,7 @@ class BrokerTap:
 
 
 def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficients]:
-    """c1 and c2 from C/R = c1 + c2·τ, measured at two τ; with `watts` in joules, too.
+    """Return c1 and c2 from C/R = c1 + c2·τ, measured at two τ; with `watts` in joules, too.
 
     A negative coefficient is noise around 0, and becomes 0.
     """
@@ -105,10 +105,10 @@ def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficien
         c2 = max(0.0, (at_long - at_short) / (long.tau - short.tau))
         return CostCoefficients(unit, max(0.0, at_short - c2 * short.tau), c2)
 
-    found = [of("seconds", short.seconds, long.seconds), of("bytes", short.bytes, long.bytes)]
+    costs = [of("seconds", short.seconds, long.seconds), of("bytes", short.bytes, long.bytes)]
     if watts is None:
-        return found
-    return [*found, of("joules", watts * short.seconds, watts * long.seconds)]
+        return costs
+    return [*costs, of("joules", watts * short.seconds, watts * long.seconds)]
 
 
 def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) -> RoundCost:
@@ -142,7 +142,7 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
 
 
 def as_toml(content: dict[str, Any], name: str = "") -> str:
-    """A run file of tables, with values of JSON and lists of them."""
+    """Return a run file of tables, with values of JSON and lists of them."""
     plain = [
         f"{key} = {_value(value)}" for key, value in content.items() if not isinstance(value, dict)
     ]
@@ -164,7 +164,7 @@ def as_toml(content: dict[str, Any], name: str = "") -> str:
 def _value(value: Any) -> str:
     """Return a value as JSON, which is TOML, too; a table in a list is on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value)

@@ -15,8 +15,8 @@ accuracy and ε of each,
     and the mean of the seeds' differences with its 95 % interval.
 
 Every party and peer takes --slowdown times as long as it computes, so that no processor is the
-limit: on a machine whose processors are, whoever is away leaves the others more of them, and the
-ratio says nothing. About ten minutes at the defaults, on an otherwise idle machine.
+limit: on a machine whose processors are, an absence leaves the others more of them, and the
+ratio means nothing. About ten minutes at the defaults, on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ every = 100000000
 def ratio(
     steps: Callable[[], int], seconds: float, leave: Callable[[], None], back: Callable[[], None]
 ) -> dict[str, Any]:
-    """Steps a second in `seconds` before `leave()`, between it and `back()`, and after that; and
-    the second of these over the mean of the two others, which takes out what else the machine does,
-    if that is steady.
+    """Return steps a second before `leave()`, between it and `back()`, and after that.
+
+    Each lasts `seconds`. ratio: the second over the mean of the two others, which takes out a
+    steady load of the machine.
     """
 
     def rate() -> float:
@@ -94,19 +95,19 @@ def ratio(
     during = rate()
     back()
     after = rate()
-    found = {
+    rates = {
         "before_per_s": round(before, 2),
         "during_per_s": round(during, 2),
         "after_per_s": round(after, 2),
     }
-    return found | {"ratio": round(2 * during / (before + after), 3)}
+    return rates | {"ratio": round(2 * during / (before + after), 3)}
 
 
 # -- (a) -------------------------------------------------------------------------------------------
 
 
 def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
-    """One of four parties is stopped."""
+    """Stop one of four parties, and compare the steps of the others."""
     text = VERTICAL.format(parties=PARTIES, slowdown=[slowdown] * PARTIES)
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name)) as broker:
         folder = Path(name)
@@ -114,12 +115,12 @@ def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
         address = f"{broker.host}:{broker.port}"
         store = f"sqlite:///{folder / 'store.db'}"
         with (
-            deployment(folder, text, address, store, "absence") as made,
+            deployment(folder, text, address, store, "absence") as deployed,
             Client(f"http://{http}") as client,
         ):
-            kept = folder / "run.journal"
-            made.aggregator(TACIT_HTTP=http, TACIT_JOURNAL_FILE=str(kept))
-            parties = [made.edge(number, "party") for number in range(PARTIES)]
+            journal = folder / "run.journal"
+            deployed.aggregator(TACIT_HTTP=http, TACIT_JOURNAL_FILE=str(journal))
+            parties = [deployed.edge(number, "party") for number in range(PARTIES)]
             wait_for(lambda: _applied(client) > 50, PATIENCE)
             versions: list[int] = []
 
@@ -132,11 +133,15 @@ def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
                 _signal(parties[0], signal.SIGCONT)
 
             others = [f"edge-{number}" for number in range(1, PARTIES)]
-            found = ratio(lambda: _updates(client, others), seconds, leave, back)
+            result = ratio(lambda: _updates(client, others), seconds, leave, back)
             met = _updates(client, ["edge-0"])
             wait_for(lambda: _updates(client, ["edge-0"]) > met + 5, PATIENCE)
-            losses = folded(kept, versions)
-    return found | {"versions": versions, "train_loss": losses, "loss_falls": losses[1] < losses[0]}
+            losses = folded(journal, versions)
+    return result | {
+        "versions": versions,
+        "train_loss": losses,
+        "loss_falls": losses[1] < losses[0],
+    }
 
 
 def _applied(client: Client) -> int:
@@ -158,27 +163,30 @@ def _signal(service: Service, number: int) -> None:
 
 
 def folded(path: Path, versions: list[int]) -> list[float]:
-    """The mean loss of all training records, from the embeddings that the server has, at each of
-    `versions`.
+    """Return the mean loss of all training records at each of `versions`.
+
+    It is computed from the embeddings that the server has.
     """
     losses: list[float] = []
     with journal_file.open_journal(path) as file:
         reader = journal_file.JournalReader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
-        people = registry.labelled_records(datasets.splits(run.source.name, None), SALT.encode())
-        server = registry.server(run.define(), model, people)
+        labelled = registry.labelled_records(datasets.splits(run.source.name, None), SALT.encode())
+        server = registry.server(run.define(), model, labelled)
         schema = model.schema_hash()
         assert isinstance(server, LabelServer)
-        rows = torch.arange(people.records)
-        for kept in reader:
-            server.on_message(entries.read(kept.payload, schema, model.size))
+        rows = torch.arange(labelled.records)
+        for entry in reader:
+            server.on_message(entries.read(entry.payload, schema, model.size))
             if len(losses) < len(versions) and server.version >= versions[len(losses)]:
                 scores = server.scores(rows)
                 losses.append(
                     round(
                         float(
-                            corrected_loss(scores, people.labels[rows], people.label_epsilon).mean()
+                            corrected_loss(
+                                scores, labelled.labels[rows], labelled.label_epsilon
+                            ).mean()
                         ),
                         5,
                     )
@@ -190,35 +198,35 @@ def folded(path: Path, versions: list[int]) -> list[float]:
 
 
 def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
-    """One of four peers is cut off the broker."""
+    """Cut one of four peers off the broker, and compare the steps of the others."""
     count = gossip_run.COUNT
     settings = gossip_run.STILL | {"count": f"{count}\nslowdown = {[slowdown] * count}"}
     others = [number for number in range(count) if number != 2]
     with (
         tempfile.TemporaryDirectory() as name,
-        gossip_run.run(Path(name), **settings) as (made, _),
-        network(made.broker) as cable,
+        gossip_run.run(Path(name), **settings) as (deployed, _),
+        network(deployed.broker) as cable,
     ):
-        disks = gossip_run.Disks(made)
+        disks = gossip_run.Disks(deployed)
         disks.prepare()
         first = disks.total()
         spread = disks.spread()
         away = {"TACIT_BROKER": cable.address}
-        peers = [gossip_run.peer(made, n, **(away if n == 2 else {})) for n in range(count)]
+        peers = [gossip_run.peer(deployed, n, **(away if n == 2 else {})) for n in range(count)]
         wait_for(lambda: min(disks.answered(n) for n in range(count)) > 5, PATIENCE)
         steps = lambda: sum(disks.steps(n) for n in others)  # noqa: E731
         exchanges: list[int] = []
         dark = lambda: cable.blackout(seconds, cut=True)  # noqa: E731
         back = lambda: exchanges.append(disks.answered(2))  # noqa: E731
-        found = ratio(steps, seconds, dark, back)
+        result = ratio(steps, seconds, dark, back)
         wait_for(lambda: disks.answered(2) > exchanges[0] + 10, PATIENCE)
-        found["exchanges_afterwards"] = disks.answered(2) - exchanges[0]
+        result["exchanges_afterwards"] = disks.answered(2) - exchanges[0]
         for service in peers:
             _signal(service, signal.SIGTERM)
         codes = [service.wait() for service in peers]
         moved = float((disks.total() - first).abs().max())
         apart = disks.spread() / spread
-    return found | {
+    return result | {
         "exit_codes": codes,
         "sum_moved": moved,
         "spread_left": apart,
@@ -230,7 +238,7 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
 
 
 def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
-    """A(DP)²SGD and SYNC, eight peers each, seed by seed.
+    """Compare A(DP)²SGD with SYNC, eight peers each, seed by seed.
 
     With the noise of experiments/adp2sgd-digits.toml.
     """
@@ -238,10 +246,10 @@ def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]
     text = text.replace("count = 8", f"count = 8\nslowdown = {[slowdown] * 8}")
     if updates is not None:
         text = text.replace("updates = 2400", f"updates = {updates}")
-    found: dict[str, Any] = {"adp2sgd": [], "sync": []}
+    results: dict[str, Any] = {"adp2sgd": [], "sync": []}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(1, seeds + 1):
-            for name, rows in found.items():
+            for name, rows in results.items():
                 rows.append(
                     _trained(
                         text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'),
@@ -251,9 +259,9 @@ def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]
                     )
                 )
                 print(f"    seed {seed}, {name}: {rows[-1]['test_accuracy']:.4f}", flush=True)
-    pairs = zip(found["adp2sgd"], found["sync"], strict=True)
-    apart = np.array([one["test_accuracy"] - other["test_accuracy"] for one, other in pairs])
-    return found | {
+    pairs = zip(results["adp2sgd"], results["sync"], strict=True)
+    apart = np.array([ours["test_accuracy"] - other["test_accuracy"] for ours, other in pairs])
+    return results | {
         "difference": round(float(apart.mean()), 4),
         "half_width": round(float(half_width(apart)), 4),
     }
@@ -264,8 +272,8 @@ def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
     out = folder / f"{name}-{seed}"
     file.write_text(text, encoding="utf-8")
     summary = train(file, out, "--seed", str(seed))
-    kept = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
-    return kept | {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
+    metrics = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
+    return metrics | {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
 
 
 def _noise(summary: dict[str, Any]) -> float:
@@ -289,19 +297,19 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5, help="of (c)")
     parser.add_argument("--out", type=Path, default=Path("out/absence.json"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "vertical": lambda: vertical(given.seconds, given.slowdown),
-        "gossip": lambda: gossip(given.seconds, given.slowdown),
-        "accuracy": lambda: accuracy(given.updates, given.seeds, given.slowdown),
+        "vertical": lambda: vertical(arguments.seconds, arguments.slowdown),
+        "gossip": lambda: gossip(arguments.seconds, arguments.slowdown),
+        "accuracy": lambda: accuracy(arguments.updates, arguments.seeds, arguments.slowdown),
     }
-    found: dict[str, Any] = {"seconds": given.seconds, "slowdown": given.slowdown}
-    for what in given.what or measures:
-        found[what] = measures[what]()
-        print(what, json.dumps(found[what]), flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    results: dict[str, Any] = {"seconds": arguments.seconds, "slowdown": arguments.slowdown}
+    for what in arguments.what or measures:
+        results[what] = measures[what]()
+        print(what, json.dumps(results[what]), flush=True)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def reached(series: list[dict[str, Any]], target: float) -> float:
-    """Virtual seconds until the first evaluation of at least `target`.
+    """Return virtual seconds until the first evaluation of at least `target`.
 
     nan: never; it is no part of a mean.
     """
@@ -43,10 +43,10 @@ def reached(series: list[dict[str, Any]], target: float) -> float:
 
 
 def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
-    """Both algorithms, seed by seed."""
+    """Measure both algorithms, seed by seed."""
     network = {"uplink": {"seconds": 0.04}} | changes.get("network", {})
-    found: dict[str, list[list[float]]] = {"adp2sgd": [], "sync": []}
-    for name, rows in found.items():
+    results: dict[str, list[list[float]]] = {"adp2sgd": [], "sync": []}
+    for name, rows in results.items():
         for seed in range(1, seeds + 1):
             run = changed(
                 FILE,
@@ -58,20 +58,20 @@ def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
             )
             series = sweep.measure(run, None)["series"]
             rows.append([series[-1]["accuracy"], *(reached(series, target) for target in TARGETS)])
-    ours, theirs = (np.array(rows) for rows in found.values())
+    ours, theirs = (np.array(rows) for rows in results.values())
     apart = ours[:, 0] - theirs[:, 0]
     times = {}
     for place, target in enumerate(TARGETS, 1):
-        there = ~np.isnan(ours[:, place] + theirs[:, place])
-        ratio = (theirs / ours)[there, place]
+        both = ~np.isnan(ours[:, place] + theirs[:, place])
+        ratio = (theirs / ours)[both, place]
         times[str(target)] = {
-            "seeds": int(there.sum()),
-            "seconds": [_rounded(rows[there, place].mean()) for rows in (ours, theirs)],
+            "seeds": int(both.sum()),
+            "seconds": [_rounded(rows[both, place].mean()) for rows in (ours, theirs)],
             "ratio": [_rounded(ratio.mean()), _rounded(half_width(ratio))],
         }
     accuracy = [_rounded(rows[:, 0].mean(), 4) for rows in (ours, theirs)]
     return (
-        found
+        results
         | {
             "accuracy": accuracy,
             "apart": [_rounded(apart.mean(), 4), _rounded(half_width(apart), 4)],
@@ -89,18 +89,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tacit_lab.studies.cases")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("out/cases.json"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found = {}
+    results = {}
     for name, changes in CASES.items():
-        found[name] = case(changes, given.seeds)
+        results[name] = case(changes, arguments.seeds)
         print(
             name,
-            {key: found[name][key] for key in ("accuracy", "apart", *map(str, TARGETS))},
+            {key: results[name][key] for key in ("accuracy", "apart", *map(str, TARGETS))},
             flush=True,
         )
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

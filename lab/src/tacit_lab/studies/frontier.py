@@ -41,7 +41,7 @@ PICTURE = ROOT / "docs" / "frontier.png"
 
 @dataclass(frozen=True, slots=True)
 class FrontierCase:
-    """One point: which noise at which ε, or at ε = 2 other edges, as `edges` says in words."""
+    """One point: which noise at which ε, or at ε = 2 other edges, as `edges` states in words."""
 
     epsilon: float
     noise: str
@@ -57,7 +57,7 @@ CASES = [
 
 
 class MnistFeatures:
-    """MNIST's features, computed once, dealt as a run says."""
+    """MNIST's features, computed once, dealt as a run deals them."""
 
     def __init__(self, source: Benchmark, root: Path) -> None:
         self._train = source.train(root)
@@ -65,14 +65,14 @@ class MnistFeatures:
         self._root = root
 
     def parts(self, run: RunFile) -> list[EdgePart]:
-        """Each edge's."""
+        """Return each edge's rows."""
         assert isinstance(run.source, Benchmark)
         dealt = run.source.parts(self._root)
         return [EdgePart(self._train.take(index), len(index)) for index in dealt]
 
 
 def run_of(case: FrontierCase, seed: int) -> RunFile:
-    """The run of `case`."""
+    """Return the run of `case`."""
     path = EXPERIMENTS / f"audp-mnist-strokes{FILES[case.epsilon]}.toml"
     run = config.load(path)
     content = differences(run)
@@ -99,23 +99,23 @@ def _edges(case: FrontierCase, run: RunFile) -> dict[str, Any]:
 
 
 def accuracy(run: RunFile, rows: MnistFeatures) -> float:
-    """In per cent, of the whole test set, when the run has ended."""
+    """Return the accuracy in per cent on the whole test set after the run."""
     simulation = Simulation(run.define(), None, rows.parts(run))
-    found = simulation.measured(simulation.definition.metrics(), rows.test)
-    assert found is not None
-    return 100 * found["accuracy"]
+    metrics = simulation.measured(simulation.definition.metrics(), rows.test)
+    assert metrics is not None
+    return 100 * metrics["accuracy"]
 
 
 def measured(rows: MnistFeatures) -> Iterator[dict[str, Any]]:
-    """Every case with its accuracies."""
+    """Yield every case with its accuracies."""
     for case in CASES:
-        found = [accuracy(run_of(case, seed), rows) for seed in SEEDS]
-        print(f"{case}: {', '.join(f'{one:.2f}' for one in found)}", flush=True)
-        yield asdict(case) | {"accuracy": found}
+        accuracies = [accuracy(run_of(case, seed), rows) for seed in SEEDS]
+        print(f"{case}: {', '.join(f'{value:.2f}' for value in accuracies)}", flush=True)
+        yield asdict(case) | {"accuracy": accuracies}
 
 
 def picture(points: list[dict[str, Any]]) -> bytes:
-    """The frontier as PNG; the same points give the same bytes."""
+    """Return the frontier as PNG; the same points give the same bytes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -123,13 +123,13 @@ def picture(points: list[dict[str, Any]]) -> bytes:
 
     drawn, axis = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     for number, noise in enumerate((AT_EDGE, AT_SERVER)):
-        line = [one for one in points if one["noise"] == noise and not one["edges"]]
-        x = [one["epsilon"] for one in line]
-        y = [mean(one["accuracy"]) for one in line]
+        line = [point for point in points if point["noise"] == noise and not point["edges"]]
+        x = [point["epsilon"] for point in line]
+        y = [mean(point["accuracy"]) for point in line]
         axis.plot(x, y, color=COLOURS[number], marker=MARKERS[number], label=f"noise {noise}")
-        for one in line:
-            axis.scatter([one["epsilon"]] * 3, one["accuracy"], s=9, color=COLOURS[number])
-    plain = next(mean(one["accuracy"]) for one in points if one["noise"] == NONE)
+        for point in line:
+            axis.scatter([point["epsilon"]] * 3, point["accuracy"], s=9, color=COLOURS[number])
+    plain = next(mean(point["accuracy"]) for point in points if point["noise"] == NONE)
     axis.axhline(plain, color="0.4", linestyle="--", label="no noise")
     axis.set_xscale("log", base=2)
     axis.set_xticks(list(FILES), [f"{epsilon:g}" for epsilon in FILES])
@@ -148,13 +148,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the published data")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "frontier.json")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     first = run_of(CASES[0], SEEDS[0])
     assert isinstance(first.source, Benchmark)
-    points = list(measured(MnistFeatures(first.source, given.data)))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(points, indent=1), encoding="utf-8")
+    points = list(measured(MnistFeatures(first.source, arguments.data)))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(points, indent=1), encoding="utf-8")
     PICTURE.write_bytes(picture(points))
 
 

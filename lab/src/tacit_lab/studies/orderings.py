@@ -33,7 +33,7 @@ GRADIENTS = 1500  # local steps in all, for each FedAsync curve
 
 
 def changed(base: RunFile, **sections: dict[str, Any]) -> RunFile:
-    """`base` with some values replaced, checked anew."""
+    """Return `base` with some values replaced, checked anew."""
     content = base.model_dump(exclude_unset=True)
     for section, values in sections.items():
         content[section] = content.get(section, {}) | values
@@ -41,27 +41,27 @@ def changed(base: RunFile, **sections: dict[str, Any]) -> RunFile:
 
 
 def result(run: RunFile, root: Path) -> tuple[float, float, float]:
-    """(accuracy, test loss, largest ε spent) at the end of a simulated run."""
+    """Return (accuracy, test loss, largest ε spent) at the end of a simulated run."""
     torch.set_num_threads(1)
     simulation = Simulation(run.define(), root)
     simulation.simulator.run()
     role = simulation.role
     test = published_only(run.source).test(root)
     accuracy, loss = evaluate(simulation.model, role.params, test)
-    left = [edge.releaser.plan for edge in simulation.simulator.edges.values()]
-    return accuracy, loss, max(plan.epsilon for plan in left)
+    plans = [edge.releaser.plan for edge in simulation.simulator.edges.values()]
+    return accuracy, loss, max(plan.epsilon for plan in plans)
 
 
 def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
-    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10.
+    """Compare τ = 10 with DP-SGD on the four data settings, C_th = 1000, ε = 10.
 
     Each spends what the resource allows.
     """
     c1, c2, limit = COST
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for setting in ("adult1", "adult2", "vehicle1", "vehicle2"):
         base = config.load(EXPERIMENTS / f"dp-pasgd-{setting}.toml")
-        found[setting] = {}
+        results[setting] = {}
         for tau in (10, 1):
             rounds = int(limit // (c1 + c2 * tau))
             runs = [
@@ -73,15 +73,15 @@ def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
                 )
                 for seed in seeds
             ]
-            found[setting][f"tau={tau}"] = _summed(
+            results[setting][f"tau={tau}"] = _summed(
                 [result(run, root) for run in runs], setting, f"tau={tau}"
             )
-    return found
+    return results
 
 
 def fedasync(root: Path, seeds: range) -> dict[str, Any]:
-    """SGD, FedAsync (staleness up to 4) and FedAvg after the same number of gradients."""
-    found = {}
+    """Compare SGD, FedAsync (staleness up to 4) and FedAvg after the same number of gradients."""
+    results = {}
     for name, most in (("sgd", None), ("fedasync", 4), ("fedavg", None)):
         base = config.load(EXPERIMENTS / f"{name}-cifar10-cnn.toml")
         steps = 10
@@ -96,13 +96,13 @@ def fedasync(root: Path, seeds: range) -> dict[str, Any]:
             )
             for seed in seeds
         ]
-        found[name] = _summed([result(run, root) for run in runs], "cifar10", name)
-    return found
+        results[name] = _summed([result(run, root) for run in runs], "cifar10", name)
+    return results
 
 
 def staleness(root: Path, seeds: range) -> dict[str, Any]:
-    """FedAsync at staleness up to 16: constant α, polynomial, hinge."""
-    found = {}
+    """Measure FedAsync at staleness up to 16: constant α, polynomial, hinge."""
+    results = {}
     base = config.load(EXPERIMENTS / "fedasync-cifar10-cnn.toml")
     sections: dict[str, dict[str, Any]] = {
         "constant": {"staleness": "constant"},
@@ -120,8 +120,8 @@ def staleness(root: Path, seeds: range) -> dict[str, Any]:
             )
             for seed in seeds
         ]
-        found[name] = _summed([result(run, root) for run in runs], "staleness 16", name)
-    return found
+        results[name] = _summed([result(run, root) for run in runs], "staleness 16", name)
+    return results
 
 
 def _summed(rows: list[tuple[float, float, float]], *names: str) -> dict[str, Any]:
@@ -147,12 +147,12 @@ def main() -> None:
     parts = {"dp-pasgd": dp_pasgd, "fedasync": fedasync, "staleness": staleness}
     out.parent.mkdir(exist_ok=True)
     if out.exists():
-        found = json.loads(out.read_text())
+        results = json.loads(out.read_text())
     else:
-        found = {}
+        results = {}
     for what in arguments.what:
-        found[what] = parts[what](root, range(1, arguments.seeds + 1))
-        out.write_text(json.dumps(found, indent=2) + "\n")
+        results[what] = parts[what](root, range(1, arguments.seeds + 1))
+        out.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

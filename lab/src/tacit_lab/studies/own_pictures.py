@@ -80,7 +80,7 @@ rows = {ROWS}""",
 
 
 def written(folder: Path, data: Path, updates: int) -> dict[str, Path]:
-    """The module, the PNGs in a folder for each class, and both run files."""
+    """Return the module, the PNGs in a folder for each class, and both run files."""
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
     for split in ("train", "test"):
         rows = datasets.load(NAME, split, data)
@@ -97,22 +97,22 @@ def written(folder: Path, data: Path, updates: int) -> dict[str, Path]:
 
 
 def measured(folder: Path, files: dict[str, Path], seeds: int) -> dict[str, list[dict[str, Any]]]:
-    """Accuracy and ε of each kind, seed by seed. Each run has fresh ledgers."""
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in files}
+    """Return accuracy and ε of each kind, seed by seed. Each run has fresh ledgers."""
+    results: dict[str, list[dict[str, Any]]] = {kind: [] for kind in files}
     for seed in range(1, seeds + 1):
         for kind, file in files.items():
             os.environ["XDG_DATA_HOME"] = str(folder / f"home-{kind}-{seed}")
             summary = train(file, folder / f"{kind}-{seed}", "--seed", str(seed))
             accuracy = summary["test_accuracy"]
             epsilon = summary["privacy"]["epsilon"]
-            found[kind].append({"accuracy": accuracy, "epsilon": epsilon})
+            results[kind].append({"accuracy": accuracy, "epsilon": epsilon})
             print(f"seed {seed}, {kind}: {100 * accuracy:.2f} % at ε = {epsilon:.3f}", flush=True)
-    return found
+    return results
 
 
-def verdict(found: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """Means, how far they are apart, and how far the seeds of one kind are, in per cent."""
-    accuracies = {kind: [100 * one["accuracy"] for one in rows] for kind, rows in found.items()}
+def verdict(results: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
+    """Return means, how far they are apart, and how far the seeds of one kind are, in per cent."""
+    accuracies = {kind: [100 * row["accuracy"] for row in rows] for kind, rows in results.items()}
     means = {kind: round(mean(rows), 2) for kind, rows in accuracies.items()}
     spread = max(max(rows) - min(rows) for rows in accuracies.values())
     apart = abs(means["benchmark"] - means["pictures"])
@@ -126,15 +126,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=1500)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "own-pictures.json")
-    given = parser.parse_args()
-    os.environ["TACIT_DATA"] = str(given.data.resolve())
+    arguments = parser.parse_args()
+    os.environ["TACIT_DATA"] = str(arguments.data.resolve())
     with tempfile.TemporaryDirectory() as name:
-        files = written(Path(name), given.data, given.updates)
-        found = measured(Path(name), files, given.seeds)
-    said = verdict(found)
-    print(json.dumps(said))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found | said, indent=1) + "\n", encoding="utf-8")
+        files = written(Path(name), arguments.data, arguments.updates)
+        results = measured(Path(name), files, arguments.seeds)
+    summary = verdict(results)
+    print(json.dumps(summary))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results | summary, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

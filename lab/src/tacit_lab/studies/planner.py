@@ -94,13 +94,13 @@ class Adult:
 
     @staticmethod
     def _ones(x: Tensor) -> Tensor:
-        """(n, 9): where the eight ones of a row are, and its bias."""
+        """Return (n, 9): where the eight ones of a row are, and its bias."""
         return torch.cat(
             [x.nonzero()[:, 1].reshape(len(x), 8), torch.full((len(x), 1), x.shape[1])], 1
         )
 
     def train(self, p: DesignProblem, rounds: int, tau: int, z: float) -> Outcome:
-        """`rounds` rounds of `tau` steps (7a), each ended by (7b)."""
+        """Train `rounds` rounds of `tau` steps (7a), each ended by (7b)."""
         draw = torch.Generator().manual_seed(1000 * rounds + tau)
         theta = torch.zeros(SEEDS, DEVICES, 103, 2)
         for _ in range(rounds):
@@ -112,13 +112,13 @@ class Adult:
 
     def _clipped_sums(self, p: DesignProblem, theta: Tensor, draw: torch.Generator) -> Tensor:
         seed, row = (torch.rand(SEEDS, len(self.y), generator=draw) < RATE).nonzero(as_tuple=True)
-        own = seed * DEVICES + self.device[row]
+        slot = seed * DEVICES + self.device[row]
         flat = theta.reshape(SEEDS * DEVICES, 103, 2)
-        at = own[:, None] * 103 + self.at[row]
+        at = slot[:, None] * 103 + self.at[row]
         logits = flat.reshape(-1, 2)[at].sum(1)
         error = torch.softmax(logits, 1) - self.y[row]
         lam = p.strong_convexity
-        square = flat.square().sum((1, 2))[own]
+        square = flat.square().sum((1, 2))[slot]
         norm2 = error.square().sum(1) * 9 + 2 * lam * (error * logits).sum(1) + lam**2 * square
         factor = (p.lipschitz / norm2.clamp_min(1e-12).sqrt()).clamp_max(
             1.0
@@ -129,36 +129,40 @@ class Adult:
             .index_add_(0, at.flatten(), each)
             .reshape(flat.shape)
         )
-        kept = torch.zeros(SEEDS * DEVICES).index_add_(0, own, factor)
-        return (total + lam * kept[:, None, None] * flat).reshape(theta.shape)
+        factor_sums = torch.zeros(SEEDS * DEVICES).index_add_(0, slot, factor)
+        return (total + lam * factor_sums[:, None, None] * flat).reshape(theta.shape)
 
     def _judge(self, p: DesignProblem, theta: Tensor, rounds: int, tau: int) -> Outcome:
         loss = accuracy = 0.0
-        for one in theta:
-            logs = torch.log_softmax(one[self.at].sum(1), 1)
+        for params in theta:
+            logs = torch.log_softmax(params[self.at].sum(1), 1)
             loss += float(
                 -(self.weight[:, None] * self.y * logs).sum()
-                + p.strong_convexity / 2 * one.square().sum()
+                + p.strong_convexity / 2 * params.square().sum()
             )
-            accuracy += float((one[self.test_at].sum(1).argmax(1) == self.test_y).float().mean())
+            accuracy += float((params[self.test_at].sum(1).argmax(1) == self.test_y).float().mean())
         return Outcome(rounds, tau, loss / len(theta), accuracy / len(theta))
 
 
 def grid(p: DesignProblem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
-    """The plan, its outcome, and where that lies among all feasible pairs' outcomes."""
-    found = design.plan(p, planner, RATE if planner == "poisson" else None)
-    rounds, tau = (array.astype(int).tolist() for array in _some(p, found))
+    """Return the plan, its outcome, and where that lies among all feasible pairs' outcomes."""
+    plan = design.plan(p, planner, RATE if planner == "poisson" else None)
+    rounds, tau = (array.astype(int).tolist() for array in _some(p, plan))
     noise: design.Zcdp | design.Poisson = design.Zcdp(p, formulas.scale(p.epsilon, p.delta))
     if planner == "poisson":
         noise = design.Poisson(p, RATE, max(R * t for R, t in zip(rounds, tau, strict=True)))
-        noise.exact(found.K)
+        noise.exact(plan.K)
     outcomes = []
     for R, t in zip(rounds, tau, strict=True):
         z = math.sqrt(float(noise.squares(np.array([float(R * t)]))[0]))
         outcomes.append(adult.train(p, R, t, z))
-    ours = next(one for one in outcomes if (one.rounds, one.tau) == (found.rounds, found.tau))
-    best = min(outcomes, key=lambda one: one.loss)
-    per_tau = {t: min(one.loss for one in outcomes if one.tau == t) for t in sorted(set(tau))}
+    ours = next(
+        outcome for outcome in outcomes if (outcome.rounds, outcome.tau) == (plan.rounds, plan.tau)
+    )
+    best = min(outcomes, key=lambda outcome: outcome.loss)
+    per_tau = {
+        t: min(outcome.loss for outcome in outcomes if outcome.tau == t) for t in sorted(set(tau))
+    }
     return {
         "planner": planner,
         "epsilon": p.epsilon,
@@ -168,24 +172,24 @@ def grid(p: DesignProblem, planner: design.Planner, adult: Adult) -> dict[str, A
         "pairs": len(outcomes),
         "plan": asdict(ours),
         "best": asdict(best),
-        "pairs_better": sum(one.loss < ours.loss for one in outcomes) / len(outcomes),
+        "pairs_better": sum(outcome.loss < ours.loss for outcome in outcomes) / len(outcomes),
         "gap": (ours.loss - best.loss) / best.loss,
         "gap_of_progress": (ours.loss - best.loss) / (math.log(2) - best.loss),
         "loss_of_tau": per_tau,
     }
 
 
-def _some(p: DesignProblem, found: design.DesignedRun) -> tuple[Any, Any]:
-    """About a hundred of the pairs.
+def _some(p: DesignProblem, plan: design.DesignedRun) -> tuple[Any, Any]:
+    """Return about a hundred of the pairs.
 
     They are at most twelve τ, and at most eleven R at each, with the last of both and the plan.
     """
     rounds, tau = design.pairs(p)
     last = np.array([rounds[tau == t].max() for t in tau])
-    kept = (tau.max() - tau) % math.ceil(tau.max() / 12) == 0
-    kept &= (last - rounds) % np.ceil(last / 11) == 0
-    kept |= (rounds == found.rounds) & (tau == found.tau)
-    return rounds[kept], tau[kept]
+    mask = (tau.max() - tau) % math.ceil(tau.max() / 12) == 0
+    mask &= (last - rounds) % np.ceil(last / 11) == 0
+    mask |= (rounds == plan.rounds) & (tau == plan.tau)
+    return rounds[mask], tau[mask]
 
 
 def cost(root: Path) -> None:
@@ -204,21 +208,21 @@ def cost(root: Path) -> None:
         )
         first = [round_cost.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
         seconds, _ = round_cost.solve(first, None)
-        found = design.plan(
+        plan = design.plan(
             replace(
                 p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)
             )
         )
-        print(f"plan: {found.rounds} rounds of {found.tau}")
-        taus = (1, 20, found.tau)
+        print(f"plan: {plan.rounds} rounds of {plan.tau}")
+        taus = (1, 20, plan.tau)
         turns = [
-            [round_cost.one_run(file, tau, found.rounds, 2, root) for tau in taus]
+            [round_cost.one_run(file, tau, plan.rounds, 2, root) for tau in taus]
             for _ in range(TURNS)
         ]
     for turn in turns:
-        _compare(turn, found)
+        _compare(turn, plan)
     print(f"median of {TURNS} turns:")
-    _compare([_median(runs) for runs in zip(*turns, strict=True)], found)
+    _compare([_median(runs) for runs in zip(*turns, strict=True)], plan)
 
 
 def _median(runs: Sequence[round_cost.RoundCost]) -> round_cost.RoundCost:
@@ -228,13 +232,13 @@ def _median(runs: Sequence[round_cost.RoundCost]) -> round_cost.RoundCost:
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
-def _compare(turn: list[round_cost.RoundCost], found: design.DesignedRun) -> None:
-    """What `turn`'s first two runs predict of the plan, and what its third spent."""
+def _compare(turn: list[round_cost.RoundCost], plan: design.DesignedRun) -> None:
+    """Print what `turn`'s first two runs predict of the plan, and what its third spent."""
     for unit, each in zip(
         round_cost.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
     ):
-        predicted = unit.c1 * found.rounds + unit.c2 * found.K
-        spent = each * found.rounds
+        predicted = unit.c1 * plan.rounds + unit.c2 * plan.K
+        spent = each * plan.rounds
         print(
             f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} "
             f"({spent / predicted - 1:+.1%})",
@@ -243,7 +247,7 @@ def _compare(turn: list[round_cost.RoundCost], found: design.DesignedRun) -> Non
 
 
 def main() -> None:
-    """`cost`, or `grid`: out/planner.json, and a line for every setting."""
+    """Run `cost` or `grid`: write out/planner.json, and print a line for every setting."""
     torch.set_num_threads(1)
     root = Path(os.environ["TACIT_DATA"])
     if sys.argv[1:] == ["cost"]:

@@ -93,18 +93,16 @@ SETTINGS = {
 class HostileSimulator(Simulator):
     """The simulator, whose `liars` replace what their honest selves would have sent."""
 
-    def __init__(
-        self, *args: Any, liars: frozenset[str], lie: Lie | None, world: LiarsView
-    ) -> None:
+    def __init__(self, *args: Any, liars: frozenset[str], lie: Lie | None, view: LiarsView) -> None:
         super().__init__(*args)
         self._liars = liars
         self._lie = lie
-        self._world = world
+        self._view = view
         self._base: Tensor | None = None  # of the answer that comes next
         self.kept_out: dict[str, str] = {}  # whom the aggregator's own checks refuse
 
     def answer(self, name: str) -> None:
-        """As the simulator's, noting the model that the task was of."""
+        """Act as the simulator does, and note the model that the task was of."""
         task = self.tasks[name]
         if isinstance(task, GlobalModel):
             self._base = task.params
@@ -113,27 +111,27 @@ class HostileSimulator(Simulator):
         super().answer(name)
 
     def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
-        """As the simulator's, with the lie, and what the aggregator refuses of any algorithm."""
+        """Act as the simulator does, with the lie and the refusals of every algorithm."""
         if isinstance(message, Update) and self._lie is not None:
-            message = self._seen(message)
+            message = self._lied(message)
             if not learnable(message.vector):
                 self.kept_out[message.edge] = "not finite"
                 return
         super().fold(message)
 
-    def _seen(self, update: Update) -> Update:
-        """The update, or what a liar makes of it, who sees everybody's."""
+    def _lied(self, update: Update) -> Update:
+        """Return the update, or what a liar makes of it, who sees everybody's."""
         assert self._base is not None
         assert self._lie is not None
         if self._sends_models():
             base = self._base
         else:
             base = torch.zeros_like(self._base)
-        self._world.note(update.edge, update.vector - base)
+        self._view.note(update.edge, update.vector - base)
         if update.edge not in self._liars:
             return update
-        self._world.own += 1
-        led = self._lie(self._world, update, update.vector - base)
+        self._view.sent += 1
+        led = self._lie(self._view, update, update.vector - base)
         return replace(update, vector=base + led)
 
     def _sends_models(self) -> bool:
@@ -153,7 +151,7 @@ class Case:
 
 
 def run_file(case: Case) -> RunFile:
-    """The run of a case."""
+    """Return the run of a case."""
     setting = SETTINGS[case.algorithm]
     if case.partition in (HALVES, LONE):
         partition = ""
@@ -168,7 +166,7 @@ def run_file(case: Case) -> RunFile:
 
 
 def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
-    """The direction (d,), of length 1, that raises the score of class 0 for everything."""
+    """Return the direction (d,), of length 1, that raises the score of class 0 for everything."""
     params = model.init(seed).requires_grad_()
     x = torch.full((1, *shape), 0.3)
     loss = torch.nn.functional.cross_entropy(model.logits(params, x), torch.tensor([0]))
@@ -177,7 +175,7 @@ def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
 
 
 def outcome(case: Case) -> dict[str, Any]:
-    """What came of a case: accuracy in per cent, versions, who was accused and when."""
+    """Return what came of a case: accuracy in per cent, versions, who was accused and when."""
     torch.set_num_threads(1)
     definition = run_file(case).define()
     parts = rows_by_edge(definition, None)  # the bundled digits
@@ -193,10 +191,10 @@ def outcome(case: Case) -> dict[str, Any]:
     direction = towards_zero(simulation.model, definition.source.shape[0], case.seed)
     if case.algorithm == "mapa":  # which goes against what it is sent
         direction = -direction
-    world = LiarsView(role, direction, torch.Generator().manual_seed(case.seed))
+    view = LiarsView(role, direction, torch.Generator().manual_seed(case.seed))
     lie = EVERY[case.lie] if case.lie else None
     workers = list(simulation.simulator.edges.values())
-    simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, world=world)
+    simulator = HostileSimulator(definition, role, workers, liars=liars, lie=lie, view=view)
     when: dict[str, int] = {}
     against: set[str] = set()  # who was taken to work against the others at any time
 
@@ -223,11 +221,11 @@ def outcome(case: Case) -> dict[str, Any]:
 
 
 def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
-    """The first two edges have the lower classes, the others the rest: two camps of honest data."""
+    """Give two edges the lower classes, the others the rest: two camps of honest data."""
     rows = [_published(part) for part in parts]
-    x = torch.cat([one.x for one in rows])
-    y = torch.cat([one.y for one in rows])
-    size = min(len(one.y) for one in rows)
+    x = torch.cat([data.x for data in rows])
+    y = torch.cat([data.y for data in rows])
+    size = min(len(data.y) for data in rows)
     order = torch.argsort(y, stable=True)
     generator = torch.Generator().manual_seed(seed)
     low = order[: 2 * size]
@@ -235,24 +233,24 @@ def _halves(parts: list[EdgePart], seed: int) -> list[EdgePart]:
     mixed = [side[torch.randperm(len(side), generator=generator)] for side in (low, high)]
     dealt = torch.split(torch.cat(mixed)[: 5 * size], size)
     return [
-        replace(part, rows=replace(one, x=x[index], y=y[index]))
-        for part, one, index in zip(parts, rows, dealt, strict=True)
+        replace(part, rows=replace(data, x=x[index], y=y[index]))
+        for part, data, index in zip(parts, rows, dealt, strict=True)
     ]
 
 
 def _lone(parts: list[EdgePart], seed: int) -> list[EdgePart]:
-    """The last edge alone has class 7, and rows of the others, all as many as before."""
+    """Give class 7 to the last edge alone; all edges have as many rows as before."""
     rows = [_published(part) for part in parts]
-    x = torch.cat([one.x for one in rows])
-    y = torch.cat([one.y for one in rows])
-    sizes = [len(one.y) for one in rows]
+    x = torch.cat([data.x for data in rows])
+    y = torch.cat([data.y for data in rows])
+    sizes = [len(data.y) for data in rows]
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(y), generator=generator)
     order = torch.cat([order[y[order] != 7], order[y[order] == 7]])
     dealt = torch.split(order, sizes)
     return [
-        replace(part, rows=replace(one, x=x[index], y=y[index]))
-        for part, one, index in zip(parts, rows, dealt, strict=True)
+        replace(part, rows=replace(data, x=x[index], y=y[index]))
+        for part, data, index in zip(parts, rows, dealt, strict=True)
     ]
 
 
@@ -277,7 +275,7 @@ UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 
 
 def honest(quick: bool) -> Iterator[Case]:
-    """Runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
+    """Yield runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
     for seed in range(SEEDS[0], SEEDS[0] + (2 if quick else 20)):
         if seed % 2:
             partition = ""
@@ -292,7 +290,7 @@ def honest(quick: bool) -> Iterator[Case]:
 
 
 def hostile(quick: bool) -> Iterator[Case]:
-    """Runs with one liar of five, and with two; without the guard of the first seed only."""
+    """Yield runs with one liar of five, and with two; without the guard of the first seed only."""
     for name in ("mapa",) if quick else ALGORITHMS:
         for seed in SEEDS[:1] if quick else SEEDS:
             for lie, liars in itertools.product(LIES, (1, 2)):
@@ -301,13 +299,13 @@ def hostile(quick: bool) -> Iterator[Case]:
                     yield Case(name, lie, liars, seed)
 
 
-def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
-    """Markdown: per algorithm and lie, the worst accuracy of the seeds with and without guard."""
+def table(results: list[tuple[Case, dict[str, Any]]]) -> str:
+    """Return Markdown: per algorithm and lie, the worst accuracy with and without guard."""
     worst: dict[tuple[str, str, int, bool], float] = {}
-    for case, came in found:
+    for case, result in results:
         key = (case.algorithm, case.lie, case.liars, bool(case.guard))
         if not case.partition:
-            worst[key] = min(worst.get(key, 100.0), came["accuracy"])
+            worst[key] = min(worst.get(key, 100.0), result["accuracy"])
     names = sorted({algorithm for algorithm, *_ in worst}, key=list(SETTINGS).index)
     lines = ["| lie | liars | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for lie in ("", *LIES):
@@ -326,18 +324,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="MAPA, one seed")
     parser.add_argument("--out", type=Path, default=Path("out/poison.json"))
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    found: list[tuple[Case, dict[str, Any]]] = []
+    arguments = parser.parse_args()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    results: list[tuple[Case, dict[str, Any]]] = []
     with ProcessPoolExecutor(2) as pool:
-        every = [*honest(given.quick), *hostile(given.quick)]
-        for case, came in zip(every, pool.map(outcome, every), strict=True):
-            found.append((case, came))
-            kept = [{"case": case.__dict__ | {"guard": bool(case.guard)}} | c for case, c in found]
-            given.out.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    print(table(found))
-    plain = [(case, came) for case, came in found if not case.lie]
-    accused = [came for case, came in plain if came["accused"]]
+        every = [*honest(arguments.quick), *hostile(arguments.quick)]
+        for case, result in zip(every, pool.map(outcome, every), strict=True):
+            results.append((case, result))
+            documents = [
+                {"case": case.__dict__ | {"guard": bool(case.guard)}} | c for case, c in results
+            ]
+            arguments.out.write_text(json.dumps(documents, indent=1), encoding="utf-8")
+    print(table(results))
+    plain = [(case, result) for case, result in results if not case.lie]
+    accused = [result for case, result in plain if result["accused"]]
     for guard in (False, True):
         got = [
             c["accuracy"]

@@ -31,7 +31,7 @@ WITHIN = 0.1
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """So many processes that do nothing but take a processor.
+    """Start so many `loops` as processes, which do nothing but take a processor.
 
     Raises ServiceError where one has ended before.
     """
@@ -49,7 +49,7 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def apart(summary: dict[str, Any], edges: int) -> float:
-    """The largest distance of an edge's releases from an equal share, as a part of that share.
+    """Return how far an edge's releases are from an equal share at most, as a part of it.
 
     Edges that are absent have 0.
     """
@@ -59,7 +59,7 @@ def apart(summary: dict[str, Any], edges: int) -> float:
 
 
 def measure(out: Path, edges: int = 5) -> dict[str, Any]:
-    """One run."""
+    """Measure one run."""
     summary = train(FILE, out)
     counts = {name: edge["pushes"] for name, edge in sorted(summary["privacy"]["edges"].items())}
     return {
@@ -79,20 +79,20 @@ def main() -> int:
     parser.add_argument("--load", type=int, default=0, help="busy loops beside it")
     parser.add_argument("--out", type=Path, default=Path("out/shares"))
     arguments = parser.parse_args()
-    found = []
+    runs = []
     for _ in range(arguments.runs):
         with busy(
             arguments.load
         ):  # of each run: loops that somebody has ended spoil one, and are noticed
-            found.append(measure(arguments.out / "run"))
-        print(found[-1], flush=True)
-    worst = max(run["apart"] for run in found)
+            runs.append(measure(arguments.out / "run"))
+        print(runs[-1], flush=True)
+    worst = max(run["apart"] for run in runs)
     print(
-        f"{len(found)} runs, load {arguments.load}: the edge furthest from its share is "
+        f"{len(runs)} runs, load {arguments.load}: the edge furthest from its share is "
         f"{100 * worst:.1f} % from it"
     )
     written = arguments.out / f"shares-load{arguments.load}.json"
-    written.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    written.write_text(json.dumps(runs, indent=2) + "\n", encoding="utf-8")
     return int(worst > WITHIN)
 
 

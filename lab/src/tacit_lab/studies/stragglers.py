@@ -32,7 +32,7 @@ SLOW = 10.0
 
 
 def slowed(name: str, folder: Path) -> Path:
-    """The experiment with its last edge slowed down, as a file of its own."""
+    """Return the experiment with its last edge slowed down, as a file of its own."""
     content = tomllib.loads((EXPERIMENTS / f"{name}.toml").read_text(encoding="utf-8"))
     content["edges"]["slowdown"] = [1.0] * (content["edges"]["count"] - 1) + [SLOW]
     file = folder / f"{name}.toml"
@@ -41,7 +41,7 @@ def slowed(name: str, folder: Path) -> Path:
 
 
 def seconds(out: Path, accuracy: float) -> float | None:
-    """Seconds of training until an evaluation first showed `accuracy`; None: never."""
+    """Return seconds of training until an evaluation first showed `accuracy`; None: never."""
     points = [
         json.loads(line)
         for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -68,20 +68,20 @@ def main() -> None:
     parser.add_argument("--accuracy", type=float, default=0.35)
     parser.add_argument("--out", type=Path, default=Path("out/stragglers"))
     arguments = parser.parse_args()
-    found = {}
+    results = {}
     for name in RUNS:
-        found[name] = measure(name, arguments.out, arguments.accuracy)
-        print(name, found[name], flush=True)
-    slow = found["fedavg-cifar10-cnn"]["seconds_to_accuracy"]
+        results[name] = measure(name, arguments.out, arguments.accuracy)
+        print(name, results[name], flush=True)
+    slow = results["fedavg-cifar10-cnn"]["seconds_to_accuracy"]
     for name in RUNS[:-1]:
-        quick = found[name]["seconds_to_accuracy"]
+        quick = results[name]["seconds_to_accuracy"]
         if slow and quick:
             print(
                 f"FedAvg / {name}: {slow / quick:.2f} times as long to "
                 f"{100 * arguments.accuracy:g} %"
             )
     (arguments.out / "stragglers.json").write_text(
-        json.dumps(found, indent=2) + "\n", encoding="utf-8"
+        json.dumps(results, indent=2) + "\n", encoding="utf-8"
     )
 
 

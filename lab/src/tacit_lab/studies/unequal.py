@@ -37,7 +37,7 @@ FEW = (
 def cases(
     algorithms: list[str], seeds: list[int], lies: list[str], data: list[str]
 ) -> Iterator[Case]:
-    """All runs of the table, seed by seed."""
+    """Yield all runs of the table, seed by seed."""
     for seed in seeds:
         for partition in (DATA[name] for name in data):
             for name in algorithms:
@@ -58,23 +58,23 @@ def _row(case: Case) -> str:
     return case.lie
 
 
-def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
-    """Markdown: a line per attack, a column per algorithm and data; a number per seed."""
+def table(results: list[tuple[Case, dict[str, Any]]]) -> str:
+    """Return Markdown: a line per attack, a column per algorithm and data, a number per seed."""
     cells: dict[tuple[str, str, str], list[str]] = {}
-    named = {partition: name for name, partition in DATA.items()}
-    for case, came in found:
-        said = f"{came['accuracy']:.1f}"
+    data_names = {partition: name for name, partition in DATA.items()}
+    for case, result in results:
+        cell = f"{result['accuracy']:.1f}"
         if case.partition == LONE:
-            said += f" [{came['recall']:.0f}]"
-        if came["accused"]:
-            said += " shut out: " + ", ".join(came["accused"])
-        cells.setdefault((_row(case), case.algorithm, named[case.partition]), []).append(said)
+            cell += f" [{result['recall']:.0f}]"
+        if result["accused"]:
+            cell += " shut out: " + ", ".join(result["accused"])
+        cells.setdefault((_row(case), case.algorithm, data_names[case.partition]), []).append(cell)
     columns = list(dict.fromkeys((algorithm, data) for _, algorithm, data in cells))
     lines = ["| | " + " | ".join(f"{a}, {d}" for a, d in columns) + " |"]
     lines.append("|---|" + "---|" * len(columns))
     for row in dict.fromkeys(row for row, _, _ in cells):
-        told = (" · ".join(cells.get((row, *column), ["-"])) for column in columns)
-        lines.append(f"| {row} | " + " | ".join(told) + " |")
+        texts = (" · ".join(cells.get((row, *column), ["-"])) for column in columns)
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
@@ -89,20 +89,20 @@ def main() -> None:
     lies.add_argument("--all", action="store_true", help="every lie, and waves of all lengths")
     parser.add_argument("--processes", type=int, default=2, help="runs at a time")
     parser.add_argument("--out", type=Path, default=Path("out/unequal.json"))
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    if given.all:
+    arguments = parser.parse_args()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.all:
         chosen = list(UNEQUALLY | WAVES)
     else:
-        chosen = given.lies
-    every = list(cases(given.algorithms, given.seeds, chosen, given.data))
-    found: list[tuple[Case, dict[str, Any]]] = []
-    with ProcessPoolExecutor(given.processes) as pool:
-        for case, came in zip(every, pool.map(outcome, every), strict=True):
-            found.append((case, came))
-            kept = [{"case": case.__dict__} | came for case, came in found]
-            given.out.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    print(table(found))
+        chosen = arguments.lies
+    every = list(cases(arguments.algorithms, arguments.seeds, chosen, arguments.data))
+    results: list[tuple[Case, dict[str, Any]]] = []
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        for case, result in zip(every, pool.map(outcome, every), strict=True):
+            results.append((case, result))
+            documents = [{"case": case.__dict__} | result for case, result in results]
+            arguments.out.write_text(json.dumps(documents, indent=1), encoding="utf-8")
+    print(table(results))
 
 
 if __name__ == "__main__":

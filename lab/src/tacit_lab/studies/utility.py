@@ -68,10 +68,10 @@ def main() -> None:
     results: list[dict[str, Any]] = (
         json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else []
     )
-    done = {(row["case"], row["budget"], row["seed"]) for row in results}
+    measured = {(row["case"], row["budget"], row["seed"]) for row in results}
     for seed in [int(word) for word in sys.argv[1:]] or [1]:
         for case, epsilon in _order():
-            if (case, epsilon, seed) in done:
+            if (case, epsilon, seed) in measured:
                 continue
             row = measure(case, epsilon, seed)
             results.append(row)
@@ -82,13 +82,13 @@ def main() -> None:
 
 
 def _order() -> list[tuple[str, float]]:
-    """ε = 2 first: that row is compared most."""
+    """Return the cases with ε = 2 first: that row is compared most."""
     pairs = [(case, epsilon) for case, (_, _, epsilons) in CASES.items() for epsilon in epsilons]
     return sorted(pairs, key=lambda pair: abs(pair[1] - 2.0))
 
 
 def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One run to its end.
+    """Measure one run to its end.
 
     Returns accuracy on the whole test set, the ε that the pushes cost, and what drove it.
     """
@@ -122,24 +122,25 @@ def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
 
 
 def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> RunFile:
-    """The experiment with `changes`, calibrated so that the last push of every edge spends the
-    last of its ε.
+    """Return the experiment with `changes`, calibrated to the number of pushes.
+
+    The last push of every edge spends the last of its ε.
     """
     content = tomllib.loads((EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8"))
     edges = content.get("edges", {}).get("count", 5)
     updates = min(UPDATES, content["run"]["updates"])
-    given = {
+    defaults = {
         "run": {"seed": seed, "updates": updates},
         "privacy": {"epsilon": epsilon, "pushes": -(-updates // edges)},
     }
-    for part in (given, changes):
+    for part in (defaults, changes):
         for section, keys in part.items():
             content[section] = content.get(section, {}) | keys
     return RunFile.model_validate(content)
 
 
 def train(run: RunFile, seed: int) -> MapaServer:
-    """The run in this process.
+    """Train the run in this process.
 
     The edges take turns, each on the model that answered its last push.
     """
@@ -162,7 +163,7 @@ def train(run: RunFile, seed: int) -> MapaServer:
 
 
 def received(push: Push) -> Update:
-    """What the server makes of a push: on the wire it is the vector and its scale."""
+    """Return what the server makes of a push: on the wire it is the vector and its scale."""
     released = push.released
     gradient = released.vector.to(torch.float32) * released.scale
     return Update(
@@ -176,7 +177,7 @@ def _models(server: MapaServer, message: Hello | Update) -> dict[str, GlobalMode
 
 
 class _Unpadded(Slots):
-    """Leaves out the rows of a batch that only hide its size from a clock: a third of the work."""
+    """A sum without the rows that only hide a batch's size from a clock: a third of the work."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         return super().clipped(params, clip, index[mask], mask[mask])
@@ -205,7 +206,7 @@ def _root() -> Path:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """A row of Markdown for each case, with a column for each ε.
+    """Return a row of Markdown for each case, with a column for each ε.
 
     It shows accuracy in per cent, the mean over the seeds.
     """
@@ -216,12 +217,12 @@ def table(results: list[dict[str, Any]]) -> str:
     for case in CASES:
         cells = []
         for epsilon in EPSILONS:
-            found = [
+            accuracies = [
                 row["accuracy"]
                 for row in results
                 if (row["case"], row["budget"]) == (case, epsilon)
             ]
-            cells.append(f"{sum(found) / len(found):.2f}" if found else "")
+            cells.append(f"{sum(accuracies) / len(accuracies):.2f}" if accuracies else "")
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -84,7 +84,7 @@ class VerticalRoles:
 
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> VerticalRoles:
-    """The roles of `run`, with the ledgers in memory."""
+    """Return the roles of `run`, with the ledgers in memory."""
     splits = datasets.splits(run.source.name, root)
     salt = b"bench"
     count = run.edges.count
@@ -103,7 +103,7 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
 
 
 def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
-    """The run file with some values replaced."""
+    """Return the run file with some values replaced."""
     content = config.load(path).model_dump()
     for name, values in sections.items():
         content[name] |= values
@@ -111,25 +111,25 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
 
 
 def accuracy(server: LabelServer) -> float:
-    """Of the last evaluation."""
+    """Return the accuracy at the last evaluation."""
     assert server.evaluation.latest is not None
-    _, params, seen = server.evaluation.latest
-    return evaluate(server.head, params, seen)[0]
+    _, params, data = server.evaluation.latest
+    return evaluate(server.head, params, data)[0]
 
 
 def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
-    """Accuracy against μ of one party, and of a person at all parties, each for one fixed noise."""
+    """Measure accuracy against μ of one party, and of a person at all, each for one noise."""
     rows = []
     for mu in (*MUS, None):
         noise = (
             {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
         )
-        made = world(changed(path, privacy=noise), root)
-        for _ in made.run(1):
+        roles = world(changed(path, privacy=noise), root)
+        for _ in roles.run(1):
             pass
-        spent = [gdp.mu(party.releaser.ledger.history()) for party in made.parties]
-        found = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(made.server)}
-        rows.append({"mu_release": mu or 0.0, **found})
+        spent = [gdp.mu(party.releaser.ledger.history()) for party in roles.parties]
+        point = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(roles.server)}
+        rows.append({"mu_release": mu or 0.0, **point})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -137,12 +137,13 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
 def delays(
     path: Path, root: Path | None, target: float, seeds: int, *, poisson: bool
 ) -> dict[str, Any]:
-    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous,
-    synchronous.
+    """Return the virtual seconds until the test accuracy is `target`, of each mode.
+
+    The modes are asynchronous, t-synchronous and synchronous.
 
     Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as
     in appendix G. Of each mode every seed's seconds, and synchronous over it: mean and 95 %
-    interval. All are evaluated after the same number of uploads, as their `evaluation.every` says
+    interval. All are evaluated after the same number of uploads, as their `evaluation.every` sets
     of the asynchronous one.
     """
     run = config.load(path)
@@ -154,7 +155,7 @@ def delays(
         f"t={count // 2}": {"t": count // 2},
         "async": {"t": 1},
     }
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, section in modes.items():
         seconds = []
         if "synchronous" in section:
@@ -163,52 +164,51 @@ def delays(
             uploads = section["t"]
         evaluation = {"every": max(1, every // uploads)}
         for seed in range(1, seeds + 1):
-            made = world(
+            roles = world(
                 changed(path, algorithm=section, run={"seed": seed}, evaluation=evaluation),
                 root,
                 means,
             )
-            made.poisson = poisson
-            seconds.append(_until(made, target, seed))
-        found[name] = {"seconds": [round(one, 1) for one in seconds]}
-        ratio = np.array(found["sync"]["seconds"]) / np.array(seconds)
-        found[name]["sync_over_it"] = [
+            roles.poisson = poisson
+            seconds.append(_until(roles, target, seed))
+        results[name] = {"seconds": [round(value, 1) for value in seconds]}
+        ratio = np.array(results["sync"]["seconds"]) / np.array(seconds)
+        results[name]["sync_over_it"] = [
             round(float(x), 2) for x in (ratio.mean(), half_width(ratio))
         ]
-        print(name, json.dumps(found[name]), flush=True)
-    return found
+        print(name, json.dumps(results[name]), flush=True)
+    return results
 
 
-def _until(made: VerticalRoles, target: float, seed: int) -> float:
-    """The clock when an evaluation first shows `target`; inf: never."""
-    seen = 0
-    for clock in made.run(seed):
-        if made.server.evaluation.latest and made.server.evaluation.latest[0] > seen:
-            seen = made.server.evaluation.latest[0]
-            if accuracy(made.server) >= target:
+def _until(roles: VerticalRoles, target: float, seed: int) -> float:
+    """Return the clock when an evaluation first shows `target`; inf: never."""
+    last = 0
+    for clock in roles.run(seed):
+        if roles.server.evaluation.latest and roles.server.evaluation.latest[0] > last:
+            last = roles.server.evaluation.latest[0]
+            if accuracy(roles.server) >= target:
                 return clock
     return float("inf")
 
 
 def central(path: Path, root: Path | None) -> dict[str, float]:
-    """Accuracy of the model trained with all features in one place, on all rows that are not
-    trained on.
+    """Return the accuracy of the model trained with all features in one place.
 
-    As many steps as each party takes in the run, and a tenth more: a party's count is not known
-    beforehand.
+    It is measured on all rows that are not trained on, after as many steps as each party takes in
+    the run, and a tenth more: a party's count is not known beforehand.
     """
     run = config.load(path)
-    made = world(run, root)
-    server = made.server
-    running = made.run(1)
-    while any(party.place is None for party in made.parties):
+    roles = world(run, root)
+    server = roles.server
+    running = roles.run(1)
+    while any(party.place is None for party in roles.parties):
         next(running)
     rows = torch.arange(len(server.labelled.labels))
     records = server.labelled.records
-    views = [party._features(rows) for party in made.parties]
-    models = [party.embedding for party in made.parties]
-    found = {}
-    penalty = made.parties[0].regularization
+    views = [party._features(rows) for party in roles.parties]
+    models = [party.embedding for party in roles.parties]
+    results = {}
+    penalty = roles.parties[0].regularization
     for share in (1.0, 1.1):
         steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
         params, thetas = centralised(
@@ -228,9 +228,9 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
             server.head.logits(params, torch.stack(embedded, 1)).argmax(1)
             == server.labelled.labels[records:]
         )
-        found[f"{steps} steps"] = float(right.float().mean())
-    print(json.dumps(found), flush=True)
-    return found
+        results[f"{steps} steps"] = float(right.float().mean())
+    print(json.dumps(results), flush=True)
+    return results
 
 
 def main() -> None:
@@ -244,14 +244,20 @@ def main() -> None:
     parser.add_argument(
         "--poisson", action="store_true", help="delays as in the paper's appendix G"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.what == "privacy":
-        privacy(given.file, given.data)
-    elif given.what == "centralised":
-        central(given.file, given.data)
+    if arguments.what == "privacy":
+        privacy(arguments.file, arguments.data)
+    elif arguments.what == "centralised":
+        central(arguments.file, arguments.data)
     else:
-        delays(given.file, given.data, given.target, given.seeds, poisson=given.poisson)
+        delays(
+            arguments.file,
+            arguments.data,
+            arguments.target,
+            arguments.seeds,
+            poisson=arguments.poisson,
+        )
 
 
 if __name__ == "__main__":

@@ -70,7 +70,10 @@ def _parts(health: Health) -> dict[str, str]:
 
 
 def _missing(health: Health) -> str | None:
-    """The part that a run lacks; None: it is ready, or over, as it then serves results alone."""
+    """Return the part that a run lacks; None: it lacks none.
+
+    A run that is over is ready, as it serves results alone.
+    """
     if not health.recovered:
         return "store (not reached, or the run is being recovered)"
     if health.over:

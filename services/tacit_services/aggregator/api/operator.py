@@ -83,32 +83,32 @@ class Operator:
     def enter(self, driver: ServerDriver) -> None:
         """Enter in the journal what was asked for. Driver thread; raises what the driver does."""
         with self._changed:
-            asked = dict(self._open)
-        for name, reason in asked.items():
+            requests = dict(self._open)
+        for name, reason in requests.items():
             if driver.halt(reason) if name == _HALT else driver.release(name):
                 with self._changed:
                     del self._open[name]
                     self._changed.notify_all()
 
     def close(self) -> None:
-        """The server is about to stop: end what uvicorn would wait for, as event streams."""
+        """End what uvicorn would wait for, as event streams, before the server stops."""
         with self._changed:
             self.closed.set()
             self._changed.notify_all()
 
-    def check(self, given: HTTPAuthorizationCredentials | None) -> None:
-        """Raises HTTPException unless `given` is the token."""
+    def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
+        """Raise HTTPException unless `credentials` is the token."""
         if self._token is None:
             raise HTTPException(
                 403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE"
             )
-        if not self.shown(given):
+        if not self.shown(credentials):
             raise HTTPException(
                 401, "the operator's token is missing or wrong (tacit: --token-file)", _CHALLENGE
             )
 
     def never_waits(self, scope: Scope) -> bool:
-        """Whether a request gets in however many came before it: the operator's, a health check."""
+        """Return whether a request is never delayed: the operator's, or a health check."""
         if scope["path"] in HEALTH:
             return True
         scheme, credentials = get_authorization_scheme_param(
@@ -116,9 +116,9 @@ class Operator:
         )
         return self.shown(HTTPAuthorizationCredentials(scheme=scheme, credentials=credentials))
 
-    def shown(self, given: HTTPAuthorizationCredentials | None) -> bool:
-        """Whether `given` is the operator's token."""
-        return _same(given, self._token)
+    def shown(self, credentials: HTTPAuthorizationCredentials | None) -> bool:
+        """Return whether `credentials` is the operator's token."""
+        return _same(credentials, self._token)
 
 
 class Readers:
@@ -132,19 +132,19 @@ class Readers:
         self._operator = operator
 
     async def check(
-        self, given: Annotated[HTTPAuthorizationCredentials | None, Depends(READ_BEARER)]
+        self, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(READ_BEARER)]
     ) -> None:
-        """Raises HTTPException unless `given` is one of the two tokens."""
-        if not _same(given, self._token) and not self._operator.shown(given):
+        """Raise HTTPException unless `credentials` is one of the two tokens."""
+        if not _same(credentials, self._token) and not self._operator.shown(credentials):
             raise HTTPException(
                 401, "a token for reading is missing or wrong (tacit: --token-file)", _CHALLENGE
             )
 
 
-def _same(given: HTTPAuthorizationCredentials | None, token: str | None) -> bool:
+def _same(credentials: HTTPAuthorizationCredentials | None, token: str | None) -> bool:
     # In a time that does not depend on where they differ.
     return (
-        given is not None
+        credentials is not None
         and token is not None
-        and hmac.compare_digest(given.credentials.encode(), token.encode())
+        and hmac.compare_digest(credentials.credentials.encode(), token.encode())
     )

@@ -14,12 +14,12 @@ from tacit_services.transport.problems import document, documented, problem
 
 
 def _operators(operator: Operator) -> APIRouter:
-    """A router of what the operator alone may do."""
+    """Return a router of what the operator alone may do."""
     return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
 
 
 def _later(error: ServiceError, seconds: int) -> Response:
-    """The answer to a request that may be made again."""
+    """Return the answer to a request that may be made again."""
     return problem(503, str(error), {"Retry-After": str(seconds)})
 
 
@@ -69,7 +69,7 @@ def control_routes(run_status: RunStatus, operator: Operator) -> APIRouter:
 def prediction_routes(
     run_status: RunStatus, operator: Operator, inference: Inference | None
 ) -> APIRouter:
-    """Predictions of a vertical run, which its parties compute: they may cost ε."""
+    """Return the route of a vertical run's predictions: its parties compute them, at some ε."""
     router = _operators(operator)  # it may cost the parties' budgets
 
     @router.post(
@@ -87,7 +87,7 @@ def prediction_routes(
             )
         try:
             with operator.waiting():
-                found = inference.predict(request.ids, request.wait_s)
+                probabilities = inference.predict(request.ids, request.wait_s)
         except DataError as error:
             return problem(404, str(error))
         except ConfigError as error:
@@ -97,8 +97,8 @@ def prediction_routes(
         except ServiceError as error:
             return _later(error, 10)
         rows = [
-            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
-            for one, p in found.items()
+            {"id": record_id, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
+            for record_id, p in probabilities.items()
         ]
         reading = run_status.reading()
         epsilon = run_status.total(reading).epsilon

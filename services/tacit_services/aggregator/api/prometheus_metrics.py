@@ -48,7 +48,7 @@ _COUNTED = {
 
 
 def registry(run_status: RunStatus) -> CollectorRegistry:
-    """A registry of this run alone."""
+    """Return a registry of this run alone."""
     registry = CollectorRegistry()
     registry.register(_Run(run_status))
     return registry
@@ -59,7 +59,7 @@ class _Run(Collector):
         self._run_status = run_status
 
     def collect(self) -> Iterable[Metric]:
-        """All families: one consistent reading of the run."""
+        """Yield all families: one consistent reading of the run."""
         reading = self._run_status.reading()
         schedule = reading.schedule
         load = reading.load
@@ -86,7 +86,7 @@ def _build() -> Metric:
 
 
 def _privacy(total: Total, promise: Promise) -> Iterable[Metric]:
-    """ε of the run, never below what was spent; +Inf where there is no guarantee."""
+    """Yield ε of the run, never below what was spent; +Inf where there is no guarantee."""
     yield GaugeMetricFamily(
         "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", total.epsilon
     )

@@ -39,7 +39,7 @@ def create_app(
     hosts: Iterable[str] = (),
     read_token: str | None = None,
 ) -> FastAPI:
-    """The application of one run. Call `operator.close()` before stopping its server.
+    """Return the application of one run. Call `operator.close()` before stopping its server.
 
     `inference`: vertical. `hosts`: further names under which it may be asked for. `read_token`:
     what of the run is shown, metrics too, needs it or the operator's token; None shows it to all

@@ -39,7 +39,7 @@ _MOVING = (
 
 
 def run_routes(view: View, run_status: RunStatus) -> APIRouter:
-    """The run as a whole: status, definition, evaluations, privacy."""
+    """Return the routes of the run as a whole: status, definition, evaluations, privacy."""
     router = APIRouter(tags=["run"])
 
     @router.get(
@@ -83,7 +83,7 @@ def run_routes(view: View, run_status: RunStatus) -> APIRouter:
 
 
 def edge_routes(run_status: RunStatus) -> APIRouter:
-    """The edges of a run: a page of them, or one."""
+    """Return the routes of the edges of a run: a page of them, or one."""
     router = APIRouter(tags=["run"])
 
     @router.get(
@@ -114,7 +114,7 @@ def edge_routes(run_status: RunStatus) -> APIRouter:
 
 
 def model_routes(view: View) -> APIRouter:
-    """The newest model, in blocks with flow control."""
+    """Return the routes of the newest model, in blocks with flow control."""
     router = APIRouter(tags=["model"])
     downloads = ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
 
@@ -142,7 +142,7 @@ def model_routes(view: View) -> APIRouter:
 
 
 def event_routes(view: View, operator: Operator) -> APIRouter:
-    """The run's status as a stream, as it changes."""
+    """Return the route of the run's status as a stream of changes."""
     router = APIRouter()
     streams = ConnectionSlots(STREAMS, STREAMS_EACH)
 
@@ -161,9 +161,9 @@ def event_routes(view: View, operator: Operator) -> APIRouter:
         while True:
             over = operator.closed.is_set()
             status = await run_in_threadpool(view.feed, 0.0 if over else EVENT_PERIOD)
-            seen = {name: value for name, value in status.items() if name not in _MOVING}
-            if seen != last:
-                last = seen
+            steady = {name: value for name, value in status.items() if name not in _MOVING}
+            if steady != last:
+                last = steady
                 yield ServerSentEvent(event="status", data=status)
             if over:
                 return

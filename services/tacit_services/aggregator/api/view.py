@@ -48,7 +48,10 @@ class View:
         self._feed_at = -EVENT_PERIOD
 
     def file(self) -> tuple[bytes, str]:
-        """The newest weights as a safetensors file, and its SHA-256: one copy for all downloads."""
+        """Return the newest weights as a safetensors file, and its SHA-256.
+
+        All downloads share one copy.
+        """
         reading = self._run_status.reading()
         with self._lock:
             file = self._described(reading)
@@ -77,7 +80,7 @@ class View:
         return self._run_status.status(reading) | {"model_sha256": self._file(reading).sha256}
 
     def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
-        """The status of at most `age` seconds ago: one for however many streams ask."""
+        """Return the status of at most `age` seconds ago: one for however many streams ask."""
         with self._feed_lock:
             if time.monotonic() - self._feed_at >= age:
                 self._feed = self.status()

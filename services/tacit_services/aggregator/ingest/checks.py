@@ -105,7 +105,7 @@ class ControlMessages:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._read: dict[str, Bucket] = {}
-        self._kept: dict[str, Bucket] = {}
+        self._journalled: dict[str, Bucket] = {}
 
     def spend(self, edge: str, size: int) -> None:
         """Count a message of `size` bytes that is to be read.
@@ -119,7 +119,7 @@ class ControlMessages:
 
         Raises RetryLater where it is one too many.
         """
-        self._count(self._kept, KEPT_RATE, edge, size)
+        self._count(self._journalled, KEPT_RATE, edge, size)
 
     def _count(self, buckets: dict[str, Bucket], rate: float, edge: str, size: int) -> None:
         now = self._clock()

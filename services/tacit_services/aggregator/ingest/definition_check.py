@@ -14,7 +14,7 @@ _MOST = 1 << 18  # characters of a definition
 
 
 class DefinitionCheck:
-    """Compares what a Hello says with the run's own definition. Nothing is computed with it."""
+    """The check of a Hello's definition against the run's own. Nothing is computed with it."""
 
     def __init__(self, agreed: dict[str, Any]) -> None:
         """agreed: what all who take part must agree on, as `RunFile.agreed` has it."""
@@ -24,16 +24,16 @@ class DefinitionCheck:
     def check(self, meta: pb.Meta) -> None:
         """Raise WireError for a Hello with another definition: "definition: KEY=THEIRS, here OURS".
 
-        One without any is refused, too: all who take part say what they train.
+        One without any is refused, too: every participant states what it trains.
         """
         theirs = meta.hello.definition
         if not meta.HasField("hello") or theirs == self.text:
             return
         if theirs:
-            said = self._difference(theirs)
+            reason = self._difference(theirs)
         else:
-            said = "the Hello has none"
-        raise WireError("definition", wire.printable(said, wire.MAX_REASON - 20))
+            reason = "the Hello has none"
+        raise WireError("definition", wire.printable(reason, wire.MAX_REASON - 20))
 
     def _difference(self, theirs: str) -> str:
         try:
@@ -41,7 +41,7 @@ class DefinitionCheck:
                 content = json.loads(theirs)
             else:
                 content = None
-            found = first_difference(content, self._agreed)
+            difference = first_difference(content, self._agreed)
         except (ValueError, RecursionError):
-            found = None
-        return found or "cannot be read"
+            difference = None
+        return difference or "cannot be read"

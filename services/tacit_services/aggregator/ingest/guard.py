@@ -30,7 +30,7 @@ _ROUNDING = 1 + 2.0**-10
 
 
 class UpdateGuard:
-    """Judges messages in the driver's thread; any thread may call `quarantined`."""
+    """The judge of messages in the driver's thread; any thread may call `quarantined`."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class UpdateGuard:
         self._quarantined: dict[str, str] = {}  # and why
 
     def quarantined(self) -> dict[str, str]:
-        """Edges in quarantine, and why: only the last message of such an edge is accepted."""
+        """Return the edges in quarantine, and why: only the last message of each is accepted."""
         return self._quarantined | self._role.accused
 
     def admit(self, edge: str, *, retires: bool) -> None:
         """Raise WireError ("quarantined") for a message of an edge in quarantine.
 
-        Its last message, and all after the run's end, pass: they say what it has spent.
+        Its last message, and all after the run's end, pass: they report what it has spent.
         """
         shut_out = edge in self._quarantined or edge in self._role.accused
         if shut_out and not self._role.halted and not retires:
@@ -79,7 +79,7 @@ class UpdateGuard:
     def bound(self, edge: str, base_version: int, size: int) -> float:
         """Return the largest Euclidean norm that this update may have.
 
-        C is what the server asked for with that model, not what the edge says it used.
+        C is what the server asked for with that model, not what the edge claims to have used.
         """
         role = self._role
         section = self._section

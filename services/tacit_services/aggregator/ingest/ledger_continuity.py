@@ -1,9 +1,9 @@
 """The check that an edge's ledger continues from where it was last seen: no rollback, no fork.
 
 A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are
-in use. Whoever keeps the furthest (count, head) can: every message of an edge says where its ledger
-stands, the furthest is kept in the store with the message, over all runs, and a message from before
-it is refused. The edge then stops.
+in use. The aggregator, which keeps the furthest (count, head), can: every message of an edge
+reports where its ledger stands, the furthest is kept in the store with the message, over all runs,
+and a message from before it is refused. The edge then stops.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class LedgerContinuity:
 
     def __init__(self, dataset: str) -> None:
         self._dataset = dataset
-        self._seen: dict[str, _LedgerRecord] = {}
+        self._records: dict[str, _LedgerRecord] = {}
         self._seldom = Seldom()
 
     def load(
-        self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]
+        self, anchors: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]
     ) -> None:
         """Take over what the store has kept of the edges' ledgers.
 
         What this run's fold knows counts where the store has kept nothing yet.
         """
-        found = dict(folded)
-        for anchor in kept:
+        charges = dict(folded)
+        for anchor in anchors:
             dataset, _, edge = anchor.lineage.partition("/")
-            if dataset == self._dataset and anchor.count >= found.get(edge, UNCHARGED).count:
-                found[edge] = Charged(anchor.count, anchor.head)
-        for edge, charged in found.items():
-            if edge not in self._seen or charged.count > self._seen[edge].charged.count:
-                self._seen[edge] = _LedgerRecord(charged, last_seqs.get(edge, 0))
+            if dataset == self._dataset and anchor.count >= charges.get(edge, UNCHARGED).count:
+                charges[edge] = Charged(anchor.count, anchor.head)
+        for edge, charged in charges.items():
+            if edge not in self._records or charged.count > self._records[edge].charged.count:
+                self._records[edge] = _LedgerRecord(charged, last_seqs.get(edge, 0))
 
     def check(self, edge: str, seq: int, charged: Charged) -> Anchor:
         """Return the anchor to keep with message `seq`, whose edge's ledger stands at `charged`.
@@ -60,35 +60,35 @@ class LedgerContinuity:
         Raises WireError (rollback, clone, value). A message older than the edge's newest is not
         judged: it is a late copy, and the journal knows its number.
         """
-        seen = self._seen.get(edge, _LedgerRecord(UNCHARGED, 0))
+        record = self._records.get(edge, _LedgerRecord(UNCHARGED, 0))
         if charged.count > MAX_SEQ:
             raise WireError("value", f"charged: {charged.count} releases")
-        if seq >= seen.seq and charged != seen.charged:
-            self._judge(edge, seq, charged, seen)
-            self._seen[edge] = _LedgerRecord(charged, seq)
-        elif seq > seen.seq and edge in self._seen:
-            self._seen[edge] = _LedgerRecord(charged, seq)
+        if seq >= record.seq and charged != record.charged:
+            self._judge(edge, seq, charged, record)
+            self._records[edge] = _LedgerRecord(charged, seq)
+        elif seq > record.seq and edge in self._records:
+            self._records[edge] = _LedgerRecord(charged, seq)
         return Anchor(f"{self._dataset}/{edge}", charged.count, charged.head)
 
-    def _judge(self, edge: str, seq: int, charged: Charged, seen: _LedgerRecord) -> None:
+    def _judge(self, edge: str, seq: int, charged: Charged, record: _LedgerRecord) -> None:
         reason = None
-        if charged.count < seen.charged.count:
+        if charged.count < record.charged.count:
             reason = "rollback"
-        elif charged.count == seen.charged.count or (seq == seen.seq and seen.charged.head):
+        elif charged.count == record.charged.count or (seq == record.seq and record.charged.head):
             reason = "clone"  # other bytes under the number, or another history of the same length
         if reason is None:
             return
         if count := self._seldom.due(reason):
-            self._say(edge, charged, seen.charged, count)
-        raise WireError(reason, f"{charged.count} releases, seen {seen.charged.count}")
+            self._say(edge, charged, record.charged, count)
+        raise WireError(reason, f"{charged.count} releases, seen {record.charged.count}")
 
-    def _say(self, edge: str, charged: Charged, seen: Charged, count: int) -> None:
+    def _say(self, edge: str, charged: Charged, recorded: Charged, count: int) -> None:
         log.warning(
             "%s: its ledger says %d releases (%s), but was seen at %d (%s)%s",
             edge,
             charged.count,
             charged.head.hex()[:12],
-            seen.count,
-            seen.head.hex()[:12],
+            recorded.count,
+            recorded.head.hex()[:12],
             "" if count == 1 else f", and {count - 1} such since the last line",
         )

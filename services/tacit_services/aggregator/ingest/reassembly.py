@@ -40,7 +40,7 @@ class Reassembly:
         self._total = total
         self._share = total // names
         self._open: dict[str, _Open] = {}
-        self._held = 0  # bytes, of all
+        self._bytes = 0  # bytes, of all
 
     def __len__(self) -> int:
         return len(self._open)
@@ -48,10 +48,10 @@ class Reassembly:
     @property
     def held(self) -> int:
         """Bytes of memory that unfinished messages take."""
-        return self._held
+        return self._bytes
 
     def add(self, edge: str, seq: int, payload: bytes | memoryview) -> wire.Whole | None:
-        """The envelope when it is whole, else None.
+        """Return the envelope when it is whole, else None.
 
         Raises WireError, which forgets the message, and RetryLater where unfinished messages take
         too much; then what came of this one before is kept.
@@ -67,40 +67,40 @@ class Reassembly:
             and question in (None, partial.assembler.shape)
         )
         if partial is not None and continues:
-            mine = partial
+            message = partial
         else:
-            mine = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
-        before = mine.assembler.received
-        had = mine.assembler.held
+            message = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
+        before = message.assembler.received
+        had = message.assembler.held
         if continues:
             self._make_room(edge, had, len(payload) + wire.PART_COST)
             self._forget(edge)
-        envelope = mine.assembler.add(payload)
+        envelope = message.assembler.add(payload)
         if envelope is not None:
             return envelope
         if not continues and partial is not None and seq < partial.seq:
             return None  # a late part of a message that its edge has given up
         if not continues:
-            self._make_room(edge, 0, mine.assembler.held)
+            self._make_room(edge, 0, message.assembler.held)
             self._forget(edge)
-        received = mine.assembler.received
+        received = message.assembler.received
         if received > before:
-            mine.heard = time.monotonic()
-        mine.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
-        self._open[edge] = mine
-        self._held += mine.assembler.held
+            message.heard = time.monotonic()
+        message.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
+        self._open[edge] = message
+        self._bytes += message.assembler.held
         return None
 
-    def _make_room(self, edge: str, kept: int, more: int) -> None:
-        """kept: bytes that the edge holds, and will still hold beside `more`."""
+    def _make_room(self, edge: str, occupied: int, more: int) -> None:
+        """occupied: bytes that the edge holds, and will still hold beside `more`."""
         partial = self._open.get(edge)
-        others = self._held - (0 if partial is None else partial.assembler.held)
-        if others + kept + more > self._total and kept + more > self._share:
+        others = self._bytes - (0 if partial is None else partial.assembler.held)
+        if others + occupied + more > self._total and occupied + more > self._share:
             raise RetryLater("busy", 1.0)
 
     def _forget(self, edge: str) -> None:
         if (partial := self._open.pop(edge, None)) is not None:
-            self._held -= partial.assembler.held
+            self._bytes -= partial.assembler.held
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
         """Return the answer to a part that did not complete its message; None: no answer yet.

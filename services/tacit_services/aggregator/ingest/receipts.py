@@ -34,7 +34,7 @@ class RetryLater(Exception):  # noqa: N818  (a state: there is room again later)
 
 
 class Receipts:
-    """Makes and checks the proofs of one run."""
+    """The maker and checker of one run's proofs."""
 
     def __init__(self, key: bytes, run_id: str) -> None:
         self._key = key
@@ -47,26 +47,26 @@ class Receipts:
             receipt.proof = self._proof(edge, receipt.last_seq)
         return receipt
 
-    def check(self, edge: str, held: pb.Held, last: int) -> None:
+    def check(self, edge: str, receipt: pb.Held, last: int) -> None:
         """Raise StoreLost if this edge holds a receipt for a later message than the store's `last`.
 
         A proof that this aggregator's key did not make is only logged: it is forged, or the key was
         lost.
         """
-        if held.seq <= last:
+        if receipt.seq <= last:
             return
-        if hmac.compare_digest(self._proof(edge, held.seq), held.proof):
+        if hmac.compare_digest(self._proof(edge, receipt.seq), receipt.proof):
             raise StoreLost(
                 f"store: run {self._run!r} has lost messages: {edge} holds a receipt for its "
-                f"message {held.seq}, the store ends at its {last}. Nothing was written. Put them "
-                "back (tacit recover --from JOURNAL), or begin anew under another TACIT_RUN_ID"
+                f"message {receipt.seq}, the store ends at its {last}. Nothing was written. Put "
+                "them back (tacit recover --from JOURNAL), or begin anew under another TACIT_RUN_ID"
             )
         if not self._doubted:
             log.warning(
                 "%s shows a receipt for its message %d, the store ends at its %d; not one of this "
                 "aggregator's, which go by the key of TACIT_RECEIPTS",
                 edge,
-                held.seq,
+                receipt.seq,
                 last,
             )
         self._doubted = True

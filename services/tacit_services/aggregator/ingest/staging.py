@@ -15,7 +15,7 @@ TOTAL_BYTES = 1 << 28  # of all messages that are here; what is beyond goes with
 class _Staged:
     """The beginning of one message in the store.
 
-    memory: where that message is put together. Its number says less: an edge can send other bytes
+    memory: where that message is put together. Its number proves less: an edge can send other bytes
     under the same one. size: bytes that the store was given.
     """
 
@@ -25,7 +25,7 @@ class _Staged:
 
 
 class Staging:
-    """Hands on what has come of a large message, so that its end need not wait for its beginning.
+    """The hand-over of parts of a large message, whose end then need not wait for its beginning.
 
     Only of edges whose latest update was accepted, and that have not given up what was here of them
     since: so what the store takes in for nothing is one update for each that it keeps, at most. One
@@ -33,8 +33,9 @@ class Staging:
     """
 
     def __init__(self, store: Store, *, allowed: bool) -> None:
-        """allowed: False where the aggregator adds the noise, as the store must not see what came
-        without it.
+        """allowed: False where the aggregator adds the noise.
+
+        The store must not see what came without it.
         """
         self._store = store
         self._allowed = allowed

@@ -28,7 +28,7 @@ KEPT = (
 
 
 class TrustedNoise:
-    """Rewrites candidates for one driver, in its thread."""
+    """The noise of the aggregator: rewrites candidates for one driver, in its thread."""
 
     def __init__(self, journal: RunJournal, trusted: Trusted) -> None:
         """`journal`: what edges' histories and numbers are compared with."""
@@ -36,7 +36,7 @@ class TrustedNoise:
         self._trusted = trusted
         self._role = journal.role
         self._newest: dict[str, int] = {}  # the largest number rewritten in this process
-        self._kept: OrderedDict[str, Candidate] = OrderedDict()
+        self._cached: OrderedDict[str, Candidate] = OrderedDict()
 
     def rewrite(self, candidate: Candidate) -> Candidate:
         """Return the message with noise and with this aggregator's history in place of the edge's.
@@ -47,9 +47,9 @@ class TrustedNoise:
         """
         edge = candidate.edge
         seq = candidate.seq
-        kept = self._kept.get(edge)
-        if kept is not None and kept.seq == seq:
-            return replace(kept, inbound=candidate.inbound)
+        cached = self._cached.get(edge)
+        if cached is not None and cached.seq == seq:
+            return replace(cached, inbound=candidate.inbound)
         if seq <= self._newest.get(edge, seq) and seq <= self._journal.last_seqs.get(edge, 0):
             return replace(
                 candidate, payload=b""
@@ -58,10 +58,10 @@ class TrustedNoise:
             raise WireError("order", f"message {seq} after {self._newest[edge]}")
         rewritten = self._rewritten(candidate)
         self._newest[edge] = seq
-        self._kept[edge] = rewritten
-        self._kept.move_to_end(edge)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+        self._cached[edge] = rewritten
+        self._cached.move_to_end(edge)
+        if len(self._cached) > KEPT:
+            self._cached.popitem(last=False)
         return rewritten
 
     def close(self) -> None:
@@ -76,8 +76,8 @@ class TrustedNoise:
         if isinstance(message, Update):
             payload = self._noised(message, candidate.seq)
         else:
-            said = replace(message, spent=history)
-            payload = wire_up.up(journal.run_id, candidate.seq, said, journal.schema)
+            corrected = replace(message, spent=history)
+            payload = wire_up.up(journal.run_id, candidate.seq, corrected, journal.schema)
         return replace(candidate, payload=payload, message=self._read(payload))
 
     def _noised(self, update: Update, seq: int) -> bytes:
@@ -104,20 +104,20 @@ class TrustedNoise:
         history = self._trusted.history(edge)
         record = self._role.edges.get(edge)
         if record:
-            known = sum(row.count for row in record.spent)
+            journalled = sum(row.count for row in record.spent)
         else:
-            known = 0
-        if sum(row.count for row in history) < known:
+            journalled = 0
+        if sum(row.count for row in history) < journalled:
             raise PrivacyError(
-                f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); "
-                f"it was lost or is an "
+                f"trusted ledger: {edge} has fewer charges than the journal knows of "
+                f"({journalled}); it was lost or is an "
                 "older copy"
             )
         return history
 
 
 def opened(journal: RunJournal, definition: Definition[Any], ledger: Path | str) -> TrustedNoise:
-    """The noise of this run, every update's before it is journalled, paid for by `ledger`.
+    """Return the noise of this run, every update's before it is journalled, paid for by `ledger`.
 
     Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
     """

@@ -34,23 +34,23 @@ _HEADERS = {
 
 
 def page() -> APIRouter:
-    """The routes of the page: `/`, and its files under `/page/`."""
-    return _shown("static", "/", "/page", "index.html", _POLICY.format(images=""))
+    """Return the routes of the page: `/`, and its files under `/page/`."""
+    return _routes_of("static", "/", "/page", "index.html", _POLICY.format(images=""))
 
 
 def interface() -> APIRouter:
-    """The routes of Swagger UI on this REST interface: `/docs`, and its files under it.
+    """Return the routes of Swagger UI on this REST interface: `/docs`, and its files under it.
 
     Its style sheet has pictures in it, as `data:`.
     """
-    return _shown("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
+    return _routes_of("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
 
 
-def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
-    """`first` at `root`, and every file of `folder` under `prefix`."""
+def _routes_of(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
+    """Return `first` at `root`, and every file of `folder` under `prefix`."""
     router = APIRouter(include_in_schema=False)
-    found = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
-    content = {path.name: path.read_bytes() for path in found}
+    paths = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
+    content = {path.name: path.read_bytes() for path in paths}
     headers = _HEADERS | {"Content-Security-Policy": policy}
 
     def answer(request: Request, name: str) -> Response:

@@ -2,10 +2,10 @@
 
 A composition takes 10 to 100 ms, which training would miss at every status. So ε is that of exactly
 what was released where it is known or much time is saved up; else an upper bound (`ahead`), a fine
-one where there is some time, which the next questions find; each number says which it is. What has
-not changed is not looked at again, and of edges that release alike the one that has released most
-stands for all. With many edges nobody who asks waits for the exact number: a thread composes it,
-and the next bound before an edge comes to it.
+one where there is some time, which the next questions find; each number is marked as one or the
+other. What has not changed is not looked at again, and of edges that release alike the one that has
+released most stands for all. With many edges nobody who asks waits for the exact number: a thread
+composes it, and the next bound before an edge comes to it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spender:
-    """What edges with one history and budget have in common.
+    """The common part of edges with one history and budget.
 
     alike: the same for those whose histories differ in the last count only, so that the largest
     count costs most.
@@ -78,7 +78,7 @@ class Accounts:
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise = promise
         self._clock = clock
-        self._known: set[History] = set()  # they have been composed
+        self._composed_before: set[History] = set()  # they have been composed
         # As they were looked at last, by place: records keep their order, and new ones come behind.
         self._names: list[str] = []
         self._histories: list[History] = []
@@ -88,14 +88,14 @@ class Accounts:
         self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
         self._composing: Future[None] | None = None
         self._few = True
-        self._kept: dict[str, Spending] = {}
+        self._spendings: dict[str, Spending] = {}
         self._saved = SAVED
         self._looked = clock()
         self.busy = threading.Lock()  # one composition at a time
         self.final = False  # once the run is over there is time for every ε
 
     def total(self, records: Mapping[str, EdgeRecord], *, steady: bool = False) -> Total:
-        """ε of exactly these `records` together: never less than they have released.
+        """Return ε of exactly these `records` together: never less than they have released.
 
         While another thread is at it, this one waits: what was last found is of fewer releases than
         the counts that it would be shown beside. steady: it depends on `records` alone, and not on
@@ -106,32 +106,36 @@ class Accounts:
             return self._together(records, steady and not self.final)
 
     def of(self, records: Mapping[str, EdgeRecord]) -> dict[str, Spending]:
-        """The account of each of `records`.
+        """Return the account of each of `records`.
 
         While another thread is at it, those that were last found will do.
         """
-        kept = self._kept
-        if not self.final and self.busy.locked() and records.keys() <= kept.keys():
-            return {name: kept[name] for name in records}
+        cached = self._spendings
+        if not self.final and self.busy.locked() and records.keys() <= cached.keys():
+            return {name: cached[name] for name in records}
         with self.busy:
-            found = {name: self._account(name, record) for name, record in records.items()}
-            self._kept |= found
-            return found
+            spendings = {name: self._account(name, record) for name, record in records.items()}
+            self._spendings |= spendings
+            return spendings
 
     # -- one edge ----------------------------------------------------------------------------------
 
     def _account(self, name: str, record: EdgeRecord) -> Spending:
-        kept = self._kept.get(name)
+        cached = self._spendings.get(name)
         history = record.spent
-        known = kept is not None and kept.record is record
-        if kept is not None and known and (not kept.bound or not self._is_known(history, MUCH)):
-            return kept
+        current = cached is not None and cached.record is record
+        if (
+            cached is not None
+            and current
+            and (not cached.bound or not self._is_known(history, MUCH))
+        ):
+            return cached
         more = self._at_most(history, self._budget(name))
         spent = self._promise.spent(name, history, record.charged, more)
         return Spending(record, spent, more != history)
 
     def _at_most(self, history: History, budget: float, *, steady: bool = False) -> History:
-        """The history itself where its ε is known, or there is time; else a little more.
+        """Return the history itself where its ε is known, or there is time; else a little more.
 
         A little more is rounded up, so that there are few; it is the history itself where that
         would be above the budget.
@@ -148,97 +152,104 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        found = self._looked_at(records)
-        distinct = dict.fromkeys(found)  # many edges share one
-        least = min((one.releases for one in distinct), default=0)
-        at = next((at for at, one in enumerate(found) if one.releases == least), None)
+        spenders = self._looked_at(records)
+        distinct = dict.fromkeys(spenders)  # many edges share one
+        least = min((spender.releases for spender in distinct), default=0)
+        at = next((at for at, spender in enumerate(spenders) if spender.releases == least), None)
         if at is None:
             slowest = None
         else:
             slowest = self._names[at]
         more = {
-            one: self._at_most(one.history, one.budget, steady=steady) for one in _most(distinct)
+            spender: self._at_most(spender.history, spender.budget, steady=steady)
+            for spender in _most(distinct)
         }
         if self._promise.composition == "max":
             epsilon, bound = self._largest(more, steady)
         else:
-            by_name = dict(zip(self._names, found, strict=True))
+            by_name = dict(zip(self._names, spenders, strict=True))
             epsilon, bound = self._composed(records, by_name, steady)
-        share = max((self._share(one, spent) for one, spent in more.items()), default=0.0)
+        share = max((self._share(spender, spent) for spender, spent in more.items()), default=0.0)
         return Total(epsilon, bound, share, slowest, least)
 
     def _looked_at(self, records: Mapping[str, EdgeRecord]) -> list[_Spender]:
-        """The spender of each of `records`, in their order; only of what has changed a new one."""
+        """Return the spender of each of `records`, in their order.
+
+        A new one is made only where the history has changed.
+        """
         names = list(records)
         now = [record.spent for record in records.values()]
-        kept = self._histories
-        found = list(self._spenders)
+        earlier = self._histories
+        spenders = list(self._spenders)
         if names[: len(self._names)] != self._names:  # records of another fold
-            kept = []
-            found = []
-        known = len(kept)
-        changed = [at for at, history in enumerate(kept) if now[at] is not history]
+            earlier = []
+            spenders = []
+        old_count = len(earlier)
+        changed = [at for at, history in enumerate(earlier) if now[at] is not history]
         for at in changed:
-            found[at] = self._spender(now[at], self._budget(names[at]))
-        found += map(self._spender, now[known:], map(self._budget, names[known:]))
+            spenders[at] = self._spender(now[at], self._budget(names[at]))
+        spenders += map(self._spender, now[old_count:], map(self._budget, names[old_count:]))
         self._names = names
         self._histories = now
-        self._spenders = found
-        return found
+        self._spenders = spenders
+        return spenders
 
-    def _share(self, one: _Spender, more: History) -> float:
-        known = one.budget and math.isfinite(one.budget)
-        if known:
-            return self._epsilon(more) / one.budget
+    def _share(self, spender: _Spender, more: History) -> float:
+        bounded = spender.budget and math.isfinite(spender.budget)
+        if bounded:
+            return self._epsilon(more) / spender.budget
         return 0.0
 
     def _largest(self, spent: Mapping[_Spender, History], steady: bool) -> tuple[float, bool]:
-        """The largest ε, and whether it is an upper bound."""
+        """Return the largest ε, and whether it is an upper bound."""
         if not spent:
             return 0.0, False
-        one, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
+        spender, more = max(spent.items(), key=lambda pair: self._epsilon(pair[1]))
         if not self._few and not steady:
             self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in more)))
-        return self._epsilon(more), more != one.history
+        return self._epsilon(more), more != spender.history
 
     def _composed(
-        self, records: Mapping[str, EdgeRecord], found: Mapping[str, _Spender], steady: bool
+        self, records: Mapping[str, EdgeRecord], spenders: Mapping[str, _Spender], steady: bool
     ) -> tuple[float, bool]:
-        """ε of those who hold the same people, and whether it is an upper bound."""
+        """Return ε of those who hold the same people, and whether it is an upper bound."""
         more = {
-            name: self._at_most(one.history, one.budget, steady=steady)
-            for name, one in found.items()
+            name: self._at_most(spender.history, spender.budget, steady=steady)
+            for name, spender in spenders.items()
         }
         spent = [
-            self._promise.spent(name, one.history, records[name].charged, more[name])
-            for name, one in found.items()
+            self._promise.spent(name, spender.history, records[name].charged, more[name])
+            for name, spender in spenders.items()
         ]
         bound = self._promise.composition == "together"
         return self._promise.epsilon(spent), bound and any(
-            more[name] != one.history for name, one in found.items()
+            more[name] != spender.history for name, spender in spenders.items()
         )
 
     # -- time --------------------------------------------------------------------------------------
 
     def _epsilon(self, history: History) -> float:
-        if history not in self._known:
+        if history not in self._composed_before:
             self._compose(history)
         return epsilon_pld(history, self._promise.delta)
 
     def _is_known(self, history: History, saved: float) -> bool:
-        """Whether ε of exactly this is known now; composed where more than `saved` is left."""
-        if history in self._known:
+        """Return whether ε of exactly this is known now.
+
+        It is composed where more than `saved` is left.
+        """
+        if history in self._composed_before:
             return True
-        if self._left() <= saved and not self.final:
+        if self._seconds_saved() <= saved and not self.final:
             return False
         if self._few or self.final:
             self._compose(history)
         else:
             self._compose_later(history)
-        return history in self._known
+        return history in self._composed_before
 
-    def _left(self) -> float:
-        """Seconds saved up; below 0 when bounds that could not wait have taken more."""
+    def _seconds_saved(self) -> float:
+        """Return seconds saved up; below 0 when bounds that could not wait have taken more."""
         now = self._clock()
         self._saved = min(SAVED, self._saved + SHARE * (now - self._looked))
         self._looked = now
@@ -248,13 +259,15 @@ class Accounts:
         began = time.thread_time()
         epsilon_pld(history, self._promise.delta)
         self._saved -= time.thread_time() - began
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        self._known.add(history)
+        if len(self._composed_before) >= KEPT:
+            self._composed_before.clear()
+        self._composed_before.add(history)
 
     def _compose_later(self, history: History) -> None:
         """Compose in the thread, unless the result is known or the thread is at work."""
-        if history not in self._known and (self._composing is None or self._composing.done()):
+        if history not in self._composed_before and (
+            self._composing is None or self._composing.done()
+        ):
             self._composing = self._ahead_of_time.submit(self._compose, history)
 
 
@@ -264,12 +277,12 @@ def _spender(history: History, budget: float) -> _Spender:
 
 
 def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
-    """Of those who release alike, the one that has released most: its ε is the largest."""
+    """Return, of those who release alike, the one with most releases: its ε is the largest."""
     most: dict[tuple[History, float], _Spender] = {}
-    for one in spenders:
-        held = most.setdefault(one.alike, one)
-        if one.releases > held.releases:
-            most[one.alike] = one
+    for spender in spenders:
+        largest = most.setdefault(spender.alike, spender)
+        if spender.releases > largest.releases:
+            most[spender.alike] = spender
     return list(most.values())
 
 

@@ -49,7 +49,7 @@ class Points:
         self._due = 0
 
     def due(self, version: int) -> bool:
-        """Whether a point is to be made at `version`; if so, the next one is later."""
+        """Return whether a point is to be made at `version`; if so, the next one is later."""
         if version < self._due:
             return False
         self._due = version - version % self._every + self._every
@@ -57,12 +57,12 @@ class Points:
 
     def measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
         """Evaluate on `data`, and add the point. Raises ConfigError where a user's metric does."""
-        seen, metrics = self._metrics.measure(self._model, params, data)
-        self._record(version, seen.accuracy, seen.loss, len(data), metrics)
+        evaluation, metrics = self._metrics.measure(self._model, params, data)
+        self._record(version, evaluation.accuracy, evaluation.loss, len(data), metrics)
 
 
 class Evaluator:
-    """Makes the evaluation points beside training, which does not wait for it.
+    """The maker of evaluation points beside training, which does not wait for it.
 
     If a point takes longer than training does, some are left out.
     """
@@ -76,7 +76,7 @@ class Evaluator:
         self._thread.start()
 
     def offer(self, role: ServerRole) -> None:
-        """Called by the driver thread between batches; never blocks."""
+        """Hand the point due to the evaluator; the driver thread calls it, and it never blocks."""
         if self._points is None:
             return
         self._last = role

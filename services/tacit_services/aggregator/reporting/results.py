@@ -41,10 +41,10 @@ def write(
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
-    test: the public test set, which says how well a constant answer does.
+    test: the public test set, which shows how well a constant answer does.
 
-    Raises ServiceError: the journal and the last snapshot have it all, whoever is started again
-    there tries again.
+    Raises ServiceError: the journal and the last snapshot have it all, and a process that is
+    started again there tries again.
     """
     try:
         _write(out, definition, run_status, model, test)

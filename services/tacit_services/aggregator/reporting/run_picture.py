@@ -56,45 +56,48 @@ def on_test(accuracy: float | None, loss: float | None) -> str:
 
 
 def _measured(axis: Any, series: Series) -> None:
-    """Accuracy; of a number its first metric; else the loss. Logarithmic where that helps."""
+    """Draw the accuracy, or a number's first metric, or the loss; logarithmic where that helps."""
     if all(point["accuracy"] is not None for point in series):
         percent = [point | {"accuracy": 100 * point["accuracy"]} for point in series]
         _line(axis, percent, "accuracy", BLUE, "test accuracy, %")
         return
     names = [*(series[0].get("metrics") or {})]
-    found = [
+    points = [
         point | {"shown": point["metrics"][names[0]] if names else point["loss"]}
         for point in series
     ]
-    _line(axis, found, "shown", BLUE, f"test {names[0] if names else 'loss'}")
-    values = [point["shown"] for point in found if point["shown"] is not None]
+    _line(axis, points, "shown", BLUE, f"test {names[0] if names else 'loss'}")
+    values = [point["shown"] for point in points if point["shown"] is not None]
     if values and min(values) > 0 and max(values) / min(values) > _LOG_FROM:
         axis.set_yscale("log")
 
 
 def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
-    """ε of the edge that spent most, against the largest budget; without a guarantee: staleness."""
+    """Draw ε of the edge that spent most, against the largest budget.
+
+    A run without a guarantee shows its staleness instead.
+    """
     if any(point["epsilon"] is None for point in series):
         _line(axis, series, "staleness", GREEN, "staleness, mean")
         return
     _line(axis, series, "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
     budgets = [edge["budget"] for edge in status["privacy"]["edges"].values()]
-    if known := [budget for budget in budgets if budget is not None]:
-        axis.axhline(max(known), color=GREY, linestyle="--", linewidth=1)
+    if limits := [budget for budget in budgets if budget is not None]:
+        axis.axhline(max(limits), color=GREY, linestyle="--", linewidth=1)
         axis.text(
             0.02,
-            max(known),
+            max(limits),
             "budget",
             color=GREY,
             va="bottom",
             transform=axis.get_yaxis_transform(),
         )
-        axis.set_ylim(top=1.12 * max(known))
+        axis.set_ylim(top=1.12 * max(limits))
     axis.set_ylim(bottom=0)
 
 
 def _edges(axis: Any, status: dict[str, Any]) -> None:
-    """ε of each edge of its budget; of many edges, how many have spent how much."""
+    """Draw ε of each edge of its budget; of many edges, how many have spent how much."""
     edges = status["privacy"]["edges"]
     shares = {
         name: edge["epsilon_pld"] / edge["budget"]
@@ -126,6 +129,6 @@ def _title(status: dict[str, Any]) -> str:
         claim = f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
     else:
         claim = "not private"
-    shown = on_test(status["test_accuracy"], status["test_loss"])
+    score = on_test(status["test_accuracy"], status["test_loss"])
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
-    return f"{what} · {status['edges']} edges · {shown} · {claim}"
+    return f"{what} · {status['edges']} edges · {score} · {claim}"

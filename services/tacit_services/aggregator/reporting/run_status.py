@@ -25,7 +25,7 @@ _NONE: Mapping[str, float] = {}
 
 
 class RunStatus:
-    """Makes documents of a run's readings; keeps the series of evaluations."""
+    """The documents of a run's readings, and the series of evaluations."""
 
     def __init__(
         self,
@@ -35,10 +35,9 @@ class RunStatus:
         *,
         virtual: Callable[[], dict[str, float]] | None = None,
     ) -> None:
-        """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is
-        kept.
+        """metrics: the JSON-lines file of the series; a resumed run appends to it.
 
-        `virtual`: of a simulation, its clock, as keys to be shown.
+        virtual: of a simulation, its clock, as keys to be shown.
         """
         self.definition = definition
         self._run = run
@@ -50,11 +49,11 @@ class RunStatus:
         self._started = self._ended = 0.0
 
     def reading(self) -> RunReading:
-        """The run now, for any thread."""
+        """Return the run now, for any thread."""
         return self._run.reading()
 
     def health(self) -> Health:
-        """Whether the run can go on, without waiting for a lock."""
+        """Return whether the run can go on, without waiting for a lock."""
         return self._run.health()
 
     def resumed(self) -> None:
@@ -81,11 +80,11 @@ class RunStatus:
             raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
 
     def end(self) -> None:
-        """Training is over: the duration stands still, and every ε is that of what was released."""
+        """Stop the clock at the end of training: every ε is that of what was released."""
         self._ended, self._accounts.final = time.monotonic(), True
 
     def tick(self, version: int) -> None:
-        """Called by the driver thread between batches: the clock starts with the first update."""
+        """Start the clock at the first update; the driver thread calls it between batches."""
         if not self._started and version > self._version_at_start:
             self._started = time.monotonic()
 
@@ -136,14 +135,14 @@ class RunStatus:
         return self._accounts.total((reading or self.reading()).records)
 
     def summary(self, reading: RunReading | None = None) -> dict[str, Any]:
-        """summary.json's keys (see docs/rest.md)."""
+        """Return summary.json's keys (see docs/rest.md)."""
         reading = reading or self.reading()
         document = self.status(reading) | {"privacy": self.privacy(reading)}
         del document["slowest"]
         return document
 
     def status(self, reading: RunReading | None = None) -> dict[str, Any]:
-        """summary.json's keys, plus `state`, `edges_online` and `slowest`.
+        """Return summary.json's keys, plus `state`, `edges_online` and `slowest`.
 
         Of privacy it has the run's total, with `bound` where ε is an upper bound.
         """
@@ -206,14 +205,17 @@ class RunStatus:
         return [_row(name, account, reading) for name, account in accounts.items()]
 
     def edge(self, name: str) -> dict[str, Any] | None:
-        """Its row; None where it never sent Hello."""
+        """Return the row of an edge; None where it never sent Hello."""
         reading = self.reading()
         if name not in reading.records:
             return None
         return _row(name, self._accounts.of({name: reading.records[name]})[name], reading)
 
     def privacy(self, reading: RunReading | None = None) -> dict[str, Any]:
-        """The run's guarantee, with what each edge has spent; `bound` where an ε is a bound."""
+        """Return the run's guarantee, with what each edge has spent.
+
+        `bound` marks an ε that is an upper bound.
+        """
         records = (reading or self.reading()).records
         accounts = self._accounts.of(dict(sorted(records.items())))
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
@@ -223,7 +225,10 @@ class RunStatus:
         return document | ({"bound": True} if bounds else {})
 
     def _guarantee(self, reading: RunReading, total: Total) -> dict[str, Any]:
-        """The run's, without its edges; of vertical parties, who are few, µ needs them all."""
+        """Return the run's guarantee without its edges.
+
+        µ of a vertical run needs all parties, which are few.
+        """
         if self.definition.promise.composition == "sum":
             few = reading.records
         else:
@@ -264,7 +269,7 @@ def _json_number(value: float) -> float | None:
 
 
 def _point(line: str) -> dict[str, Any] | None:
-    """A line of metrics.jsonl; None for one that was cut, or is not ours."""
+    """Return a line of metrics.jsonl; None for one that was cut, or is not ours."""
     try:
         point: dict[str, Any] = json.loads(line)
         valid = point["version"] >= 0 and point["seconds"] >= 0

@@ -32,12 +32,12 @@ class Job:
     """One question to a vertical run, and its answer.
 
     rows: (m,), the records asked for, until `deadline`. Then there are scores (m, classes), or an
-    error that says why not.
+    error with the reason.
     """
 
     rows: Tensor
     deadline: float
-    asked: bool = False
+    requested: bool = False
     asked_at: float = 0.0
     answered: threading.Event = field(default_factory=threading.Event)
     scores: Tensor | None = None
@@ -51,7 +51,7 @@ class Job:
 
 
 class Inference:
-    """Questions go in on HTTP threads; the driver thread asks the parties, and answers."""
+    """The desk of predictions: HTTP threads ask, the driver thread asks the parties and answers."""
 
     def __init__(self, run: Run, driver: ServerDriver, role: LabelServer, salt: str) -> None:
         """role: the run's. salt: what the run's records are named with."""
@@ -64,7 +64,7 @@ class Inference:
         self._now: Job | None = None
 
     def predict(self, ids: list[str], seconds: float) -> dict[str, list[float]]:
-        """Class probabilities of every id, by id. Waits up to `seconds` for the parties.
+        """Return class probabilities of every id, by id. Waits up to `seconds` for the parties.
 
         Raises DataError (an id that is not in the run), ConfigError (not over yet, or without a
         model), BudgetSpent (a party's), ServiceError (a party is not there).
@@ -117,14 +117,14 @@ class Inference:
         if job is None:
             return
         if (
-            not job.asked and time.monotonic() < job.deadline
+            not job.requested and time.monotonic() < job.deadline
         ):  # later nobody waits for what parties would pay for
-            job.asked = self._driver.ask(Request(0, job.rows))
+            job.requested = self._driver.ask(Request(0, job.rows))
             job.asked_at = time.monotonic()
-        elif job.asked and not self._role.pending():
+        elif job.requested and not self._role.pending():
             self._end(job, self._role.scores(job.rows))
             return
-        elif job.asked and (error := self._hopeless()):
+        elif job.requested and (error := self._hopeless()):
             self._end(job, None, error)
             return
         if time.monotonic() > job.deadline:
@@ -134,12 +134,12 @@ class Inference:
                 None,
                 ServiceError(f"no answer from {missing}; a party answers while TACIT_SERVE is set"),
             )
-        elif job.asked and time.monotonic() - job.asked_at > ASK_AGAIN:
+        elif job.requested and time.monotonic() - job.asked_at > ASK_AGAIN:
             job.asked_at = time.monotonic()
             self._driver.ask_again(self._role.pending())
 
     def _hopeless(self) -> BudgetSpent | None:
-        """A party that has said that it cannot pay, and has not come back since."""
+        """Return a party that has reported that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
             why = self._role.edges[edge].retired
             presence = self._run.presence

@@ -34,16 +34,16 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    labelled = registry.labelled_records((train, test), salt.encode())
+    records = registry.labelled_records((train, test), salt.encode())
     epsilon = vertical.settings.label_epsilon
     if epsilon is None:
-        return labelled
-    noisy = answers(labels, train.y, train.classes, epsilon, labelled.names[: len(train)])
+        return records
+    noisy = answers(labels, train.y, train.classes, epsilon, records.names[: len(train)])
     return registry.labelled_records((train, test), salt.encode(), noisy, epsilon)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:
-    """The randomised response to `labels`, drawn the first time and read from `path` ever after.
+    """Return the randomised response to `labels`: drawn once, then read from `path`.
 
     It belongs to these records for good: another run, another ε or another training must not draw
     it again, because every draw costs ε anew. Raises PrivacyError when the file is of other records
@@ -56,7 +56,7 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
     }
     try:
         if path.exists():
-            return _kept(path, what)
+            return _stored_answers(path, what)
         drawn = randomised_response(labels, classes, epsilon, Random())
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, safetensors.torch.save({"answers": drawn}, what), files.SECRET)
@@ -68,17 +68,17 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
     return drawn
 
 
-def _kept(path: Path, what: dict[str, str]) -> Tensor:
+def _stored_answers(path: Path, what: dict[str, str]) -> Tensor:
     content = path.read_bytes()
     try:
-        found = state_file.metadata(content)
+        stored = state_file.metadata(content)
         drawn = safetensors.torch.load(content)["answers"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise PrivacyError(
             f"labels {path}: damaged ({error}); drawing them again would cost their budget"
         ) from error
-    if found != what:
-        epsilon = float.fromhex(found.get("epsilon", "nan"))
+    if stored != what:
+        epsilon = float.fromhex(stored.get("epsilon", "nan"))
         if math.isfinite(epsilon):
             was = f"epsilon={epsilon:g}"
         else:

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:
-    """The store of `run` at `url`.
+    """Return the store of `run` at `url`.
 
     It connects at the first use; `open` takes the run over for writing.
 
@@ -67,11 +67,11 @@ def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 
     if not run or "{" in run or "}" in run:
         raise errors.ConfigError(f"run: {run!r} must be a name without braces")
     limits = JournalLimits(max_entries, max_bytes)
-    scheme, _, rest = url.partition("://")
-    if scheme == "memory" and not rest:
+    scheme, _, address = url.partition("://")
+    if scheme == "memory" and not address:
         return MemoryStore(run, limits)
-    if scheme == "sqlite" and rest.startswith("/") and rest != "/":
-        return SqliteStore(Path(rest[1:]), run, limits)
+    if scheme == "sqlite" and address.startswith("/") and address != "/":
+        return SqliteStore(Path(address[1:]), run, limits)
     if scheme in ("redis", "rediss", "unix"):
         # Imported here: it is slow to import, and a run on SQLite does without.
         from tacit_services.journal.store.redis_store import RedisStore

@@ -31,7 +31,7 @@ class JournalLimits:
 
 
 def judge(last: int, seq: int, depth: tuple[int, int], limits: JournalLimits) -> Verdict:
-    """The verdict on `seq`, by the edge's `last` accepted one and the `depth` (entries, bytes)."""
+    """Return the verdict on `seq`, by the edge's `last` accepted and `depth` (entries, bytes)."""
     if seq <= last:
         return Verdict.DUPLICATE
     if depth[0] >= limits.entries or depth[1] >= limits.bytes:
@@ -47,16 +47,16 @@ def check_numbers(edge: str, seq: int, anchor: Anchor | None) -> None:
         raise ValueError(f"anchor {anchor.count} of edge {edge!r} is outside 0..{MAX_SEQ}")
 
 
-def check_cursor(cursor: int, held: int, position: int) -> None:
-    """Raise ValueError unless `held` (stored cursor) <= `cursor` <= `position` (last accepted)."""
-    if cursor < held:
-        raise ValueError(f"snapshot cursor {cursor} is older than the stored one, {held}")
+def check_cursor(cursor: int, stored: int, position: int) -> None:
+    """Raise ValueError unless `stored` <= `cursor` <= `position` (the last accepted)."""
+    if cursor < stored:
+        raise ValueError(f"snapshot cursor {cursor} is older than the stored one, {stored}")
     if cursor > position:
         raise ValueError(f"snapshot cursor {cursor} is past the last accepted position, {position}")
 
 
 def fenced(run: str, epoch: int) -> errors.Fenced:
-    """The error for a write under `epoch`, which is not the run's newest (0: never opened)."""
+    """Return the error for a write under an `epoch` that is not the newest (0: never opened)."""
     if epoch == 0:
         return errors.Fenced(f"store: run {run!r} has not been opened for writing by this process")
     return errors.Fenced(
@@ -69,21 +69,21 @@ def in_pages(
     read: Callable[[int, int], Sequence[StoredEntry]], after: int, page: int
 ) -> Iterator[StoredEntry]:
     """Yield what base.Store.replay promises, by one `read` after another."""
-    while found := read(after, page):
-        yield from found
-        after = found[-1].position
+    while entries := read(after, page):
+        yield from entries
+        after = entries[-1].position
 
 
-def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
-    """The error of `open` where entries are missing, so that the fold would be another model."""
+def incomplete(store: str, run: str, present: int, due: int) -> errors.WireError:
+    """Return the error of `open` where entries are missing: the fold would be another model."""
     return errors.WireError(
         "journal",
-        f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted",
+        f"{store}: run {run!r} has {present} entries behind its snapshot, {due} were accepted",
     )
 
 
 def lost(store: str, run: str) -> errors.StoreLost:
-    """The error where a part of what the store had of `run` is gone."""
+    """Return the error where a part of what the store had of `run` is gone."""
     return errors.StoreLost(
         f"{store}: run {run!r} has lost a part of what the store had of it (a server that evicts "
         "keys, or somebody's hand). Empty the store of the run and put all back (tacit recover "
@@ -92,14 +92,14 @@ def lost(store: str, run: str) -> errors.StoreLost:
 
 
 def altered(store: str, run: str, what: str) -> errors.WireError:
-    """The error for something in a store that is not as it was written."""
+    """Return the error for something in a store that is not as it was written."""
     return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")
 
 
-def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
-    """The error of `open` where `run` was stored with another parameter fingerprint."""
+def other_parameters(run: str, stored: str, ours: str) -> errors.ConfigError:
+    """Return the error of `open` where `run` was stored with another parameter fingerprint."""
     return errors.ConfigError(
-        f"run: {run!r} is in the store with parameters {held[:12]}, "
-        f"but this run file has {given[:12]}; give the run another name or restore its parameters "
+        f"run: {run!r} is in the store with parameters {stored[:12]}, "
+        f"but this run file has {ours[:12]}; give the run another name or restore its parameters "
         f"(a run that tacit 0.1 began ends with tacit 0.2)"
     )

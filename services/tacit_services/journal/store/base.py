@@ -1,8 +1,22 @@
 """The contract of a store: a run's journal, its snapshot, and the fence between aggregators.
 
-The journal is the gradient buffer of the papers: a FIFO of accepted messages. The order of
-acceptance is the order of application, so the model is a fold of the journal. The three backends
-keep the same promises and pass the same tests.
+The journal is the gradient buffer of the papers: a FIFO of accepted messages. First come the values
+of the contract (`Verdict`, `Anchor`, `NewEntry`, `Appended`, `StoredEntry`, `Snapshot`), then
+`Store` itself. The three backends beside this file keep the same promises and pass the same tests.
+
+Guarantee: an append is durable when it is answered, takes each number of an edge once, and fails
+under an old epoch. The order of acceptance is the order of application, so the model is a fold of
+the journal.
+
+>>> from tacit_services.journal.store import open_store
+>>> store = open_store("memory://", "demo")
+>>> store.open(fingerprint="a run file's SHA-256")  # the epoch; an older one may not write any more
+1
+>>> message = NewEntry("edge-0", seq=1, payload=b"an envelope")
+>>> [answer.verdict.value for _ in range(2) for answer in store.append([message])]
+['accepted', 'duplicate']
+>>> [(entry.position, entry.payload) for entry in store.replay(after=0, page=10)]
+[(1, b'an envelope')]
 """
 
 from __future__ import annotations
@@ -83,7 +97,7 @@ class Appended:
 class StoredEntry:
     """One journal entry, read back.
 
-    `checked` says that the store keeps checksums of payloads, and found this one right.
+    `checked`: the store keeps checksums of payloads, and this one was right.
     """
 
     position: int
@@ -121,10 +135,10 @@ class Snapshot:
 
 
 class Saver(Protocol):
-    """Stores snapshots of one run, under the epoch of the store that it was made by."""
+    """A writer of snapshots of one run, under the epoch of the store that made it."""
 
     def save(self, snapshot: Snapshot) -> None:
-        """As Store.save."""
+        """Save a snapshot as Store.save does."""
 
     def close(self) -> None:
         """Release the connection. Idempotent."""
@@ -174,7 +188,7 @@ class Store(Protocol):
         """Return a place for a large payload that comes in parts; None: taken in whole only."""
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
-        """The journal entries with position > `after`, oldest first, at most `limit`.
+        """Return the journal entries with position > `after`, oldest first, at most `limit`.
 
         Raises `errors.WireError` for an entry that is seen not to be what was appended.
         """
@@ -195,7 +209,7 @@ class Store(Protocol):
         """Return what saves under this store's present epoch, for one other thread."""
 
     def snapshot(self) -> Snapshot | None:
-        """The last saved snapshot, or None for a fresh run."""
+        """Return the last saved snapshot, or None for a fresh run."""
 
     def depth(self) -> tuple[int, int]:
         """Return how many entries, and bytes of payload, the journal holds now."""
@@ -204,7 +218,7 @@ class Store(Protocol):
         """Return how many entries of this run `append` has ever answered with DUPLICATE."""
 
     def last_seqs(self) -> dict[str, int]:
-        """The last accepted seq of every edge that was ever accepted in this run."""
+        """Return the last accepted seq of every edge that was ever accepted in this run."""
 
     def empty(self, fingerprint: str) -> None:
         """Forget the run's journal, snapshot and last numbers, whatever state they are in.
@@ -215,7 +229,7 @@ class Store(Protocol):
         """
 
     def anchors(self) -> dict[str, Anchor]:
-        """The furthest anchor of every lineage, over all runs that were ever in this place."""
+        """Return the furthest anchor of every lineage, over all runs ever in this place."""
 
     def close(self) -> None:
         """Release the connection. Idempotent."""

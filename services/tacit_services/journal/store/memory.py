@@ -63,9 +63,9 @@ class MemoryStore:
         return self._epoch
 
     def _refuse_others(self, fingerprint: str) -> None:
-        held = self._data.fingerprint
-        if held not in (None, fingerprint):
-            raise append_rules.other_parameters(self._run, str(held), fingerprint)
+        stored = self._data.fingerprint
+        if stored not in (None, fingerprint):
+            raise append_rules.other_parameters(self._run, str(stored), fingerprint)
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""

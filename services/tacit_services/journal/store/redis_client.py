@@ -15,7 +15,7 @@ _CONNECT_S = 5.0
 
 
 def without_password(url: str) -> str:
-    """`url` with its password, if any, replaced by `***`: fit for messages and logs."""
+    """Return `url` with its password, if any, replaced by `***`: fit for messages and logs."""
     try:
         parts = urlsplit(url)
     except ValueError:  # for example an unfinished [IPv6] address
@@ -28,22 +28,22 @@ def without_password(url: str) -> str:
 
 def reason(error: Exception) -> str:
     """Return what happened, in one line, without the command that met the error."""
-    known = {
+    advice = {
         redis.exceptions.OutOfMemoryError: (
             "out of memory: raise maxmemory or lower the journal's max_bytes"
         ),
         redis.exceptions.BusyLoadingError: "still loading its data; try again",
         redis.exceptions.ReadOnlyError: "is a read-only replica; give the address of the primary",
     }
-    for kind, line in known.items():
+    for kind, line in advice.items():
         if isinstance(error, kind):
             return line
     text = str(error).rpartition(" of pipeline caused error: ")[2]
     return (text.splitlines() or [type(error).__name__])[0]
 
 
-def connected_later(url: str, shown: str, reply_s: float) -> redis.Redis:
-    """A client for `url`, which connects later.
+def connected_later(url: str, display_url: str, reply_s: float) -> redis.Redis:
+    """Return a client for `url`, which connects later.
 
     Raises ConfigError for an address that cannot be meant.
     """
@@ -69,5 +69,5 @@ def connected_later(url: str, shown: str, reply_s: float) -> redis.Redis:
         # Made and thrown away unconnected: an unknown ?option is a TypeError only here.
         client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
     except (ValueError, TypeError) as error:
-        raise errors.ConfigError(f"store: {shown!r}: {error}") from error
+        raise errors.ConfigError(f"store: {display_url!r}: {error}") from error
     return client

@@ -3,7 +3,7 @@
 A payload that is an argument of a script is copied by the server five times over, and one that is
 an argument of anything twice into the file of commands. Pieces of PIECE bytes go through one after
 the other, each on the disk while the next one comes. A list is staged first, and counts from when
-the script that appends the entry has seen that it is whole (redis_scripts.APPEND). Whoever reads it
+the script that appends the entry has seen that it is whole (redis_scripts.APPEND). A reader
 takes pieces of any size.
 """
 
@@ -24,7 +24,7 @@ PIECE = 2 << 20
 
 
 def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
-    """The command that begins a list at `key`; it does nothing where `epoch` is over.
+    """Return the command that begins a list at `key`; it does nothing where `epoch` is over.
 
     The list begins with an empty element, made in one step with its entry in `large`; the others
     are added only where it is there. So no pieces are left that nobody knows of.
@@ -33,19 +33,19 @@ def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
 
 
 def end(key: str, large: str) -> list[Any]:
-    """The command that deletes the list at `key`, which no entry has."""
+    """Return the command that deletes the list at `key`, which no entry has."""
     return ["EVAL", redis_scripts.DROP, 2, large, key]
 
 
 def pieces(
-    key: str, payload: bytes | memoryview, first: int = 0, *, whole: bool = True
+    key: str, payload: bytes | memoryview, first: int = 0, *, complete: bool = True
 ) -> list[list[Any]]:
-    """The commands that add `payload` from byte `first` on to the list at `key`.
+    """Return the commands that add `payload` from byte `first` on to the list at `key`.
 
-    whole: False where more comes behind it, so that a last piece that is not full waits.
+    complete: False where more comes behind it, so that a last piece that is not full waits.
     """
     view = memoryview(payload)
-    if whole:
+    if complete:
         ready = view
     else:
         ready = view[: len(view) - len(view) % PIECE]
@@ -53,7 +53,7 @@ def pieces(
 
 
 def elements(payload: bytes | memoryview) -> int:
-    """How many elements the whole list of `payload` has."""
+    """Return how many elements the whole list of `payload` has."""
     return 1 + -(-len(payload) // PIECE)
 
 
@@ -95,7 +95,7 @@ def _packed(command: Sequence[Any]) -> Iterator[bytes | memoryview]:
 
 
 def _bytes(argument: Any) -> bytes:
-    whole = isinstance(argument, Pieces | memoryview)
-    if whole:
+    binary = isinstance(argument, Pieces | memoryview)
+    if binary:
         return bytes(argument)
     return str(argument).encode()

@@ -14,8 +14,8 @@ from tacit_services.journal.store import redis_large
 class WriteLine:
     """One connection, on which answers come in the order of the commands.
 
-    So nobody has to wait for the answer to a piece: the append that follows says whether all have
-    come. The connection goes back to its pool when nothing is on its way. For one thread.
+    So nobody has to wait for the answer to a piece: the append that follows reports whether all
+    have come. The connection goes back to its pool when nothing is on its way. For one thread.
     """
 
     def __init__(self, client: Any) -> None:
@@ -75,11 +75,11 @@ class WriteLine:
                 self._lose()
                 raise
             finally:
-                self._rest()
+                self._give_back()
 
         return read
 
-    def _rest(self) -> None:
+    def _give_back(self) -> None:
         """Give the connection back if nothing is on its way."""
         if self._connection is not None and not self.staged and self._sent == self._answered:
             self._pool.release(self._connection)
@@ -107,7 +107,7 @@ class RedisStage:
 
     def grow(self, begun: memoryview) -> None:
         """See base.Stage.grow."""
-        due = redis_large.pieces(self.key, begun, self.sent, whole=False)
+        due = redis_large.pieces(self.key, begun, self.sent, complete=False)
         lost = self.sent and self.key not in self._line.staged
         if not due or lost:
             return
@@ -124,7 +124,7 @@ class RedisStage:
                 self._line.send([self._end])
 
     def rest(self, payload: bytes | memoryview) -> list[list[Any]] | None:
-        """The commands for what is not sent yet, after which the list is the append's.
+        """Return the commands for what is not sent yet, after which the list is the append's.
 
         None: nothing of it is there.
         """

@@ -10,7 +10,7 @@ what was accepted. The new epoch also fences the lost command, should it still s
 socket.
 
 How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync
-always`, or `open` warns. `everysec` is less than its name says: while the fsync of the second
+always`, or `open` warns. `everysec` is less than its name promises: while the fsync of the second
 before is under way, the server puts even the write off, for up to two seconds, and answers all the
 same (flushAppendOnlyFile). Then a slow disk and kill -9, and not only a power cut, lose accepted
 messages. `max_bytes` of all runs, and 256 MiB of updates on their way for each, must fit well below
@@ -57,56 +57,58 @@ class RedisStore:
         self, url: str, run: str, limits: append_rules.JournalLimits, reply_s: float = _REPLY_S
     ) -> None:
         self._url = url
-        self._shown = redis_client.without_password(url)
+        self._display_url = redis_client.without_password(url)
         self._reply_s = reply_s
         self._run = run
         self._limits = limits
         self._epoch = 0
-        self._known = 0  # the last position that an append of this process was given
+        self._last_position = 0  # the last position that an append of this process was given
         keys = [
             f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot", "large")
         ]
         self._journal, self._meta, self._seq, self._snapshot, self._large = keys
         self._staged = 0  # lists of pieces that this process has begun
         # Any: redis-py leaves execute_command untyped.
-        self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
+        self._client: Any = redis_client.connected_later(url, self._display_url, reply_s)
         self._line = WriteLine(self._client)
 
     def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
         self._refuse_eviction()
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        epoch, held, there, due = self._call(
+        epoch, stored, present, due = self._call(
             "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint
         )
         if epoch == -2:
-            said = errors.other_format(int(held), _FORMAT)
-            raise errors.ConfigError(f"store: {self._shown}: run {self._run!r} {said}")
+            reason = errors.other_format(int(stored), _FORMAT)
+            raise errors.ConfigError(f"store: {self._display_url}: run {self._run!r} {reason}")
         if epoch == -3:
-            raise append_rules.lost(self._shown, self._run)
+            raise append_rules.lost(self._display_url, self._run)
         if epoch == -1:
-            raise append_rules.incomplete(self._shown, self._run, there, due)
+            raise append_rules.incomplete(self._display_url, self._run, present, due)
         if epoch == 0:
-            raise append_rules.other_parameters(self._run, held.decode(), fingerprint)
+            raise append_rules.other_parameters(self._run, stored.decode(), fingerprint)
         self._epoch = int(epoch)
         self._line.begin_anew()
         if weak := self._forgetful():
             log.warning(
                 "store: %s: %s: a receipted update may be lost if the server is killed",
-                self._shown,
+                self._display_url,
                 weak,
             )
         return self._epoch
 
     def _forgetful(self) -> str:
-        """The settings with which the server answers before all is on disk; "" if there are none.
+        """Return the settings by which the server answers before all is on disk; "": none.
 
         It is "", too, where the server does not let us read its settings.
         """
-        kept = {"appendonly": "yes", "appendfsync": "always"}
-        found = self._settings("append*")
+        safe = {"appendonly": "yes", "appendfsync": "always"}
+        settings = self._settings("append*")
         return ", ".join(
-            f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good
+            f"{name} {settings[name]}"
+            for name, good in safe.items()
+            if settings.get(name, good) != good
         )
 
     def _refuse_eviction(self) -> None:
@@ -114,20 +116,22 @@ class RedisStore:
         policy = self._settings("maxmemory-policy").get("maxmemory-policy", "noeviction")
         if policy.startswith("allkeys"):
             raise errors.ConfigError(
-                f"store: {self._shown}: maxmemory-policy={policy} throws accepted messages away "
-                "when memory is full; set it to noeviction"
+                f"store: {self._display_url}: maxmemory-policy={policy} throws accepted messages "
+                "away when memory is full; set it to noeviction"
             )
         if policy != "noeviction":
-            log.warning("store: %s: maxmemory-policy=%s; noeviction is meant", self._shown, policy)
+            log.warning(
+                "store: %s: maxmemory-policy=%s; noeviction is meant", self._display_url, policy
+            )
 
     def _settings(self, pattern: str) -> dict[str, str]:
-        """The server's settings of these names, as far as it lets us read them."""
+        """Return the server's settings of these names, as far as it lets us read them."""
         try:
-            found: dict[str, str] = self._client.config_get(pattern)
+            values: dict[str, str] = self._client.config_get(pattern)
         # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
         except (redis.RedisError, OSError):
             return {}
-        return found
+        return values
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -154,18 +158,18 @@ class RedisStore:
         if not rows:
             raise append_rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
-            raise append_rules.lost(self._shown, self._run)
-        self._known = max(self._known, *(position for _, position, _ in rows))
+            raise append_rules.lost(self._display_url, self._run)
+        self._last_position = max(self._last_position, *(position for _, position, _ in rows))
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]
 
     def _commands(self, entries: Sequence[NewEntry]) -> list[list[Any]]:
-        """What stages large payloads, and the script that appends all."""
+        """Return the commands that stage large payloads, and the script that appends all."""
         limits = (self._limits.entries, self._limits.bytes)
         staged = list[list[Any]]()
         lists = list[str]()
-        said: list[Any] = [self._epoch, *limits, self._known]
+        arguments: list[Any] = [self._epoch, *limits, self._last_position]
         for entry in entries:
             payload = entry.payload
             key = ""
@@ -176,16 +180,24 @@ class RedisStore:
                 lists.append(key)
             anchor = entry.anchor or Anchor("", 0, b"")
             check = xxhash.xxh3_64_digest(payload)
-            said += [entry.edge, entry.seq, b"" if key else payload]
-            said += [anchor.lineage, anchor.count, anchor.head, check, key, elements, len(payload)]
+            arguments += [entry.edge, entry.seq, b"" if key else payload]
+            arguments += [
+                anchor.lineage,
+                anchor.count,
+                anchor.head,
+                check,
+                key,
+                elements,
+                len(payload),
+            ]
         keys = (self._journal, self._meta, self._seq, _ANCHORS, self._large, *lists)
-        return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *said]]
+        return [*staged, ["EVAL", redis_scripts.APPEND, len(keys), *keys, *arguments]]
 
     def _listed(self, entry: NewEntry, commands: list[list[Any]]) -> str:
         """Return the list for an entry's payload; `commands` are given what it still lacks."""
         stage = entry.stage
-        if isinstance(stage, RedisStage) and (rest := stage.rest(entry.payload)) is not None:
-            commands += rest
+        if isinstance(stage, RedisStage) and (remaining := stage.rest(entry.payload)) is not None:
+            commands += remaining
             return stage.key
         key = self._new_list()
         commands += [self._begin(key), *redis_large.pieces(key, entry.payload)]
@@ -231,7 +243,7 @@ class RedisStore:
                 pool.release(connection)
 
     def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> StoredEntry:
-        """The entry with this id, checked with XXH3.
+        """Return the entry with this id, checked with XXH3.
 
         XXH3 takes a fifth of the time of the SHA-256 inside the envelope, and covers the whole
         payload, not only its tensor.
@@ -253,18 +265,18 @@ class RedisStore:
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         keys = (self._journal, self._meta, self._snapshot, self._large)
-        said = (self._epoch, snapshot.cursor, snapshot.state)
-        command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *said)
-        status, held, position = self._written([command])()
+        arguments = (self._epoch, snapshot.cursor, snapshot.state)
+        command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *arguments)
+        status, stored, position = self._written([command])()
         if status == b"fenced":
             raise append_rules.fenced(self._run, self._epoch)
-        append_rules.check_cursor(snapshot.cursor, held, position)
+        append_rules.check_cursor(snapshot.cursor, stored, position)
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
-        made = RedisStore(self._url, self._run, self._limits, self._reply_s)
-        made._epoch = self._epoch
-        return made
+        store = RedisStore(self._url, self._run, self._limits, self._reply_s)
+        store._epoch = self._epoch
+        return store
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -286,27 +298,27 @@ class RedisStore:
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
-        held = self._call("HGETALL", self._seq)
+        stored = self._call("HGETALL", self._seq)
         with self._unaltered("seq"):
-            return {edge.decode(): int(seq) for edge, seq in held.items()}
+            return {edge.decode(): int(seq) for edge, seq in stored.items()}
 
     def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        held = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
-        if held != fingerprint:
-            raise append_rules.other_parameters(self._run, held, fingerprint)
-        self._known = 0
+        stored = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
+        if stored != fingerprint:
+            raise append_rules.other_parameters(self._run, stored, fingerprint)
+        self._last_position = 0
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
-        found = {}
-        held = self._call("HGETALL", _ANCHORS)
+        anchors = {}
+        stored = self._call("HGETALL", _ANCHORS)
         with self._unaltered("anchors"):
-            for name, value in held.items():
+            for name, value in stored.items():
                 count, _, head = value.partition(b" ")
-                found[name.decode()] = Anchor(name.decode(), int(count), head)
-        return found
+                anchors[name.decode()] = Anchor(name.decode(), int(count), head)
+        return anchors
 
     def close(self) -> None:
         """See base.Store.close."""
@@ -335,7 +347,7 @@ class RedisStore:
         try:
             yield
         except (KeyError, ValueError) as error:
-            raise append_rules.altered(self._shown, self._run, what) from error
+            raise append_rules.altered(self._display_url, self._run, what) from error
 
     @contextmanager
     def _service(self) -> Iterator[None]:
@@ -343,7 +355,7 @@ class RedisStore:
             yield
         except (redis.RedisError, OSError) as error:
             raise errors.ServiceError(
-                f"store: {self._shown}: {redis_client.reason(error)}"
+                f"store: {self._display_url}: {redis_client.reason(error)}"
             ) from error
 
 

@@ -62,7 +62,7 @@ class _Totals(NamedTuple):
 
 
 def _after(totals: _Totals, answer: Appended, size: int) -> _Totals:
-    """The totals once an entry of `size` bytes was answered so."""
+    """Return the totals once an entry of `size` bytes was answered so."""
     if answer.verdict is Verdict.DUPLICATE:
         return totals._replace(duplicates=totals.duplicates + 1)
     if answer.verdict is not Verdict.ACCEPTED:
@@ -95,14 +95,14 @@ class SqliteStore:
             row = db.execute(
                 "SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)
             ).fetchone()
-            held, epoch, due = row or (fingerprint, 0, 0)
-            if held != fingerprint:
-                raise append_rules.other_parameters(self._run, held, fingerprint)
-            (there,) = db.execute(
+            stored, epoch, due = row or (fingerprint, 0, 0)
+            if stored != fingerprint:
+                raise append_rules.other_parameters(self._run, stored, fingerprint)
+            (present,) = db.execute(
                 "SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)
             ).fetchone()
-            if there != due:
-                raise append_rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
+            if present != due:
+                raise append_rules.incomplete(f"sqlite file {self._path}", self._run, present, due)
             db.execute(
                 "INSERT INTO run (run, fingerprint, epoch) VALUES (?, ?, 1) "
                 "ON CONFLICT (run) DO UPDATE SET epoch = epoch + 1",
@@ -164,14 +164,14 @@ class SqliteStore:
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
-            left = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
-            self._set_totals(db, left)
+            remaining = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
+            self._set_totals(db, remaining)
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
-        made = SqliteStore(self._path, self._run, self._limits, self._busy_s)
-        made._epoch = self._epoch
-        return made
+        store = SqliteStore(self._path, self._run, self._limits, self._busy_s)
+        store._epoch = self._epoch
+        return store
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -251,7 +251,10 @@ class SqliteStore:
         return Appended(verdict, position, entry.seq)
 
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
-        """The totals, read inside the write transaction. Raises Fenced under an old epoch."""
+        """Return the totals, read inside the write transaction.
+
+        Raises Fenced under an old epoch.
+        """
         row = db.execute(
             "SELECT epoch, position, entries, bytes, duplicates FROM run WHERE run = ?",
             (self._run,),
@@ -268,7 +271,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed at the end, rolled back by any exception."""
+        """Yield a write transaction: committed at the end, rolled back by any exception."""
         with self._connection() as db, db:
             # IMMEDIATE takes the write lock before the fence is read: nobody can open in between.
             db.execute("BEGIN IMMEDIATE")
@@ -276,7 +279,7 @@ class SqliteStore:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection.
+        """Yield the connection.
 
         An SQLite error closes it, so that the next use starts afresh, and is a ServiceError.
         """

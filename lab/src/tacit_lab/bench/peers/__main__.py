@@ -3,7 +3,7 @@
 The same network (convolutions of 10 and 10 channels, 62 classes: 12,752 parameters), the same batch
 of 48, five edges, MNIST's rows, one machine. Rounds are interleaved, as a shared machine is twice
 as fast in one minute as in the next: in each, every system is started, warmed up and measured for
-some seconds. A system that is not here, or does not run, is said to be "not run here". Writes
+some seconds. A system that is not here, or does not run, is listed as "not run here". Writes
 out/peers.json.
 
     python -m tacit_lab.bench.peers [--rounds 4] [--seconds 20] [--only tacit 2ff785b …]
@@ -39,7 +39,7 @@ Measure = Callable[[Path, float], Rate]
 
 
 def systems(data: Path, end: ExitStack) -> Iterator[tuple[str, Measure | str]]:
-    """Each system's name, and what measures it in a folder; or why it is not run here."""
+    """Yield each system's name, and what measures it in a folder; or why it is not run here."""
 
     def tacit(tree: Path) -> Measure:
         return lambda folder, seconds: tacit_run.rate(tree, folder, data, seconds, EDGES, BATCH)
@@ -75,51 +75,52 @@ def _of_flower(python: Path, data: Path) -> Measure:
 def measured(
     chosen: dict[str, Measure | str], rounds: int, seconds: float
 ) -> dict[str, list[Rate] | str]:
-    """The rates of each system, a round after another; or why there are none."""
-    found: dict[str, list[Rate] | str] = {
+    """Return the rates of each system, a round after another; or why there are none."""
+    results: dict[str, list[Rate] | str] = {
         name: how if isinstance(how, str) else [] for name, how in chosen.items()
     }
     for number in range(rounds):
         for name, how in chosen.items():
-            rates = found[name]
+            rates = results[name]
             if isinstance(how, str) or isinstance(rates, str):
                 continue
             with tempfile.TemporaryDirectory(prefix="peers-") as folder:
                 try:
                     rates.append(how(Path(folder), seconds))
                 except RuntimeError as error:
-                    found[name] = f"does not run: {error}"
+                    results[name] = f"does not run: {error}"
                     continue
             print(f"round {number + 1}, {name}: {rates[-1].per_s:.1f} updates/s", flush=True)
-    return found
+    return results
 
 
-def table(found: dict[str, list[Rate] | str]) -> dict[str, Any]:
-    """{system: {updates_per_s: [least, median, most], cpu_ms, tacit_over: median of the rounds'
-    ratios}}; a system that was not run has a sentence.
+def table(results: dict[str, list[Rate] | str]) -> dict[str, Any]:
+    """Return {system: {updates_per_s: [least, median, most], cpu_ms, tacit_over}}.
+
+    tacit_over: the median of the rounds' ratios. A system that was not run has a sentence.
     """
-    ours = found.get("tacit")
-    made = dict[str, Any]()
-    for name, rates in found.items():
+    ours = results.get("tacit")
+    rows = dict[str, Any]()
+    for name, rates in results.items():
         if isinstance(rates, str):
-            made[name] = f"not run here: {rates}"
+            rows[name] = f"not run here: {rates}"
             continue
         each = [rate.per_s for rate in rates]
-        made[name] = {
+        rows[name] = {
             "updates_per_s": [min(each), statistics.median(each), max(each)],
             "cpu_ms": statistics.median(rate.cpu_ms for rate in rates),
         }
         if isinstance(ours, list):
             pairs = zip(ours, rates, strict=True)
-            made[name]["tacit_over"] = statistics.median(a.per_s / b.per_s for a, b in pairs)
-    return made
+            rows[name]["tacit_over"] = statistics.median(a.per_s / b.per_s for a, b in pairs)
+    return rows
 
 
-def show(made: dict[str, Any]) -> None:
+def show(rows: dict[str, Any]) -> None:
     """Print the table, as docs/performance.md has it."""
     print("| system | updates/s, median [range] | processor ms an update | tacit ÷ it |")
     print("|---|---|---|---|")
-    for name, row in made.items():
+    for name, row in rows.items():
         if isinstance(row, str):
             print(f"| {name} | {row} | | |")
             continue
@@ -138,21 +139,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--only", nargs="*", help="some of the systems, by their names")
     parser.add_argument("--out", type=Path, default=Path("out/peers.json"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if "TACIT_DATA" not in os.environ:
         sys.exit("TACIT_DATA: names no folder with MNIST")
     with ExitStack() as end:
         everything = dict(systems(Path(os.environ["TACIT_DATA"]), end))
         chosen = {
-            name: how for name, how in everything.items() if name in (given.only or everything)
+            name: how for name, how in everything.items() if name in (arguments.only or everything)
         }
-        made = table(measured(chosen, given.rounds, given.seconds))
-    show(made)
+        rows = table(measured(chosen, arguments.rounds, arguments.seconds))
+    show(rows)
     machine = {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()}
-    about = {"date": time.strftime("%Y-%m-%d"), "rounds": given.rounds, "seconds": given.seconds}
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    written = machine | about | {"edges": EDGES, "batch": BATCH, "systems": made}
-    given.out.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    about = {
+        "date": time.strftime("%Y-%m-%d"),
+        "rounds": arguments.rounds,
+        "seconds": arguments.seconds,
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    written = machine | about | {"edges": EDGES, "batch": BATCH, "systems": rows}
+    arguments.out.write_text(
+        json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

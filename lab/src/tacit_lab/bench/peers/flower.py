@@ -14,10 +14,10 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "OMP_NUM_THREADS"
 
 
 def rate(python: Path, folder: Path, data: Path, seconds: float, edges: int, batch: int) -> Rate:
-    """Of clients' updates, `edges` in every round. python: of a venv with Flower."""
+    """Return the rate of clients' updates, `edges` a round. python: of a venv with Flower."""
     rows = datasets.load("mnist", "train", data)
     np.savez(folder / "rows.npz", x=rows.x[:10_000].numpy(), y=rows.y[:10_000].numpy())
     command = [str(python), "-u", str(RUNNER), str(folder / "rows.npz"), str(edges), str(batch)]
-    with system() as made:
-        log = made.start(command, folder, "log", QUIET)
-        return made.rate(lambda: edges * lines(log, b"round"), seconds)
+    with system() as running:
+        log = running.start(command, folder, "log", QUIET)
+        return running.rate(lambda: edges * lines(log, b"round"), seconds)

@@ -25,7 +25,7 @@ server = ServerApp()
 
 
 def network() -> torch.nn.Sequential:
-    """The reference testbed's: 12,752 parameters."""
+    """Return the network of the reference testbed: 12,752 parameters."""
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 10, 5),
         torch.nn.ReLU(),
@@ -40,7 +40,7 @@ def network() -> torch.nn.Sequential:
 
 @lru_cache
 def rows() -> tuple[torch.Tensor, torch.Tensor]:
-    """All of them; read once in a process."""
+    """Return all rows; they are read once in a process."""
     torch.set_num_threads(1)
     with np.load(FILE) as file:
         return torch.from_numpy(file["x"]), torch.from_numpy(file["y"])
@@ -48,11 +48,11 @@ def rows() -> tuple[torch.Tensor, torch.Tensor]:
 
 @client.train()
 def train(message, context):  # type: ignore[no-untyped-def]
-    """One step on a random batch of the client's own rows."""
+    """Take one step on a random batch of the client's own rows."""
     (x, y), model = rows(), network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    own = torch.arange(int(context.node_config["partition-id"]), len(y), CLIENTS)
-    index = own[torch.randint(len(own), (BATCH,))]
+    positions = torch.arange(int(context.node_config["partition-id"]), len(y), CLIENTS)
+    index = positions[torch.randint(len(positions), (BATCH,))]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loss = torch.nn.functional.cross_entropy(model(x[index]), y[index])
     torch.autograd.backward(loss)
@@ -65,19 +65,19 @@ def train(message, context):  # type: ignore[no-untyped-def]
 
 
 class Counted(FedAvg):  # type: ignore[misc]
-    """FedAvg that says when a round's models are in."""
+    """FedAvg that prints a line when a round's models are in."""
 
     def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
-        """The average."""
-        found = super().aggregate_train(server_round, replies)
+        """Return the average, and print a line a round."""
+        average = super().aggregate_train(server_round, replies)
         sys.stdout.write("round\n")
         sys.stdout.flush()
-        return found
+        return average
 
 
 @server.main()
 def serve(grid, context):  # type: ignore[no-untyped-def]
-    """Rounds of all clients, without evaluation."""
+    """Run rounds of all clients, without evaluation."""
     everybody = {"min_train_nodes": CLIENTS, "min_available_nodes": CLIENTS}
     strategy = Counted(fraction_train=1.0, fraction_evaluate=0.0, **everybody)
     start = ArrayRecord(network().state_dict())

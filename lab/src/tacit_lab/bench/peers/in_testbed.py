@@ -1,10 +1,10 @@
 """Runs one script of MAPA's testbed in its own venv: `in_testbed.py SCRIPT released|repaired`.
 
 Repaired: every socket has TCP_NODELAY, and the server's accountant, which integrates numerically
-every thirty steps while everybody waits, says nothing. Both are set from outside, before the script
-begins. In either case it is given two things: `torchvision.transforms.ToTensor`, which is all that
-it takes of torchvision, whose wheels ask for CUDA; and BATCH_SIZE, a name that the server's script
-uses and does not define.
+every thirty steps while everybody waits, measures nothing. Both are set from outside, before the
+script begins. In either case it is given two things: `torchvision.transforms.ToTensor`, which is
+all that it takes of torchvision, whose wheels ask for CUDA; and BATCH_SIZE, a name that the
+server's script uses and does not define.
 """
 
 import math
@@ -22,10 +22,10 @@ def repair() -> None:
     """Mend its two stalls; that torch has one thread is the environment's."""
     connect = socket.create_connection
 
-    def at_once(*given, **named):  # type: ignore[no-untyped-def]
-        made = connect(*given, **named)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+    def at_once(*arguments, **options):  # type: ignore[no-untyped-def]
+        connection = connect(*arguments, **options)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     socket.create_connection = at_once
     if Path(sys.path[0], "ComputePrivacy.py").is_file():
@@ -35,7 +35,7 @@ def repair() -> None:
 
 
 def to_tensor() -> types.ModuleType:
-    """torchvision, as far as it is used: ToTensor of an image of floats, (height, width, 1)."""
+    """Return a torchvision with ToTensor alone, of an image of floats (height, width, 1)."""
     torchvision = types.ModuleType("torchvision")
     transforms = types.ModuleType("transforms")
 

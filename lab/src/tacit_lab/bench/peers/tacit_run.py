@@ -55,7 +55,7 @@ samples = 1000
 
 
 def rate(tree: Path, folder: Path, data: Path, seconds: float, edges: int, batch: int) -> Rate:
-    """Of applied updates, with ledger, outbox, journal and receipts as they come."""
+    """Return the rate of applied updates, with ledger, outbox, journal and receipts."""
     paths, command = next(
         (paths, name)
         for paths, name in LAYOUTS
@@ -63,13 +63,13 @@ def rate(tree: Path, folder: Path, data: Path, seconds: float, edges: int, batch
     )
     (folder / "run.toml").write_text(RUN.format(edges=edges, batch=batch), encoding="utf-8")
     port = free_port()
-    given = ["run", str(folder / "run.toml"), "--out", str(folder / "out"), "--data", str(data)]
+    arguments = ["run", str(folder / "run.toml"), "--out", str(folder / "out"), "--data", str(data)]
     on_path = [WIDE, *(tree / path for path in paths)]
     environment = {"PYTHONPATH": os.pathsep.join(map(str, on_path)), "OMP_NUM_THREADS": "1"}
-    with system() as made:
-        whole = [sys.executable, "-m", command, *given, "--serve", f"127.0.0.1:{port}"]
-        made.start(whole, folder, "log", environment)
-        return made.rate(lambda: _applied(port), seconds)
+    with system() as running:
+        command_line = [sys.executable, "-m", command, *arguments, "--serve", f"127.0.0.1:{port}"]
+        running.start(command_line, folder, "log", environment)
+        return running.rate(lambda: _applied(port), seconds)
 
 
 def _applied(port: int) -> int:
@@ -82,7 +82,7 @@ def _applied(port: int) -> int:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """The tree of a commit, in a git worktree of its own, for as long."""
+    """Yield the tree of a commit, in a git worktree of its own, for as long."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         place = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]

@@ -30,42 +30,42 @@ NEVER = 10**9
 def rate(
     source: Path, python: Path, folder: Path, seconds: float, edges: int, *, repaired: bool
 ) -> Rate:
-    """Of gradients that its server has applied.
+    """Return the rate of gradients that the testbed's server has applied.
 
     source: its checkout. python: of a venv with what it needs. repaired: TCP_NODELAY on all
     sockets, one torch thread an edge, the server's accountant off.
     """
     port = free_port()
     how = "repaired" if repaired else "released"
-    own = {"MQTT_IP": "127.0.0.1", "MQTT_PORT": str(port), "RESULT_ROOT": f"{folder}/"}
-    own |= {"EPOCH": str(NEVER), "TEST_NUM": str(NEVER), "BATCH_SIZE": "48"}
-    own |= {"OMP_NUM_THREADS": "1"} if repaired else {}
+    settings = {"MQTT_IP": "127.0.0.1", "MQTT_PORT": str(port), "RESULT_ROOT": f"{folder}/"}
+    settings |= {"EPOCH": str(NEVER), "TEST_NUM": str(NEVER), "BATCH_SIZE": "48"}
+    settings |= {"OMP_NUM_THREADS": "1"} if repaired else {}
 
-    def started(made: System, part: str, log: str, **more: str) -> Path:
+    def started(running: System, part: str, log: str, **more: str) -> Path:
         script = source / "Experiments_docker" / part / f"{part}-{SCRIPT}"
         command = [str(python), "-u", str(RUNNER), str(script), how]
-        return made.start(command, folder, log, own | more)
+        return running.start(command, folder, log, settings | more)
 
-    with system() as made:
-        log = _broker(made, folder, port, no_delay=repaired)
+    with system() as running:
+        log = _broker(running, folder, port, no_delay=repaired)
         for number in range(edges):
-            named = {"NUM": str(FILES * number), "EDGE_NAME": str(number)}
-            started(made, "edge", f"edge-{number}.log", **named)
-        made.until(lambda: log.read_bytes().count(b" init") >= edges, "the testbed's edges")
-        cloud = started(made, "cloud", "cloud.log")
-        return made.rate(lambda: lines(cloud, b"step:"), seconds)
+            variables = {"NUM": str(FILES * number), "EDGE_NAME": str(number)}
+            started(running, "edge", f"edge-{number}.log", **variables)
+        running.until(lambda: log.read_bytes().count(b" init") >= edges, "the testbed's edges")
+        cloud = started(running, "cloud", "cloud.log")
+        return running.rate(lambda: lines(cloud, b"step:"), seconds)
 
 
-def _broker(made: System, folder: Path, port: int, *, no_delay: bool) -> Path:
-    """mosquitto, as in the testbed's containers; returns its log, which says who subscribes."""
-    found = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
-    if found is None:
+def _broker(running: System, folder: Path, port: int, *, no_delay: bool) -> Path:
+    """Start mosquitto as in the testbed's containers; return its log of subscriptions."""
+    program = shutil.which("mosquitto", path=os.environ["PATH"] + ":/usr/sbin")
+    if program is None:
         raise RuntimeError("mosquitto: not installed")
-    said = [f"listener {port} 127.0.0.1", "allow_anonymous true", "log_type subscribe"]
-    said += ["set_tcp_nodelay true"] if no_delay else []
-    (folder / "mosquitto.conf").write_text("\n".join(said) + "\n", encoding="ascii")
-    log = made.start([found, "-c", str(folder / "mosquitto.conf")], folder, "broker.log", {})
-    made.until(lambda: _open(port), "mosquitto")
+    directives = [f"listener {port} 127.0.0.1", "allow_anonymous true", "log_type subscribe"]
+    directives += ["set_tcp_nodelay true"] if no_delay else []
+    (folder / "mosquitto.conf").write_text("\n".join(directives) + "\n", encoding="ascii")
+    log = running.start([program, "-c", str(folder / "mosquitto.conf")], folder, "broker.log", {})
+    running.until(lambda: _open(port), "mosquitto")
     return log
 
 
@@ -75,7 +75,7 @@ def _open(port: int) -> bool:
 
 
 def write_rows(data: Path, folder: Path, edges: int) -> None:
-    """MNIST's rows for `edges` edges, in the files that the testbed reads below `folder`."""
+    """Write MNIST's rows for `edges` edges, in the files that the testbed reads in `folder`."""
     rows = datasets.load("mnist", "train", data)
     for number in range(FILES * edges):
         part = slice(number * ROWS, (number + 1) * ROWS)

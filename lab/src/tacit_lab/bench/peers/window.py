@@ -20,7 +20,7 @@ WARM = 25
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of applied updates. cpu_ms: processor milliseconds of all processes, an update."""
+    """The rate of applied updates. cpu_ms: processor milliseconds of all processes, an update."""
 
     per_s: float
     cpu_ms: float
@@ -60,7 +60,7 @@ class System:
             time.sleep(0.05)
 
     def rate(self, applied: Callable[[], int], seconds: float) -> Rate:
-        """From the WARM-th update on, for so many seconds."""
+        """Return the rate from the WARM-th update on, for so many seconds."""
         self.until(lambda: applied() >= WARM, f"{WARM} updates")
         before = applied()
         spent = self._cpu_seconds()
@@ -84,12 +84,12 @@ class System:
             process.wait()
 
     def _everybody(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for process in self._started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 root = psutil.Process(process.pid)
-                found += [root, *root.children(recursive=True)]
-        return found
+                processes += [root, *root.children(recursive=True)]
+        return processes
 
     def _cpu_seconds(self) -> float:
         total = 0.0
@@ -102,14 +102,14 @@ class System:
 
 @contextmanager
 def system() -> Iterator[System]:
-    """A system, which is ended with the block."""
-    made = System()
+    """Yield a system, which is ended with the block."""
+    running = System()
     try:
-        yield made
+        yield running
     finally:
-        made.stop()
+        running.stop()
 
 
 def lines(path: Path, beginning: bytes) -> int:
-    """How many lines of a file begin so."""
+    """Return how many lines of a file begin so."""
     return sum(line.startswith(beginning) for line in path.read_bytes().splitlines())

@@ -67,13 +67,13 @@ def inversion(
 
     table = demo_inversion.load(data)
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
-    found = demo_inversion.run(table, counts, victims, seed, progress.print)
-    picture.draw(out / "inversion.png", found)
-    content = _content(found)
+    findings = demo_inversion.run(table, counts, victims, seed, progress.print)
+    picture.draw(out / "inversion.png", findings)
+    content = _content(findings)
     (out / "inversion.json").write_text(
         json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )
-    _show(found, content, out, as_json)
+    _show(findings, content, out, as_json)
 
 
 def _prepare(out: Path) -> None:
@@ -89,14 +89,14 @@ def _prepare(out: Path) -> None:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) -> None:
+def _show(findings: Findings, content: dict[str, Any], out: Path, as_json: bool) -> None:
     from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
         return
     console = text_tables.console()
-    console.print(_table(console, found))
+    console.print(_table(console, findings))
     console.print(
         "claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can "
         "be proven"
@@ -104,14 +104,14 @@ def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) ->
     console.print(f"picture: {out / 'inversion.png'}")
 
 
-def _table(to: Console, found: Findings) -> Table:
+def _table(to: Console, findings: Findings) -> Table:
     from rich.table import Table
     from tacit_services.display import text_tables
 
     table = Table(box=text_tables.outline(to), header_style="bold")
     for name in ("condition", "pushes", "cosine", "PSNR, dB", "label", "claimed ε", "true ε"):
         table.add_column(name, justify="left" if name == "condition" else "right", no_wrap=True)
-    for outcome in found.outcomes:
+    for outcome in findings.outcomes:
         table.add_row(
             outcome.condition.name,
             str(outcome.pushes),
@@ -133,7 +133,7 @@ def _claim(outcome: AttackOutcome) -> str:
     return f"{condition.claimed:g}"
 
 
-def _content(found: Findings) -> dict[str, Any]:
+def _content(findings: Findings) -> dict[str, Any]:
     rows = [
         {
             "condition": outcome.condition.key,
@@ -148,11 +148,11 @@ def _content(found: Findings) -> dict[str, Any]:
             "claimed_per_push": outcome.condition.per_push,
             "true_epsilon": finite_or_none(outcome.epsilon),
         }
-        for outcome in found.outcomes
+        for outcome in findings.outcomes
     ]
     return {
-        "dataset": found.dataset,
-        "broker": found.broker,
-        "victims": len(found.originals),
+        "dataset": findings.dataset,
+        "broker": findings.broker,
+        "victims": len(findings.originals),
         "outcomes": rows,
     }

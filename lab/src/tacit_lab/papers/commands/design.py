@@ -116,16 +116,16 @@ def dp_pasgd(
             gap,
             variance,
         )
-        found = design.plan(problem, planner, sampling_rate)
+        plan = design.plan(problem, planner, sampling_rate)
     except ConfigError as error:
         raise ConfigError(_with_flag(str(error))) from error
     if plot is not None:
-        draw(plot, problem, found)
-    notes = _notes(problem, found)
+        draw(plot, problem, plan)
+    notes = _notes(problem, plan)
     if run_file is not None:
-        text = as_run_file(problem, found, dataset, model, partition)
-        notes += _write(run_file, text, found, dim)
-    _show(problem, found, notes, as_json)
+        text = as_run_file(problem, plan, dataset, model, partition)
+        notes += _write(run_file, text, plan, dim)
+    _show(problem, plan, notes, as_json)
 
 
 def _check_picture(file: Path) -> None:
@@ -142,73 +142,73 @@ def _sizes(batch: str) -> tuple[float, ...]:
         ) from None
 
 
-def _with_flag(said: str) -> str:
+def _with_flag(message: str) -> str:
     """Put an error in the words of the command line: `lr=0.0: why` becomes `--lr 0.0: why`."""
     return re.sub(
-        r"^(\w+)=(\S*): ", lambda found: f"--{found[1].replace('_', '-')} {found[2]}: ", said
+        r"^(\w+)=(\S*): ", lambda match: f"--{match[1].replace('_', '-')} {match[2]}: ", message
     )
 
 
-def _show(problem: DesignProblem, found: DesignedRun, notes: list[str], as_json: bool) -> None:
+def _show(problem: DesignProblem, plan: DesignedRun, notes: list[str], as_json: bool) -> None:
     from tacit_services.display import text_tables
 
     if as_json:
         typer.echo(
             json.dumps(
-                {key: value for key, value in asdict(found).items() if key != "objective"}, indent=2
+                {key: value for key, value in asdict(plan).items() if key != "objective"}, indent=2
             )
         )
         return
     console = text_tables.console()
-    console.print(_table(console, problem, found))
+    console.print(_table(console, problem, plan))
     for note in notes:
         console.print(note)
 
 
-def _table(to: Console, problem: DesignProblem, found: DesignedRun) -> Table:
+def _table(to: Console, problem: DesignProblem, plan: DesignedRun) -> Table:
     from tacit_services.display import text_tables
 
-    if found.planner == "poisson":
-        by = f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
+    if plan.planner == "poisson":
+        by = f"PLD, batches drawn at q = {plan.sampling_rate:.4g}"
     else:
         by = "zCDP, (9)"
-    if found.planner == "paper":
+    if plan.planner == "paper":
         bound = "(12), which is false"
     else:
         bound = "bound on the last iterate"
     rows = [
-        ("planner", found.planner),
-        ("K", f"{found.K} local steps of each device, all paid for"),
-        ("τ", f"{found.tau} steps between two averages"),
-        ("rounds", str(found.rounds)),
-        ("σ", f"{found.sigma:.6g} on a batch's mean gradient (z = {found.noise_multiplier:.6g})"),
-        ("predicted loss", f"{found.predicted_loss:.4g} above the least ({bound})"),
-        ("", f"{found.average_loss:.4g} in the mean over all steps (provable bound)"),
-        ("resource", f"{found.resource:.6g} of {problem.resource:g}"),
-        ("ε", f"{text_tables.epsilon(found.epsilon)} of {problem.epsilon:g} ({by})"),
-        ("δ", f"{found.delta:g}"),
+        ("planner", plan.planner),
+        ("K", f"{plan.K} local steps of each device, all paid for"),
+        ("τ", f"{plan.tau} steps between two averages"),
+        ("rounds", str(plan.rounds)),
+        ("σ", f"{plan.sigma:.6g} on a batch's mean gradient (z = {plan.noise_multiplier:.6g})"),
+        ("predicted loss", f"{plan.predicted_loss:.4g} above the least ({bound})"),
+        ("", f"{plan.average_loss:.4g} in the mean over all steps (provable bound)"),
+        ("resource", f"{plan.resource:.6g} of {problem.resource:g}"),
+        ("ε", f"{text_tables.epsilon(plan.epsilon)} of {problem.epsilon:g} ({by})"),
+        ("δ", f"{plan.delta:g}"),
     ]
     return text_tables.pairs(to, rows)
 
 
-def _notes(problem: DesignProblem, found: DesignedRun) -> list[str]:
+def _notes(problem: DesignProblem, plan: DesignedRun) -> list[str]:
     from tacit.algorithms.dp_pasgd.design import relaxed
     from tacit.algorithms.dp_pasgd.formulas import longest_period
 
     notes = []
-    if found.planner == "paper":
+    if plan.planner == "paper":
         K, tau = relaxed(problem)
         notes.append(
             "note: the paper's root of (23): these K steps cost ε = "
-            f"{beside(found.epsilon, problem.epsilon)}, not {problem.epsilon:g}. "
+            f"{beside(plan.epsilon, problem.epsilon)}, not {problem.epsilon:g}. "
             f"Its relaxed optimum (24) is K = {K:.1f}, τ = {tau:.1f}"
         )
-    elif found.predicted_loss >= problem.gap:
+    elif plan.predicted_loss >= problem.gap:
         notes.append(
             f"note: the bound is not below α = {problem.gap:.3g}: by it, training is not worth "
             f"its noise"
         )
-    if found.tau + 1 > longest_period(problem):
+    if plan.tau + 1 > longest_period(problem):
         notes.append(
             f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; a smaller η allows "
             f"more"
@@ -217,23 +217,26 @@ def _notes(problem: DesignProblem, found: DesignedRun) -> list[str]:
 
 
 def as_run_file(
-    problem: DesignProblem, found: DesignedRun, dataset: str, model: str, partition: str | None
+    problem: DesignProblem, plan: DesignedRun, dataset: str, model: str, partition: str | None
 ) -> str:
-    """The plan as a run file (TOML). Raises ConfigError for batches that differ between devices."""
+    """Return the plan as a run file (TOML).
+
+    Raises ConfigError for batches that differ between devices.
+    """
     if len(set(problem.batch)) > 1:
         raise ConfigError(
             "--run-file: a run file has one privacy.batch for all devices; give one --batch"
         )
     G = problem.lipschitz
     return f"""\
-# By `tacit plan dp-pasgd`, planner {found.planner}:
-# K = {found.K}, tau = {found.tau}, sigma = {found.sigma:.6g}.
-# Predicted: a loss {found.predicted_loss:.4g} above the least;
-# a cost of {found.resource:.6g} of {problem.resource:g}.
+# By `tacit plan dp-pasgd`, planner {plan.planner}:
+# K = {plan.K}, tau = {plan.tau}, sigma = {plan.sigma:.6g}.
+# Predicted: a loss {plan.predicted_loss:.4g} above the least;
+# a cost of {plan.resource:.6g} of {problem.resource:g}.
 
 [run]
-name = "dp-pasgd-{found.planner}"
-updates = {found.rounds} # rounds
+name = "dp-pasgd-{plan.planner}"
+updates = {plan.rounds} # rounds
 
 [data]
 dataset = {json.dumps(dataset)}
@@ -245,14 +248,14 @@ regularization = {problem.strong_convexity!r} # lambda
 [algorithm]
 name = "dp-pasgd"
 learning_rate = {problem.lr!r}
-tau = {found.tau}
+tau = {plan.tau}
 
 [privacy]
 epsilon = {float(problem.epsilon)!r}
 delta = {problem.delta!r}
-pushes = {found.K} # every local step is paid for
+pushes = {plan.K} # every local step is paid for
 batch = {float(problem.batch[0])!r}
-noise_multiplier = {found.noise_multiplier!r} # sigma * batch / clip
+noise_multiplier = {plan.noise_multiplier!r} # sigma * batch / clip
 clip = {float(G)!r}
 clip_min = {float(G)!r}
 clip_max = {float(G)!r}
@@ -262,7 +265,7 @@ count = {problem.devices}
 """
 
 
-def _write(path: Path, text: str, found: DesignedRun, dim: int) -> list[str]:
+def _write(path: Path, text: str, plan: DesignedRun, dim: int) -> list[str]:
     """Write the run file; returns notes on it.
 
     It is checked first: every device's ledger must let it take its K steps. Raises ConfigError.
@@ -270,11 +273,11 @@ def _write(path: Path, text: str, found: DesignedRun, dim: int) -> list[str]:
     from tacit import config
 
     run = config.parse(text, f"--run-file {path}")
-    left = run.plan(0).pushes_left(())
-    if left is not None and left < found.K and found.planner != "paper":
+    remaining = run.plan(0).pushes_left(())
+    if remaining is not None and remaining < plan.K and plan.planner != "paper":
         raise ConfigError(
             f"--run-file {path}: its devices draw batches at q = {run.sampling_rate():.4g}, "
-            f"where only {left} of {found.K} steps are within ε; "
+            f"where only {remaining} of {plan.K} steps are within ε; "
             "give --sampling-rate and --batch of this dataset"
         )
     try:
@@ -288,7 +291,7 @@ def _write(path: Path, text: str, found: DesignedRun, dim: int) -> list[str]:
     return [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
 
 
-def draw(path: Path, problem: DesignProblem, found: DesignedRun) -> None:
+def draw(path: Path, problem: DesignProblem, plan: DesignedRun) -> None:
     """Draw the least bound over R for every feasible τ, with the plan marked."""
     import matplotlib as mpl
 
@@ -296,15 +299,15 @@ def draw(path: Path, problem: DesignProblem, found: DesignedRun) -> None:
     from matplotlib import pyplot as plt
 
     figure, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
-    tau, bound = zip(*found.objective, strict=True)
+    tau, bound = zip(*plan.objective, strict=True)
     axis.plot(
         tau, bound, color=BLUE, linewidth=2, marker="o" if len(tau) < 60 else "", markersize=3
     )
-    axis.plot([found.tau], [found.predicted_loss], "o", color=ORANGE, markersize=9, zorder=5)
-    label = f"τ = {found.tau}, K = {found.K}, σ = {found.sigma:.3g}"
+    axis.plot([plan.tau], [plan.predicted_loss], "o", color=ORANGE, markersize=9, zorder=5)
+    label = f"τ = {plan.tau}, K = {plan.K}, σ = {plan.sigma:.3g}"
     axis.annotate(
         label,
-        (found.tau, found.predicted_loss),
+        (plan.tau, plan.predicted_loss),
         xytext=(0, -18),
         textcoords="offset points",
         ha="center",
@@ -314,8 +317,7 @@ def draw(path: Path, problem: DesignProblem, found: DesignedRun) -> None:
         xlabel="τ: local steps between two averages", ylabel="bound on the loss above the least"
     )
     axis.set_title(
-        f"{found.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = "
-        f"{problem.resource:g}",
+        f"{plan.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}",
         fontsize=11,
     )
     axis.grid(alpha=0.3)

@@ -67,36 +67,36 @@ def figures(
     read = _read(folder, names, seeds)
     place = out / ("testbed.html" if testbed else "index.html")
     _check_writable(place, results)
-    kept = None if anew else folder / "points"
-    shown = _measured(
-        read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1
+    stored = None if anew else folder / "points"
+    reports = _measured(
+        read, out, stored, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1
     )
-    how = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
+    provenance = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
-        place.write_text(page.page(shown, how), encoding="utf-8")
-        text = json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n"
+        place.write_text(page.page(reports, provenance), encoding="utf-8")
+        text = json.dumps(_verdicts(reports), indent=2, ensure_ascii=False) + "\n"
         (out / ("testbed.json" if testbed else "verdicts.json")).write_text(text, encoding="utf-8")
     if results is not None:
         with _writing("results", results):
-            results.write_text(page.results(shown, how), encoding="utf-8")
-    for one in shown:
-        for judged in one.judged:
-            typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
+            results.write_text(page.results(reports, provenance), encoding="utf-8")
+    for report in reports:
+        for judged in report.judged:
+            typer.echo(f"{report.name}: {judged.claim.text}: {judged.verdict}")
     typer.echo(f"{place}")
 
 
 def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str, Figure]:
     from tacit_lab.papers.figures import figure_file
 
-    there = {path.stem: path for path in sorted(folder.glob("*.toml"))}
-    if not there:
+    paths = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    if not paths:
         raise ConfigError(f"--folder {folder}: no figure files")
-    stems = names or list(there)
-    if unknown := [name for name in stems if name not in there]:
-        raise ConfigError(f"figures {unknown[0]}: there is none; there are {', '.join(there)}")
+    stems = names or list(paths)
+    if unknown := [name for name in stems if name not in paths]:
+        raise ConfigError(f"figures {unknown[0]}: there is none; there are {', '.join(paths)}")
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
         raise ConfigError(f"figures {twice[0]}: more than once")
-    return {stem: figure_file.seeded(figure_file.read(there[stem]), seeds) for stem in stems}
+    return {stem: figure_file.seeded(figure_file.read(paths[stem]), seeds) for stem in stems}
 
 
 def _check_writable(place: Path, results: Path | None) -> None:
@@ -115,9 +115,9 @@ def _check_writable(place: Path, results: Path | None) -> None:
 
 
 def _open_for_appending(path: Path) -> None:
-    there = os.path.lexists(path)
+    existed = os.path.lexists(path)
     path.open("ab").close()
-    if not there:
+    if not existed:
         path.unlink()
 
 
@@ -132,7 +132,7 @@ def _writing(option: str, path: Path) -> Iterator[None]:
 def _measured(
     read: dict[str, Figure],
     out: Path,
-    kept: Path | None,
+    stored: Path | None,
     root: Path | None,
     *,
     quick: bool,
@@ -146,32 +146,32 @@ def _measured(
     cells_of = mqtt.cells if testbed else figure_file.plotted_runs
     cells = {name: list(cells_of(figure, quick=quick)) for name, figure in read.items()}
     runs = {name: [cell.run for cell in mine] for name, mine in cells.items()}
-    with _SweepProgress() as done:
+    with _SweepProgress() as progress:
         if testbed:
-            found = mqtt.sweep(runs, out / "testbed", root, done)
+            results = mqtt.sweep(runs, out / "testbed", root, progress)
         else:
-            found = sweep.sweep(runs, out / "points", root, jobs, done, kept)
-    shown = []
+            results = sweep.sweep(runs, out / "points", root, jobs, progress, stored)
+    reports = []
     for name, figure in read.items():
-        curves = verdicts.curves(figure, cells[name], found)
-        shown.append(
+        curves = verdicts.curves(figure, cells[name], results)
+        reports.append(
             ReportedFigure(
                 name, figure, curves, verdicts.judge(figure, curves), draw.png(figure, curves)
             )
         )
-    return shown
+    return reports
 
 
-def _verdicts(shown: list[ReportedFigure]) -> list[dict[str, object]]:
+def _verdicts(reports: list[ReportedFigure]) -> list[dict[str, object]]:
     return [
         {
-            "figure": one.name,
+            "figure": report.name,
             "claim": judged.claim.text,
-            "measured": judged.said,
+            "measured": judged.measured,
             "verdict": judged.verdict,
         }
-        for one in shown
-        for judged in one.judged
+        for report in reports
+        for judged in report.judged
     ]
 
 
@@ -196,12 +196,12 @@ class _SweepProgress:
         self._task = self._progress.add_task("figures")
 
     def __enter__(self) -> Callable[[int, int], None]:
-        return self._done
+        return self._advance
 
-    def _done(self, done: int, total: int) -> None:
+    def _advance(self, count: int, total: int) -> None:
         if total:  # else every result was there already
             self._progress.start()
-            self._progress.update(self._task, completed=done, total=total)
+            self._progress.update(self._task, completed=count, total=total)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._progress.stop()

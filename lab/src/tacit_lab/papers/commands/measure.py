@@ -61,17 +61,17 @@ def measure(
 
 
 def _affordable(file: Path, run: RunFile, steps: int) -> None:
-    left = run.plan(0).pushes_left(())
-    if left is not None and left < steps:
+    remaining = run.plan(0).pushes_left(())
+    if remaining is not None and remaining < steps:
         raise ConfigError(
-            f"{file}: privacy.epsilon={run.privacy.epsilon}: pays for {left} steps of a device, "
-            f"measuring takes {steps}; fewer --rounds, or more noise"
+            f"{file}: privacy.epsilon={run.privacy.epsilon}: pays for {remaining} steps of a "
+            f"device, measuring takes {steps}; fewer --rounds, or more noise"
         )
 
 
-def _show(measured: list[RoundCost], found: list[CostCoefficients], as_json: bool) -> None:
+def _show(measured: list[RoundCost], costs: list[CostCoefficients], as_json: bool) -> None:
     if as_json:
-        content: dict[str, Any] = {each.unit: {"c1": each.c1, "c2": each.c2} for each in found}
+        content: dict[str, Any] = {each.unit: {"c1": each.c1, "c2": each.c2} for each in costs}
         typer.echo(json.dumps(content | {"runs": [asdict(each) for each in measured]}, indent=2))
         return
     for each in measured:
@@ -79,5 +79,5 @@ def _show(measured: list[RoundCost], found: list[CostCoefficients], as_json: boo
             f"tau = {each.tau}: a round took {each.seconds:.4g} s (median of {each.rounds}) and "
             f"{each.bytes:.0f} bytes"
         )
-    for cost in found:
+    for cost in costs:
         typer.echo(f"{cost.unit}: --c1 {cost.c1:.6g} --c2 {cost.c2:.6g}")

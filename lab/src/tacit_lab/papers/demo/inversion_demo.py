@@ -52,7 +52,7 @@ PATIENCE = 30.0  # seconds for one victim's pushes to come through the broker
 class Condition:
     """One way to protect a push, or not: its name, its claimed ε, and the edge's plan.
 
-    `per_push` says whether the claim is for each push by itself, or for all together.
+    `per_push`: the claim is for each push by itself, not for all together.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Findings:
 
 
 class Eavesdropper:
-    """A subscriber of the run's uplink that decodes, counts and adds up what every edge says."""
+    """A subscriber of the uplink that decodes, counts and adds up the messages of every edge."""
 
     def __init__(self, schema: bytes, size: int) -> None:
         self._schema = schema
@@ -99,11 +99,11 @@ class Eavesdropper:
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
         self._views: dict[tuple[str, int], tuple[Tensor, History]] = {}
-        self._wanted: frozenset[int] = frozenset()
+        self._counts_of_interest: frozenset[int] = frozenset()
 
     def want(self, pushes: frozenset[int]) -> None:
         """Keep the mean after each of these numbers of pushes."""
-        self._wanted = pushes
+        self._counts_of_interest = pushes
 
     def hear(self, inbound: Inbound) -> None:
         """Take one MQTT message. Called on the network thread."""
@@ -116,7 +116,7 @@ class Eavesdropper:
         inbound.done()
 
     def view(self, edge: str, pushes: int) -> tuple[Tensor, History]:
-        """The mean of the first `pushes` pushes of `edge`, and its ledger at that time.
+        """Return the mean of the first `pushes` pushes of `edge`, and its ledger at that time.
 
         Raises ServiceError where they do not come within PATIENCE seconds.
         """
@@ -133,13 +133,13 @@ class Eavesdropper:
         with self._changed:
             self._sums[edge] = self._sums[edge] + gradient if edge in self._sums else gradient
             count = self._counts[edge] = self._counts.get(edge, 0) + 1
-            if count in self._wanted:
+            if count in self._counts_of_interest:
                 self._views[edge, count] = (self._sums[edge] / count, update.spent)
             self._changed.notify_all()
 
 
 def conditions(pushes: int) -> tuple[Condition, ...]:
-    """The conditions to compare: no privacy, the paper's noise, and tacit's.
+    """Return the conditions to compare: no privacy, the paper's noise, and tacit's.
 
     The paper's noise is made for its own ε per push, tacit's is calibrated for ε over all `pushes`.
     """
@@ -187,7 +187,7 @@ def conditions(pushes: int) -> tuple[Condition, ...]:
 
 
 def load(data: Path | None) -> Dataset:
-    """The images to attack: MNIST's from the folder `data`, or without it bundled digits.
+    """Return the images to attack: MNIST's from the folder `data`, or without it bundled digits.
 
     The bundled digits are enlarged to 28×28.
     """
@@ -269,9 +269,9 @@ def _push(
     role: MapaEdge, params: Tensor, pushes: int, schema: bytes, connection: Connection
 ) -> None:
     """Publish `pushes` answers to the same model, as an edge does."""
-    asked = GlobalModel(0, params, CLIP)
+    task = GlobalModel(0, params, CLIP)
     for seq in range(1, pushes + 1):
-        (out,) = role.on_message(asked)
+        (out,) = role.on_message(task)
         assert isinstance(out.message, Push)
         for part, payload in enumerate(
             wire.split(wire_up.up(RUN, seq, out.message, schema), CHUNK)
@@ -290,14 +290,14 @@ def _attack(
     spent = 0.0
     for number, rows in enumerate(chosen):
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
-        found = invert(gradient, model.shape, model.classes)
+        inverted = invert(gradient, model.shape, model.classes)
         batch = rows.x[: int(condition.plan.batch)]
         # Both are to the nearest record of the batch.
-        cosines.append(max(cosine(found.image, image) for image in batch))
-        ratios.append(max(psnr(found.image, image) for image in batch))
-        hits += found.label == int(rows.y[0])
+        cosines.append(max(cosine(inverted.image, image) for image in batch))
+        ratios.append(max(psnr(inverted.image, image) for image in batch))
+        hits += inverted.label == int(rows.y[0])
         spent = max(spent, epsilon_pld(history, DELTA))
-        images.append(found.image[0])
+        images.append(inverted.image[0])
     count = len(chosen)
     return AttackOutcome(
         condition,

@@ -93,9 +93,15 @@ def _strip(axis: Any, images: Sequence[Tensor], name: str, colour: str) -> None:
 
 
 def _beside(axis: Any, outcome: AttackOutcome) -> None:
-    said = f"cos {max(0.0, outcome.cosine):.2f}\nlabel {100 * outcome.label_rate:.0f} %"
+    label = f"cos {max(0.0, outcome.cosine):.2f}\nlabel {100 * outcome.label_rate:.0f} %"
     axis.text(
-        1.02, 0.5, said, transform=axis.transAxes, va="center", fontsize=8.5, color=_colour(outcome)
+        1.02,
+        0.5,
+        label,
+        transform=axis.transAxes,
+        va="center",
+        fontsize=8.5,
+        color=_colour(outcome),
     )
 
 

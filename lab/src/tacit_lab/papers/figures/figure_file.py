@@ -1,4 +1,4 @@
-"""Figure files: TOML that says what a paper shows, what it claims, and which runs show it here."""
+"""Figure files: TOML with what a paper shows, what it claims, and which runs show it here."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class Figure(Section):
                 for panel in self.panel
             },
         }
-        for field, named in kinds.items():
-            if twice := [name for name in named if named.count(name) > 1]:
+        for field, names in kinds.items():
+            if twice := [name for name in names if names.count(name) > 1]:
                 raise ValueError(f"{field}={twice[0]!r}: more than once")
         return self
 
@@ -156,11 +156,11 @@ class Figure(Section):
         lines = {line.name for line in self.line}
         panels = {panel.title for panel in self.panel}
         for claim in self.claim:
-            for kind, named, known in (
+            for kind, names, existing in (
                 ("line", claim.lines, lines),
                 ("panel", claim.panels, panels),
             ):
-                if unknown := [name for name in named if name not in known]:
+                if unknown := [name for name in names if name not in existing]:
                     raise ValueError(f"claim {claim.text!r}: there is no {kind} {unknown[0]!r}")
         return self
 
@@ -185,20 +185,20 @@ def read(path: Path) -> Figure:
         return Figure.model_validate(tomllib.loads(regular_file.text(path)))
     # RecursionError: thousands of brackets.
     except (OSError, ValueError, RecursionError) as error:
-        said = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         if isinstance(error, ValidationError):
-            said = one_line(error, RunFile)
-        raise ConfigError(f"figure file {path}: {said}") from error
+            reason = one_line(error, RunFile)
+        raise ConfigError(f"figure file {path}: {reason}") from error
 
 
 def seeded(figure: Figure, most: int | None) -> Figure:
-    """The figure with its first `most` seeds; None: with all."""
+    """Return the figure with its first `most` seeds; None: with all."""
     head = figure.figure.model_copy(update={"seeds": figure.figure.seeds[:most]})
     return figure.model_copy(update={"figure": head})
 
 
 def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
-    """Every run that the figure is made of.
+    """Yield every run that the figure is made of.
 
     Raises ConfigError for a run file that is wrong, or where nothing is left for `quick`.
     """
@@ -228,7 +228,7 @@ def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
 
 
 def merged(table: Table, other: Table) -> Table:
-    """`table` with the values of `other` in place of its own, section by section."""
+    """Return `table` with the values of `other` in place of its own, section by section."""
     both = dict(table)
     for key, value in other.items():
         before = both.get(key)
@@ -239,13 +239,13 @@ def merged(table: Table, other: Table) -> Table:
 
 
 def _without(table: Table, dropped: Iterable[str]) -> Table:
-    gone = [tuple(name.split(".")) for name in dropped]
-    kept: Table = {}
+    removed = [tuple(name.split(".")) for name in dropped]
+    remaining: Table = {}
     for section, keys in table.items():
         if isinstance(keys, dict):
-            keys = {key: value for key, value in keys.items() if (section, key) not in gone}
-        kept[section] = keys  # what is no section stays, for the run file's check to name
-    return kept
+            keys = {key: value for key, value in keys.items() if (section, key) not in removed}
+        remaining[section] = keys  # what is no section stays, for the run file's check to name
+    return remaining
 
 
 def _run(table: Table, figure: Figure, line: Line) -> RunFile:

@@ -76,7 +76,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A figure with everything that the report says about it."""
+    """A figure with everything that the report has about it."""
 
     name: str
     figure: Figure
@@ -85,9 +85,9 @@ class ReportedFigure:
     picture: bytes
 
 
-def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
-    """The whole report. It needs no other file and no network."""
-    if how.quick:
+def page(reports: Sequence[ReportedFigure], provenance: Provenance) -> str:
+    """Return the whole report. It needs no other file and no network."""
+    if provenance.quick:
         kind = "the quick report: fewer panels and updates"
     else:
         kind = "the full report"
@@ -95,41 +95,41 @@ def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' "
         "figures</title>",
         f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
-        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}.",
+        f"<p>{html.escape(kind)}; {html.escape(provenance.made_by)}.",
         "Bands are 95 % confidence intervals of the mean over seeds.",
-        f"{html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        f"{html.escape(provenance.runs)}</p><p>{html.escape(VERDICTS)}</p>",
         "<table><tr><th>figure<th>the paper's claims</tr>",
-        *(_contents(one) for one in shown),
+        *(_contents(report) for report in reports),
         "</table>",
-        *(_section(one) for one in shown),
+        *(_section(report) for report in reports),
         "</html>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _contents(one: ReportedFigure) -> str:
-    """A line of the overview: how many of the figure's claims got which verdict."""
-    counts = Counter(judged.verdict for judged in one.judged)
-    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    title = html.escape(f"{_name(one)}: {one.figure.figure.title}")
-    link = f"<a href='#{html.escape(one.name)}'>{title}</a>"
-    return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
+def _contents(report: ReportedFigure) -> str:
+    """Return a line of the overview: how many of the figure's claims got which verdict."""
+    counts = Counter(judged.verdict for judged in report.judged)
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    title = html.escape(f"{_name(report)}: {report.figure.figure.title}")
+    link = f"<a href='#{html.escape(report.name)}'>{title}</a>"
+    return f"<tr><td>{link}<td>{html.escape(summary)}</tr>"
 
 
-def _section(one: ReportedFigure) -> str:
-    head = one.figure.figure
+def _section(report: ReportedFigure) -> str:
+    head = report.figure.figure
     title = html.escape(f"{head.paper}, {head.name}: {head.title}")
-    image = base64.b64encode(one.picture).decode("ascii")
+    image = base64.b64encode(report.picture).decode("ascii")
     return "\n".join(
         [
-            f"<h2 id='{html.escape(one.name)}'>{title}</h2>",
+            f"<h2 id='{html.escape(report.name)}'>{title}</h2>",
             f"<img alt='{html.escape(head.title)}' src='data:image/png;base64,{image}'>",
             f"<p>The paper: {html.escape(head.setting)}<br>",
-            f"Here: {html.escape(head.scaled)}; {_seeds(one)}</p>",
+            f"Here: {html.escape(head.scaled)}; {_seeds(report)}</p>",
             "<table><tr><th>the paper claims<th>measured<th>verdict</tr>",
-            *(_row(judged) for judged in one.judged),
+            *(_row(judged) for judged in report.judged),
             "</table><table><tr><th>panel<th>noise<th>ε claimed<th>true ε of the runs</tr>",
-            *(f"<tr><td>{'<td>'.join(map(html.escape, row))}</tr>" for row in _epsilons(one)),
+            *(f"<tr><td>{'<td>'.join(map(html.escape, row))}</tr>" for row in _epsilons(report)),
             "</table>",
         ]
     )
@@ -146,20 +146,20 @@ def _row(judged: JudgedClaim) -> str:
 def _measured(judged: JudgedClaim) -> list[str]:
     """Return one line for each kind of noise that was tried."""
     return [
-        f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}"
-        for noise, said in judged.said.items()
+        f"{TITLES[noise]}, {ANSWERS[judged.holds[noise]]}: {text}"
+        for noise, text in judged.measured.items()
     ]
 
 
-def _seeds(one: ReportedFigure) -> str:
-    count = len(one.figure.figure.seeds)
+def _seeds(report: ReportedFigure) -> str:
+    count = len(report.figure.figure.seeds)
     return f"{count} seed{'s' if count > 1 else ''}"
 
 
-def _epsilons(one: ReportedFigure) -> list[tuple[str, str, str, str]]:
+def _epsilons(report: ReportedFigure) -> list[tuple[str, str, str, str]]:
     rows = []
-    for number, panel in enumerate(one.figure.panel):
-        mine = [curve for curve in one.curves if curve.panel == number]
+    for number, panel in enumerate(report.figure.panel):
+        mine = [curve for curve in report.curves if curve.panel == number]
         spent = (f"{curve.name} {_range(curve.epsilons)}" for curve in mine)
         if mine:
             rows.append((panel.title, TITLES[panel.noise], panel.claimed, ", ".join(spent)))
@@ -167,45 +167,51 @@ def _epsilons(one: ReportedFigure) -> list[tuple[str, str, str, str]]:
 
 
 def _range(epsilons: Sequence[float | None]) -> str:
-    known = [value for value in epsilons if value is not None]
-    if not known:
+    finite = [value for value in epsilons if value is not None]
+    if not finite:
         return "∞"
-    if known[0] == known[-1]:
-        shown = f"{known[0]:.3g}"
+    if finite[0] == finite[-1]:
+        text = f"{finite[0]:.3g}"
     else:
-        shown = f"{known[0]:.3g} to {known[-1]:.3g}"
-    if len(known) == len(epsilons):
-        return shown
-    return f"{shown}, or ∞"
+        text = f"{finite[0]:.3g} to {finite[-1]:.3g}"
+    if len(finite) == len(epsilons):
+        return text
+    return f"{text}, or ∞"
 
 
-def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:
-    """The text of docs/results.md: the claims, what the figures show, and ε."""
-    options = {"--testbed": how.testbed, "--quick": how.quick}
-    command = " ".join(["tacit figures", *(name for name, given in options.items() if given)])
+def results(reports: Sequence[ReportedFigure], provenance: Provenance) -> str:
+    """Return the text of docs/results.md: the claims, what the figures show, and ε."""
+    options = {"--testbed": provenance.testbed, "--quick": provenance.quick}
+    command = " ".join(["tacit figures", *(name for name, enabled in options.items() if enabled)])
     lines = [
         "# The papers' claims",
         "",
-        f"Generated from the data of `{command}` ({how.made_by}). {how.runs}",
+        f"Generated from the data of `{command}` ({provenance.made_by}). {provenance.runs}",
     ]
     lines += ["", VERDICTS, "", "| figure | claim | measured | verdict |", "|---|---|---|---|"]
-    for one in shown:
-        for judged in one.judged:
+    for report in reports:
+        for judged in report.judged:
             measured = "<br>".join(_measured(judged))
-            lines.append(f"| {_name(one)} | {judged.claim.text} | {measured} | {judged.verdict} |")
+            lines.append(
+                f"| {_name(report)} | {judged.claim.text} | {measured} | {judged.verdict} |"
+            )
     lines += [
         "",
         "| figure | shows | the paper's setting | here | seeds |",
         "|---|---|---|---|---|",
     ]
-    for one in shown:
-        head = one.figure.figure
+    for report in reports:
+        head = report.figure.figure
         setting = f"{head.setting} | {head.scaled} | {len(head.seeds)}"
-        lines.append(f"| {_name(one)} | {head.label} v {head.x} | {setting} |")
+        lines.append(f"| {_name(report)} | {head.label} v {head.x} | {setting} |")
     lines += ["", "| figure | panel | noise | ε claimed | true ε |", "|---|---|---|---|---|"]
-    lines += [f"| {_name(one)} | {' | '.join(row)} |" for one in shown for row in _epsilons(one)]
+    lines += [
+        f"| {_name(report)} | {' | '.join(row)} |"
+        for report in reports
+        for row in _epsilons(report)
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _name(one: ReportedFigure) -> str:
-    return f"{one.figure.figure.paper} {one.figure.figure.name}"
+def _name(report: ReportedFigure) -> str:
+    return f"{report.figure.figure.paper} {report.figure.figure.name}"

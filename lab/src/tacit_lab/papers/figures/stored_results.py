@@ -3,7 +3,7 @@
     {"name", "results_version", "version", "torch", "instructions", "run",
      "result": {"series", "epsilon", …}}
 
-`run` is what the run file says differently from the defaults, [network] and the seed included.
+`run` is what the run file sets differently from the defaults, [network] and the seed included.
 `name` is the beginning of the SHA-256 of that (tacit/config/fingerprint.py), so a result is found
 again by what was run. No name depends on the code: a result is one of the `version` that made it. A
 run that two figures share is in the file of the first.
@@ -46,7 +46,7 @@ class RequestedRun:
 
 
 def result_name(run: RunFile) -> str:
-    """The name of a run's result, made of all in its run file that is not a default."""
+    """Return the name of a run's result, made of all in its run file that is not a default."""
     return _name(fingerprint.differences(run))
 
 
@@ -55,40 +55,40 @@ def _name(different: dict[str, Any]) -> str:
 
 
 def look_up(
-    runs: Mapping[str, Iterable[RunFile]], own: Path, given: Path | None = None
+    runs: Mapping[str, Iterable[RunFile]], folder: Path, fallback: Path | None = None
 ) -> tuple[dict[str, Result], dict[str, RequestedRun]]:
     """Find stored results; returns the results, and the runs that have none, both by name.
 
-    `runs` are given by figure. A result is looked for in the folder `own`, which is made if it is
-    missing, and then in `given`. Raises ConfigError where one cannot be read.
+    `runs` are given by figure. A result is looked for in `folder`, which is made if it is
+    missing, and then in `fallback`. Raises ConfigError where one cannot be read.
     """
-    own.mkdir(parents=True, exist_ok=True)
-    wanted: dict[str, RequestedRun] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    requests: dict[str, RequestedRun] = {}
     for figure, each in runs.items():
         for run in each:
-            wanted.setdefault(result_name(run), RequestedRun(figure, run))
-    there = ({} if given is None else read_folder(given)) | read_folder(own)
-    found = {key: there[key] for key in wanted if key in there}
-    return found, {key: one for key, one in wanted.items() if key not in found}
+            requests.setdefault(result_name(run), RequestedRun(figure, run))
+    stored = ({} if fallback is None else read_folder(fallback)) | read_folder(folder)
+    results = {key: stored[key] for key in requests if key in stored}
+    return results, {key: request for key, request in requests.items() if key not in results}
 
 
 def read_folder(folder: Path) -> dict[str, Result]:
-    """Every result in `folder`, by name.
+    """Return every result in `folder`, by name.
 
-    Lines that are not whole, as after a kill, are left out, and the log says so. Results of another
-    RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
+    Lines that are not whole, as after a kill, are left out, and the log reports it. Results of
+    another RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
     """
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for path in sorted(folder.glob("*.jsonl")):
         try:
             lines = path.read_bytes().splitlines()
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from error
         points = [_parsed(line) for line in lines]
-        found |= {
-            one["name"]: one["result"]
-            for one in points
-            if one and one["results_version"] == RESULTS_VERSION
+        results |= {
+            point["name"]: point["result"]
+            for point in points
+            if point and point["results_version"] == RESULTS_VERSION
         }
         if None in points:
             log.warning(
@@ -98,21 +98,21 @@ def read_folder(folder: Path) -> dict[str, Result]:
                 len(lines),
                 points.index(None) + 1,
             )
-    return found
+    return results
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The result that a line holds; None where it holds none, or not under its own name."""
+    """Return the result that a line holds; None where it holds none, or not under its own name."""
     try:
         point = json.loads(line)
-        named = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
+        matches = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return point if named and _whole(point.get("result")) else None
+    return point if matches and _is_result(point.get("result")) else None
 
 
-def _whole(result: object) -> bool:
-    """Whether `result` is what `sweep.measure` gives: a series of numbers, and an ε or none."""
+def _is_result(result: object) -> bool:
+    """Check whether `result` is one of `sweep.measure`: a series of numbers, and an ε or none."""
     if not isinstance(result, dict):
         return False
     series = result.get("series")
@@ -133,29 +133,29 @@ def _numbers(point: object) -> list[object]:
         return [math.nan]
     metrics = point.get("metrics", {})
     if isinstance(metrics, dict):
-        named = list(metrics.values())
+        metric_values = list(metrics.values())
     else:
-        named = [math.nan]
-    return [value for key, value in point.items() if key != "metrics"] + named
+        metric_values = [math.nan]
+    return [value for key, value in point.items() if key != "metrics"] + metric_values
 
 
-def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
+def store(folder: Path, request: RequestedRun, result: Result) -> None:
     """Append a result to its figure's file; when this returns it outlives kill -9.
 
     Several processes may do so at once. A line that one of them was killed at is cut off. Raises
     ConfigError, and then leaves nothing.
     """
-    path = folder / f"{wanted.figure}.jsonl"
-    line = _line(wanted.run, result)
+    path = folder / f"{request.figure}.jsonl"
+    line = _line(request.run, result)
     try:
         with path.open("ab+", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             end, gap = _end_of_points(file)
             file.truncate(end)
             try:
-                rest = memoryview(gap + line)
-                while rest:  # the file is unbuffered, and a disk that fills up takes a part
-                    rest = rest[file.write(rest) :]
+                remaining = memoryview(gap + line)
+                while remaining:  # the file is unbuffered, and a disk that fills up takes a part
+                    remaining = remaining[file.write(remaining) :]
             except OSError:
                 file.truncate(end)
                 raise
@@ -202,7 +202,7 @@ def made_by() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty.
+    """Return the commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty.
 
     It is empty for an installed tacit.
     """
@@ -213,7 +213,7 @@ def _commit() -> str:
             ["describe", "--always", "--dirty", "--exclude=*"],
         ):
             git = ["git", "-C", str(here.parent), *command]
-            said = subprocess.run(git, check=True, capture_output=True, text=True).stdout
+            output = subprocess.run(git, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):  # no git, no repository, or somebody else's
         return ""
-    return "+" + said.strip().replace("-", ".")
+    return "+" + output.strip().replace("-", ".")

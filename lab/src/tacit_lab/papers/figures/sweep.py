@@ -35,10 +35,10 @@ MOST_LOSS = 50.0  # the largest loss whose perplexity is still a number
 
 
 class _Series:
-    """Collects the points of a simulation: accuracy and loss, and what figures show besides."""
+    """The points of a simulation: accuracy and loss, and what figures show besides."""
 
     def __init__(self, simulated: simulated_run.Simulation, test: Dataset) -> None:
-        self.found: list[Result] = []
+        self.points: list[Result] = []
         self._simulated = simulated
         self._points = Points(simulated.definition, simulated.model, test, self._record)
         self._rows = max(
@@ -92,7 +92,7 @@ class _Series:
         point |= {"clip": role.clip, "perplexity": math.exp(min(loss, MOST_LOSS))}
         if data.classes == 2:
             point["auc"] = metrics["auc"]
-        self.found.append(
+        self.points.append(
             {name: round(value, 6) for name, value in (point | self._simulated.clock()).items()}
         )
 
@@ -118,12 +118,12 @@ def measure(run: RunFile, root: Path | None) -> Result:
         )
     histories = [record.spent for record in simulated.role.edges.values()]
     epsilon = composed(run.algorithm.composition, histories, run.privacy.delta)
-    known = epsilon < float("inf") and run.privacy.private
+    finite = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
     return {
-        "series": series.found,
-        "epsilon": round(epsilon, 4) if known else None,
+        "series": series.points,
+        "epsilon": round(epsilon, 4) if finite else None,
         "staleness": round(mean, 2),
         "reason": simulated.role.halt_reason,
     }
@@ -139,20 +139,20 @@ def sweep(
     folder: Path,
     root: Path | None,
     jobs: int,
-    done: Callable[[int, int], None],
-    given: Path | None = None,
+    report: Callable[[int, int], None],
+    fallback: Path | None = None,
 ) -> dict[str, Result]:
     """Run what has no result yet on `jobs` processes; returns the result of every run, by its name.
 
-    `runs` are given by figure. Results that `folder` or `given` has already are taken from there.
+    `runs` are given by figure. Results in `folder` or `fallback` are taken from there.
     Each process appends every result to `folder` as soon as it has it, so that a sweep that was
     ended, in whatever way, goes on where it was. `done(count, total)` is called as results come:
     how many of the runs that were not known are finished, and how many there were.
 
     Raises ConfigError where `folder` cannot be written, ServiceError when a process was killed.
     """
-    found, todo = stored_results.look_up(runs, folder, given)
-    done(0, len(todo))
+    measured, todo = stored_results.look_up(runs, folder, fallback)
+    report(0, len(todo))
     # Largest first, one core each; fresh interpreters, as torch's threads do not survive a fork.
     others = multiprocessing.active_children()
     with python_child.inherited():  # its queues start a process, too
@@ -166,9 +166,9 @@ def sweep(
         count = 0
         for future in as_completed(futures):
             results = future.result()
-            found |= results
+            measured |= results
             count += len(results)
-            done(count, len(todo))
+            report(count, len(todo))
     except BrokenProcessPool as error:
         raise ServiceError(
             "figures: one of its processes was killed; what was done is kept, run it again"
@@ -178,7 +178,7 @@ def sweep(
         for child in multiprocessing.active_children():
             if child not in others:
                 child.terminate()
-    return found
+    return measured
 
 
 def _obey() -> None:
@@ -193,19 +193,19 @@ def _alike(runs: Iterable[tuple[str, RequestedRun]]) -> Iterable[dict[str, Reque
     One process measures a group: what it works out of a budget then serves all of them.
     """
     groups: dict[str, dict[str, RequestedRun]] = {}
-    for name, wanted in runs:
-        seed = {"run": wanted.run.run.model_copy(update={"seed": 0})}
-        groups.setdefault(stored_results.result_name(wanted.run.model_copy(update=seed)), {})[
+    for name, request in runs:
+        seed = {"run": request.run.run.model_copy(update={"seed": 0})}
+        groups.setdefault(stored_results.result_name(request.run.model_copy(update=seed)), {})[
             name
-        ] = wanted
+        ] = request
     return groups.values()
 
 
 def _measure_all(
     runs: Mapping[str, RequestedRun], folder: Path, root: Path | None
 ) -> dict[str, Result]:
-    found = {}
-    for name, wanted in runs.items():
-        found[name] = measure(wanted.run, root)
-        stored_results.store(folder, wanted, found[name])
-    return found
+    results = {}
+    for name, request in runs.items():
+        results[name] = measure(request.run, root)
+        stored_results.store(folder, request, results[name])
+    return results

@@ -25,7 +25,7 @@ MEASURED = {"accuracy", "loss"}  # what a figure may show that a run's metrics.j
 
 
 def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:
-    """The figure's runs without [network]: on the testbed, things take as long as they take.
+    """Return the figure's runs without [network]: on the testbed, things take as long as they take.
 
     Raises ConfigError for a figure that only simulations can show.
     """
@@ -34,33 +34,33 @@ def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:
         raise ConfigError(
             f"--testbed: {head.paper} {head.name} shows {head.y} over {head.over}: simulations only"
         )
-    found = [
+    plotted = [
         replace(c, run=c.run.model_copy(update={"network": Network()}))
         for c in figure_file.plotted_runs(figure, quick=quick)
     ]
-    if any(isinstance(cell.run, UntrainedPoint) for cell in found):
+    if any(isinstance(cell.run, UntrainedPoint) for cell in plotted):
         raise ConfigError(f"--testbed: {head.paper} {head.name} does not train")
-    return found
+    return plotted
 
 
 def sweep(
     runs: Mapping[str, Iterable[RunFile]],
     folder: Path,
     root: Path | None,
-    done: Callable[[int, int], None],
+    report: Callable[[int, int], None],
 ) -> dict[str, Result]:
     """Train every run that `folder` has no result of, one by one; returns all, by name.
 
     `runs` are given by figure. `done(count, total)` is called as results come. Two runs of one seed
     differ by whose update came first, so a stored result is one that was seen once.
     """
-    found, todo = stored_results.look_up(runs, folder)
-    done(0, len(todo))
-    for count, (name, wanted) in enumerate(todo.items(), 1):
-        found[name] = _trained(wanted.run, root)
-        stored_results.store(folder, wanted, found[name])
-        done(count, len(todo))
-    return found
+    results, todo = stored_results.look_up(runs, folder)
+    report(0, len(todo))
+    for count, (name, request) in enumerate(todo.items(), 1):
+        results[name] = _trained(request.run, root)
+        stored_results.store(folder, request, results[name])
+        report(count, len(todo))
+    return results
 
 
 def _trained(run: RunFile, root: Path | None) -> Result:
@@ -89,9 +89,9 @@ def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
         command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     if ended.returncode:
-        said = ended.stderr.strip().splitlines() or ["nothing"]
+        lines = ended.stderr.strip().splitlines() or ["nothing"]
         raise ServiceError(
-            f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}"
+            f"tacit run ended with exit code {ended.returncode} and said: {lines[-1]}"
         )
-    found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return summary

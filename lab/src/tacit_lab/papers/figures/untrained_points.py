@@ -55,7 +55,7 @@ class UntrainedPoint(RunFile):
     attack: AttackSettings | None = None
 
     def answer(self, root: Path | None) -> Result:
-        """A result in the form of a simulation's, with one point."""
+        """Return a result in the form of a simulation's, with one point."""
         if self.design is not None:
             return _planned(self, self.design)
         assert self.attack is not None
@@ -63,7 +63,7 @@ class UntrainedPoint(RunFile):
 
 
 def _planned(run: RunFile, design: Design) -> Result:
-    """The period τ of the optimal design, and the ε that its z and K really cost.
+    """Return the period τ of the optimal design, and the ε that its z and K really cost.
 
     ε comes from the design's own accountant, whatever the run file asked for.
     """
@@ -89,10 +89,10 @@ def _planned(run: RunFile, design: Design) -> Result:
         rate = run.sampling_rate()
     else:
         rate = None
-    found = dp_pasgd_plan.plan(problem, design.planner, rate)
+    plan = dp_pasgd_plan.plan(problem, design.planner, rate)
     return {
-        "series": [{"version": found.rounds, "tau": float(found.tau)}],
-        "epsilon": round(found.epsilon, 4),
+        "series": [{"version": plan.rounds, "tau": float(plan.tau)}],
+        "epsilon": round(plan.epsilon, 4),
     }
 
 
@@ -107,7 +107,7 @@ def _attacked(run: RunFile, attack: AttackSettings, root: Path | None) -> Result
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
     ]
-    asked = GlobalModel(0, model.init(run.run.seed), definition.privacy.constant_clip)
+    task = GlobalModel(0, model.init(run.run.seed), definition.privacy.constant_clip)
     likeness = []
     spent = 0.0
     for number, row in enumerate(chosen):
@@ -115,7 +115,7 @@ def _attacked(run: RunFile, attack: AttackSettings, root: Path | None) -> Result
         role = simulated_run.edge(definition, model, number, EdgePart(victim, len(victim)))
         total = torch.zeros(model.size, dtype=torch.float64)
         for _ in range(attack.pushes):
-            (out,) = role.on_message(asked)
+            (out,) = role.on_message(task)
             if not isinstance(out.message, Push):
                 raise ConfigError(
                     f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays "

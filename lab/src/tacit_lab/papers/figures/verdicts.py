@@ -50,18 +50,18 @@ class Curve:
         return half_width(self.y)
 
     def scores(self, places: NDArray[np.float64] | None, *, end: bool) -> NDArray[np.float64]:
-        """Each seed's score (seeds,): the mean at `places` on the x axis, or with `end` the last.
+        """Return the scores (seeds,): the mean at `places` on the x axis, or with `end` the last.
 
         Without `places` the curve's own points are taken.
         """
         y = self.y
         if places is not None and not math.isnan(self.x[0]):
-            y = np.stack([np.interp(places, self.x, one) for one in y])
+            y = np.stack([np.interp(places, self.x, row) for row in y])
         return np.asarray(y[:, -1] if end else y.mean(1))
 
 
 def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half of the 95 % confidence interval of the mean over the first axis, by Student's t.
+    """Return half of the 95 % confidence interval of the mean over the first axis, by Student's t.
 
     It is zero for a single value.
     """
@@ -76,13 +76,13 @@ class JudgedClaim:
     """A claim, what was found for each kind of noise that was tried, and the verdict."""
 
     claim: Claim
-    found: dict[Noise, ThreeValued]
-    said: dict[Noise, str]
+    holds: dict[Noise, ThreeValued]
+    measured: dict[Noise, str]
     verdict: str
 
 
 def curves(figure: Figure, cells: list[PlottedRun], results: Mapping[str, Result]) -> list[Curve]:
-    """The curves of all lines and panels that have runs."""
+    """Return the curves of all lines and panels that have runs."""
     grouped: dict[tuple[int, int], list[PlottedRun]] = {}
     for cell in cells:
         grouped.setdefault((cell.panel, cell.line), []).append(cell)
@@ -93,15 +93,17 @@ def _curve(
     figure: Figure, panel: int, line: int, cells: list[PlottedRun], results: Mapping[str, Result]
 ) -> Curve:
     head = figure.figure
-    found = {(cell.seed, cell.x): results[stored_results.result_name(cell.run)] for cell in cells}
+    by_seed = {(cell.seed, cell.x): results[stored_results.result_name(cell.run)] for cell in cells}
     epsilons = tuple(
-        sorted({result["epsilon"] for result in found.values()}, key=lambda e: (e is None, e or 0))
+        sorted(
+            {result["epsilon"] for result in by_seed.values()}, key=lambda e: (e is None, e or 0)
+        )
     )
     name = figure.line[line].name
     if head.over == "points":
         places = sorted({cell.x for cell in cells}, key=lambda x: x if x is not None else math.nan)
         y = [
-            [_score(figure, found[seed, x], cells[0].run.run.updates) for x in places]
+            [_score(figure, by_seed[seed, x], cells[0].run.run.updates) for x in places]
             for seed in head.seeds
         ]
         return Curve(
@@ -111,18 +113,21 @@ def _curve(
             np.array(y),
             epsilons,
         )
-    series = [found[seed, None]["series"] for seed in head.seeds]
+    series = [by_seed[seed, None]["series"] for seed in head.seeds]
     if figure.line[line].flat:
         return Curve(
             panel,
             name,
             np.array([math.nan]),
-            np.array([[one[-1][head.y]] for one in series]),
+            np.array([[points[-1][head.y]] for points in series]),
             epsilons,
         )
     shortest = min(series, key=len)
     x = np.array([point[head.over] for point in shortest])
-    y = [np.interp(x, [p[head.over] for p in one], [p[head.y] for p in one]) for one in series]
+    y = [
+        np.interp(x, [p[head.over] for p in points], [p[head.y] for p in points])
+        for points in series
+    ]
     return Curve(panel, name, x, np.array(y), epsilons)
 
 
@@ -137,14 +142,14 @@ def _score(figure: Figure, result: Result, updates: int) -> float:
     )
 
 
-def judge(figure: Figure, found: list[Curve]) -> list[JudgedClaim]:
+def judge(figure: Figure, drawn: list[Curve]) -> list[JudgedClaim]:
     """Judge every claim of the figure."""
-    return [_judged(figure, claim, found) for claim in figure.claim]
+    return [_judged(figure, claim, drawn) for claim in figure.claim]
 
 
-def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
+def _judged(figure: Figure, claim: Claim, drawn: list[Curve]) -> JudgedClaim:
     holds: dict[Noise, ThreeValued] = {}
-    said: dict[Noise, str] = {}
+    measured: dict[Noise, str] = {}
     for noise in ("paper", "rigorous", "none"):
         panels = {
             number
@@ -153,49 +158,49 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
         }
         checked = []
         for panel in sorted(panels):
-            mine = {c.name: c for c in found if c.panel == panel and c.name in claim.lines}
+            mine = {c.name: c for c in drawn if c.panel == panel and c.name in claim.lines}
             if len(mine) == len(claim.lines):
                 checked.append(_check(figure, claim, mine))
         if checked:
             holds[noise] = _all(good for good, _ in checked)
-            said[noise] = "; ".join(text for _, text in checked)
-    return JudgedClaim(claim, holds, said, verdict(holds))
+            measured[noise] = "; ".join(text for _, text in checked)
+    return JudgedClaim(claim, holds, measured, verdict(holds))
 
 
-def verdict(found: Mapping[Noise, ThreeValued]) -> str:
+def verdict(holds: Mapping[Noise, ThreeValued]) -> str:
     """Return what rigorous noise has shown or, where it was not tried, what other runs have."""
-    if "rigorous" in found:
-        private = found["rigorous"]
+    if "rigorous" in holds:
+        private = holds["rigorous"]
         if private is not False:
             if private:
                 return HOLDS
             return UNCLEAR
-        if found.get("paper"):
+        if holds.get("paper"):
             return PAPER_ONLY
-        if found.get("none"):
+        if holds.get("none"):
             return PLAIN_ONLY
         return FAILS
-    if found.get("paper"):
+    if holds.get("paper"):
         return PAPER_UNTRIED
-    if found.get("none"):
+    if holds.get("none"):
         return PLAIN_UNTRIED
-    if None in found.values() or not found:
+    if None in holds.values() or not holds:
         return UNCLEAR
     return FAILS
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
-    """False where a part is False, else None where a part cannot be told, else True."""
-    known = list(parts)
-    if False in known:
+    """Return False where a part is False, else None where one is unclear, else True."""
+    values = list(parts)
+    if False in values:
         return False
-    if None in known:
+    if None in values:
         return None
     return True
 
 
 def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
-    """Whether the mean of `values` (seeds,) is at least `bound`; None where it is unclear.
+    """Return whether the mean of `values` (seeds,) is at least `bound`; None where it is unclear.
 
     It is unclear where the bound is inside the mean's confidence interval.
     """
@@ -216,7 +221,7 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
         y = mine[name].y
         if claim.kind == "below":
             good.append(_least(-y[:, 0], -claim.tolerance))
-            parts.append(f"{name}: {_shown(y[:, 0])}")
+            parts.append(f"{name}: {_interval(y[:, 0])}")
         elif claim.kind != "flat":
             risen = y[:, -1] - y[:, 0]
             good.append(_rises(risen if claim.kind == "rising" else -risen))
@@ -224,12 +229,15 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
         else:
             spread = y[:, mean.argmax()] - y[:, mean.argmin()]
             good.append(_least(-spread, -claim.tolerance))
-            parts.append(f"{name}: spread {_shown(spread)}")
+            parts.append(f"{name}: spread {_interval(spread)}")
     return _all(good), ", ".join(parts)
 
 
 def _rises(values: NDArray[np.float64]) -> ThreeValued:
-    """Whether the mean of `values` is above 0. A line that has not moved at all is not rising."""
+    """Return whether the mean of `values` is above 0.
+
+    A line that has not moved at all is not rising.
+    """
     if values.any():
         return _least(values, 0.0)
     return False
@@ -246,17 +254,17 @@ def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Thre
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
     else:  # seeds are paired: they share data, parts and first model
         good = _all(_least(sign * (a - b), -claim.tolerance) for a, b in pairwise(scores.values()))
-    shown = ", ".join(f"{name}: {_shown(score)}" for name, score in scores.items())
-    apart = ", ".join(_shown(a - b) for a, b in pairwise(scores.values()))
-    return good, f"{shown} (apart {apart})"
+    listed = ", ".join(f"{name}: {_interval(score)}" for name, score in scores.items())
+    apart = ", ".join(_interval(a - b) for a, b in pairwise(scores.values()))
+    return good, f"{listed} (apart {apart})"
 
 
-def _shown(values: NDArray[np.float64]) -> str:
+def _interval(values: NDArray[np.float64]) -> str:
     return f"{values.mean():.4g} ± {float(half_width(values)):.2g}"
 
 
 def _common(curves: list[Curve]) -> NDArray[np.float64]:
-    """Places on the x axis, evenly spaced, that all `curves` have reached.
+    """Return places on the x axis, evenly spaced, that all `curves` have reached.
 
     So what is compared is the same time or cost.
     """

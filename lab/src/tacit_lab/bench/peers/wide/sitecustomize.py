@@ -11,5 +11,5 @@ from importlib.util import find_spec
 NAMES = ("tacit.datasets.benchmarks", "tacit.datasets")  # the newest, and that of 2ff785b
 PLACE = next((name for name in NAMES if find_spec(name)), None)
 if PLACE is not None:
-    known = import_module(f"{PLACE}.sources")._SOURCES
-    known["mnist"] = replace(known["mnist"], classes=62)
+    sources = import_module(f"{PLACE}.sources")._SOURCES
+    sources["mnist"] = replace(sources["mnist"], classes=62)
