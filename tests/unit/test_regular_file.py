@@ -48,8 +48,8 @@ def there(folder: Path, kind: str) -> Path:
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(str(path))
+        with socket.socket(socket.AF_UNIX) as endpoint:
+            endpoint.bind(str(path))
     else:
         path.symlink_to("/dev/zero")
     return path

@@ -197,8 +197,8 @@ def test_eq_11a_the_noise_is_gaussian_of_standard_deviation_c(scale: float, righ
 
 def test_the_noise_of_two_releases_and_of_two_parties_is_unrelated() -> None:
     rows, flat = torch.arange(TRIALS), torch.zeros(TRIALS, WIDTH)
-    one, other = (door(random=Random(seed)) for seed in (1, 2))
-    samples = [d.release(rows, lambda: flat).vectors.double() for d in (one, one, other)]
+    door_1, door_2 = (door(random=Random(seed)) for seed in (1, 2))
+    samples = [d.release(rows, lambda: flat).vectors.double() for d in (door_1, door_1, door_2)]
     for first, second in ((0, 1), (0, 2), (1, 2)):
         largest, limit = related(samples[first], samples[second])
         assert largest < limit

@@ -64,11 +64,11 @@ def test_the_tails_are_those_of_a_normal() -> None:
         assert stats.binomtest(beyond, len(sample), 2 * stats.norm.sf(bound)).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_noise_is_not_cut_at_five_standard_deviations(whole: bool) -> None:
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_noise_is_not_cut_at_five_standard_deviations(on_grid: bool) -> None:
     random, draws, beyond = Random(1), 2_000_000, 0
     for _ in range(12):
-        if whole:
+        if on_grid:
             steps = discrete_normal(draws, 4096.0, random)
             beyond += int((steps.abs() > 5 * 4096).sum())
         else:

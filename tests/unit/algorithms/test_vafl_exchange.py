@@ -36,24 +36,24 @@ FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates_that_client_alone() -> (
     None
 ):
-    made = world().after_tables()
-    waiting = {message.edge for message in uploads(made)}
+    federation = world().after_tables()
+    waiting = {message.edge for message in uploads(federation)}
     assert waiting == set(
-        made.parties
+        federation.parties
     )  # line 3: each has begun by itself, nobody's answer was needed
     for k in range(1, 9):
-        message = take(made, next(uploads(made)))
-        others = list(made.under_way)
-        before = made.server.params
-        (reply,) = made.deliver(message)  # line 11: nothing else was sent, the upload asks
-        assert (made.server.version, reply.to) == (k, message.edge)
-        assert not torch.equal(made.server.params, before)  # line 8
+        message = take(federation, next(uploads(federation)))
+        others = list(federation.under_way)
+        before = federation.server.params
+        (reply,) = federation.deliver(message)  # line 11: nothing else was sent, the upload asks
+        assert (federation.server.version, reply.to) == (k, message.edge)
+        assert not torch.equal(federation.server.params, before)  # line 8
         assert isinstance(reply.message, Feedback)
         assert reply.message.gradient is not None
         assert (
-            made.under_way[:-1] == others
+            federation.under_way[:-1] == others
         )  # line 3 again: one client is activated, by its own answer
-        again = made.under_way[-1]
+        again = federation.under_way[-1]
         assert isinstance(again, Update)
         assert (again.edge, part_of(again).step) == (message.edge, part_of(message).step + 1)
 
@@ -64,25 +64,27 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
     images, labels, records = table("digits", None)
     images = images.reshape(-1, 1, 16, 4)  # whose blocks are squares, as a convolution needs them
     data = (images, labels, records)
-    made = world(
+    federation = world(
         plan=plan, kind=kind, hidden=(6,), combine="concat", width=3, data=data
     ).after_tables()
-    message = take(made, next(uploads(made)))
-    party, server = made.parties[message.edge], made.server
+    message = take(federation, next(uploads(federation)))
+    party, server = federation.parties[message.edge], federation.server
     server.params = torch.linspace(
         -1, 1, server.head.size
     )  # at θ_0 = 0 no gradient would come back
     rows, place = part_of(message).rows, server.place(message.edge)
     theta = party.theta.clone().requires_grad_()
-    own = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
-    own = clip_rows(own, plan.bound) if plan.private else own
+    embedded = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
+    embedded = clip_rows(embedded, plan.bound) if plan.private else embedded
     h = server.table[rows].clone()
-    h[:, place] = message.vector.view(len(rows), -1) - own.detach() + own  # the noise is a constant
+    h[:, place] = (
+        message.vector.view(len(rows), -1) - embedded.detach() + embedded
+    )  # the noise is a constant
     torch.autograd.backward(
         functional.cross_entropy(server.head.logits(server.params, h), labels[rows])
     )
     before = party.theta
-    made.deliver(message)
+    federation.deliver(message)
     assert theta.grad is not None
     assert float(theta.grad.norm()) > 0
     assert torch.allclose(party.theta, before - 0.5 * theta.grad, atol=1e-6)
@@ -121,11 +123,13 @@ class Counting(World):
 
 
 def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
-    made = world(run_file(updates=60, every=20), plan=FRESH, combine="concat", width=4, seed=None)
-    counting = Counting(made.server, made.parties)
+    federation = world(
+        run_file(updates=60, every=20), plan=FRESH, combine="concat", width=4, seed=None
+    )
+    counting = Counting(federation.server, federation.parties)
     server = counting.start().run()
     assert server.version == 60
-    for name, party in made.parties.items():
+    for name, party in federation.parties.items():
         most = max(counting.counts[name].values())
         expected = math.sqrt(most) * 2 * FRESH.bound / FRESH.std
         assert most > 2
@@ -150,6 +154,6 @@ def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
 
     the first of two requests was lost, then refused.
     """
-    made = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
-    server = Newest(made.server, made.parties).start().run(order)
+    federation = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
+    server = Newest(federation.server, federation.parties).start().run(order)
     assert (server.version, server.halt_reason) == (120, "all updates applied")

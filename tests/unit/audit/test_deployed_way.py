@@ -77,8 +77,8 @@ def run(name: str, mechanism: str) -> Definition[Any]:
 
 def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
     """The role of an edge, as `tacit edge` and `tacit peer` make it with their own settings."""
-    given = EdgeSettings(run_file=str(folder / "run.toml"))
-    owner = RowOwner(given.data, given.device, given.policy, given.rows_alone)
+    settings = EdgeSettings(run_file=str(folder / "run.toml"))
+    owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
     ledger = Ledger(":memory:", "digits")
     with closing(ledger), open(os.devnull, "rb") as lock:  # noqa: PTH123  (a device)
         identity = Identity(0, folder, lock)
@@ -93,8 +93,8 @@ def way(role: EdgeRole) -> str:
 def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
     """The audit's own edge of this class."""
     for subject in (*HONEST, *ALGORITHMS):
-        made = subject.but(mechanism=mechanism)
-        role = make(made, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
+        quiet = subject.but(mechanism=mechanism)
+        role = make(quiet, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
         if type(role) is kind:
             return role
     raise AssertionError(f"{kind} is not audited")
@@ -136,9 +136,9 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert way(mine) == way(role).replace(role.model.name, "audit")
     assert type(mine.private_sum) is type(role.private_sum)
     for model in (role.model, mine.model):
-        found = recorded(model, "cpu", torch.float32, torch.int64)
-        assert isinstance(found, Recorded)
-        assert (found.whole is None) == (kind is Solving)
+        graph = recorded(model, "cpu", torch.float32, torch.int64)
+        assert isinstance(graph, Recorded)
+        assert (graph.whole is None) == (kind is Solving)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)
@@ -170,7 +170,7 @@ def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deployed way, of which one function does nothing but raise."""
 
-    def raises(*given: object, **named: object) -> None:
+    def raises(*args: object, **kwargs: object) -> None:
         raise Broken
 
     owner, name = request.param

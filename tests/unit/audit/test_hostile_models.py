@@ -115,8 +115,8 @@ def mean_shift(kind: type[Slots], params: Tensor, row: Tensor, clip: float) -> T
     """
     sums = []
     for record in (True, False):
-        made = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
-        slots = made.private_sum
+        role = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
+        slots = role.private_sum
         assert isinstance(slots, Slots)
         batch = slots.draw()
         sums.append(slots.clipped(params, clip, batch.index, batch.mask).total.double())
@@ -126,11 +126,11 @@ def mean_shift(kind: type[Slots], params: Tensor, row: Tensor, clip: float) -> T
 @cache
 def weakness(scale: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
     """Parameters, row and direction for which this machine's kernels tell places apart the most."""
-    found = []
+    candidates = []
     for seed in range(60):
         params, row = cancelling(seed, scale)
-        found.append((params, row, mean_shift(Packed, params, row, clip)))
-    return max(found, key=lambda each: float(each[2].norm()))
+        candidates.append((params, row, mean_shift(Packed, params, row, clip)))
+    return max(candidates, key=lambda each: float(each[2].norm()))
 
 
 def proven_by_place(
@@ -209,11 +209,11 @@ def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
 def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_a_push(
     mechanism: Mechanism,
 ) -> None:
-    found = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
-    assert set(found) == {"time, overflow", "time, denormals"}
+    findings = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
+    assert set(findings) == {"time, overflow", "time, denormals"}
     assert all(
         finding.measured <= finding.claim == epsilon_pld([Spend(1.0, QUIET_Z, 1, mechanism)], DELTA)
-        for finding in found.values()
+        for finding in findings.values()
     )
 
 
@@ -221,5 +221,5 @@ def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_
 def test_the_attack_finds_a_copy_that_is_made_for_some_rows_only() -> None:
     ways = Ways(slots=CopiesStrangeRows, outer=CopiesStrangeRows)
     subject = Subject("MUTANT", ways=ways, rows_alone=False, honest=False)
-    found = proven_by_time(subject, 160)["time, overflow"]
-    assert found.measured > found.claim
+    timing = proven_by_time(subject, 160)["time, overflow"]
+    assert timing.measured > timing.claim

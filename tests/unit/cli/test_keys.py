@@ -44,7 +44,7 @@ def test_one_section_by_its_name_or_its_algorithms() -> None:
 
 def test_the_schema_knows_every_key_of_the_experiments() -> None:
     schema = json.loads(said("--schema"))
-    known = {name: set(part["properties"]) for name, part in schema["$defs"].items()}
+    properties = {name: set(part["properties"]) for name, part in schema["$defs"].items()}
     algorithms = {
         name: target.rpartition("/")[2]
         for name, target in schema["properties"]["algorithm"]["discriminator"]["mapping"].items()
@@ -54,4 +54,4 @@ def test_the_schema_knows_every_key_of_the_experiments() -> None:
             part = schema["properties"][section]
             chosen = "BenchmarkData" if section == "data" else algorithms.get(content.get("name"))
             reference = part.get("$ref", "").rpartition("/")[2] or chosen
-            assert set(content) <= known[reference], path.name
+            assert set(content) <= properties[reference], path.name

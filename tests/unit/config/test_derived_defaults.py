@@ -67,9 +67,9 @@ def test_audp_takes_eq_12_from_whom_gives_its_numbers() -> None:
 
 
 def test_a_file_that_says_them_is_called_the_same() -> None:
-    said = required("fedasync", more="[privacy]\npushes = 1100\nclip = 2.0\n")
+    stated = required("fedasync", more="[privacy]\npushes = 1100\nclip = 2.0\n")
     left_out = config.parse(required("fedasync"), "b")
-    assert config.parse(said, "a").fingerprint() == left_out.fingerprint()
+    assert config.parse(stated, "a").fingerprint() == left_out.fingerprint()
 
 
 def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
@@ -78,15 +78,15 @@ def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
     notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
     folder.mkdir()
-    found = simulated_run.simulate(run.define(), root, folder, lambda run_status: None)
-    assert found.state == "finished"
+    simulated = simulated_run.simulate(run.define(), root, folder, lambda run_status: None)
+    assert simulated.state == "finished"
     return metrics(folder)
 
 
 def metrics(folder: Path) -> dict[str, float]:
     """Of the summary in `folder`."""
-    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
-    return found
+    scores: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
+    return scores
 
 
 def test_every_name_is_tried() -> None:

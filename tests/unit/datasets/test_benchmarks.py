@@ -86,9 +86,12 @@ def test_mnist_test_labels_have_the_known_beginning() -> None:
 
 def test_rows_selects_before_scaling_what_take_selects_after() -> None:
     rows = torch.tensor([5, 3, 3, 100])
-    some, whole = load("digits", "train", None, rows=rows), load("digits", "train", None).take(rows)
-    assert torch.equal(some.x, whole.x)
-    assert torch.equal(some.y, whole.y)
+    some, loaded = (
+        load("digits", "train", None, rows=rows),
+        load("digits", "train", None).take(rows),
+    )
+    assert torch.equal(some.x, loaded.x)
+    assert torch.equal(some.y, loaded.y)
     assert len(load("digits", "train", None, rows=rows[:0])) == 0
 
 
@@ -174,8 +177,8 @@ def idx(magic: int, *dims: int, values: bytes) -> bytes:
 
 
 def test_idx_round_trip() -> None:
-    whole = gzip.compress(idx(IMAGES, 2, 1, 3, values=bytes(range(6))))
-    assert read_idx(whole, IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
+    archive = gzip.compress(idx(IMAGES, 2, 1, 3, values=bytes(range(6))))
+    assert read_idx(archive, IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
 
 
 @pytest.mark.parametrize(

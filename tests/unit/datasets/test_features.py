@@ -84,9 +84,9 @@ def by_definition(image: Tensor) -> Iterator[np.ndarray]:
 def test_every_channel_equals_its_definition() -> None:
     (image,) = images(1, 8)
     expected = np.stack(list(by_definition(image)))
-    found = scattering(image[None])[0].numpy()
-    assert found.shape == expected.shape == (81, 2, 2)
-    assert np.allclose(found, expected, atol=1e-5)
+    maps = scattering(image[None])[0].numpy()
+    assert maps.shape == expected.shape == (81, 2, 2)
+    assert np.allclose(maps, expected, atol=1e-5)
 
 
 def test_a_wave_of_one_frequency_by_hand() -> None:
@@ -144,9 +144,9 @@ def test_a_constant_image_has_no_features(value: float) -> None:
 
 
 def test_every_group_has_mean_zero_and_variance_at_most_one() -> None:
-    found = apply("scattering", images(3, 28)[:, None])
-    assert found.shape == (3, 81, 7, 7)
-    groups = torch.split(found, [1] + [8] * 10, dim=1)
+    maps = apply("scattering", images(3, 28)[:, None])
+    assert maps.shape == (3, 81, 7, 7)
+    groups = torch.split(maps, [1] + [8] * 10, dim=1)
     for group in groups:
         assert torch.allclose(group.mean((1, 2, 3)), torch.zeros(3), atol=1e-5)
         assert (group.var((1, 2, 3), correction=0) <= 1 + 1e-5).all()
@@ -159,9 +159,9 @@ def test_normalisation_by_hand() -> None:
     """
     maps = torch.full((1, 81, 1, 2), 5.0)
     maps[0, 0, 0] = torch.tensor([1.0, 3.0])
-    found = normalised(maps)
-    assert torch.allclose(found[0, 0, 0], torch.tensor([-1.0, 1.0]), atol=1e-4)
-    assert found[0, 1:].abs().max() == 0
+    scaled = normalised(maps)
+    assert torch.allclose(scaled[0, 0, 0], torch.tensor([-1.0, 1.0]), atol=1e-4)
+    assert scaled[0, 1:].abs().max() == 0
 
 
 def test_an_image_has_the_same_features_alone_and_in_any_batch() -> None:
@@ -171,7 +171,9 @@ def test_an_image_has_the_same_features_alone_and_in_any_batch() -> None:
     """
     x = images(37, 28)[:, None]
     together = apply("scattering", x)
-    assert torch.equal(torch.cat([apply("scattering", one) for one in torch.split(x, 1)]), together)
+    assert torch.equal(
+        torch.cat([apply("scattering", image) for image in torch.split(x, 1)]), together
+    )
     assert torch.equal(apply("scattering", x.flip(0)).flip(0), together)
     assert torch.equal(apply("scattering", x), together)
     assert together.dtype == torch.float32
@@ -209,12 +211,12 @@ def test_what_is_no_square_image_is_refused_in_one_line(shape: tuple[int, ...]) 
 
 def test_a_dataset_is_loaded_with_its_features() -> None:
     rows = torch.tensor([7, 3])
-    found, pixels = (
+    loaded, pixels = (
         load("digits", "train", None, rows, "scattering"),
         load("digits", "train", None, rows),
     )
-    assert torch.equal(found.x, apply("scattering", pixels.x))
-    assert torch.equal(found.y, pixels.y)
+    assert torch.equal(loaded.x, apply("scattering", pixels.x))
+    assert torch.equal(loaded.y, pixels.y)
 
 
 RUN = """

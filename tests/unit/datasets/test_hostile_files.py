@@ -51,15 +51,15 @@ except DataError as error:
 
 def bounded(path: Path) -> str:
     """What a process with bounded memory says of the file."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)],
         capture_output=True,
         text=True,
         check=False,
         cwd=Path(__file__).parents[3],
     )
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout.strip()
+    assert (process.returncode, process.stderr) == (0, ""), process
+    return process.stdout.strip()
 
 
 def long_texts(path: Path) -> None:
@@ -148,10 +148,10 @@ BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_file_takes_no_more_than_bounded_memory(tmp_path: Path, name: str) -> None:
-    make, said = BOMBS[name]
+    make, message = BOMBS[name]
     make(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 4_000_000
-    assert said in bounded(tmp_path / name)
+    assert message in bounded(tmp_path / name)
 
 
 def test_a_long_text_that_many_rows_share_is_taken_a_few_at_a_time(tmp_path: Path) -> None:
@@ -252,10 +252,10 @@ def test_damaged_files_are_lines_and_no_tracebacks(tmp_path: Path, kind: str) ->
     chance, path = random.Random(kind), tmp_path / f"f.{kind}"
     reader = ARRAYS if kind in ("npz", "safetensors") else TableReader(SCHEMA)
     _whole(kind, path)
-    whole, refused = path.read_bytes(), 0
+    intact, refused = path.read_bytes(), 0
     assert sum(len(rows.y) for rows in reader.read(path)) in (9, 100)
     for _ in range(250):
-        content = bytearray(whole)
+        content = bytearray(intact)
         for _ in range(chance.choice([1, 2, 4, 16])):
             content[chance.randrange(len(content))] = chance.randrange(256)
         path.write_bytes(content[: chance.choice([len(content)] * 3 + [len(content) // 2])])

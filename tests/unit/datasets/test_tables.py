@@ -108,8 +108,8 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
     train, test = split("vehicle", "train"), split("vehicle", "test")
     assert train.groups is not None
     assert test.groups is not None
-    held = test.groups.bincount(minlength=23)
-    rows = train.groups.bincount(minlength=23) + held
+    test_rows = test.groups.bincount(minlength=23)
+    rows = train.groups.bincount(minlength=23) + test_rows
     assert rows.tolist() == [
         59,
         8,
@@ -135,7 +135,7 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
         30,
         10,
     ]
-    assert torch.equal(held, rows // 5)
+    assert torch.equal(test_rows, rows // 5)
     assert {tuple(row) for row in train.x.tolist()}.isdisjoint(
         {tuple(row) for row in test.x.tolist()}
     )

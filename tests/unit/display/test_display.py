@@ -119,29 +119,29 @@ def terminal() -> Console:
 
 
 def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
-    found = edge()
-    found.id, found.state, found.pushes, found.refusals = "edge-12", "retired", 12345, 0
-    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = (
+    entry = edge()
+    entry.id, entry.state, entry.pushes, entry.refusals = "edge-12", "retired", 12345, 0
+    entry.epsilon_pld, entry.budget, entry.sampling_rate, entry.noise_multiplier = (
         1.936543,
         2.0,
         0.0341333,
         1.123456,
     )
-    text = shown(text_tables.ledger(terminal(), [found]), terminal())
+    text = shown(text_tables.ledger(terminal(), [entry]), terminal())
     (row,) = [line for line in text.splitlines() if "edge-12" in line]
     assert all(len(line) <= 80 for line in text.splitlines())
     for cell in ("retired", "12345", "0.03413", "1.123", "1.937", "0.06345"):  # no more is left
         assert f" {cell} " in row
     assert "…" not in text
     assert text.rstrip().endswith("δ = 1e-05")
-    live = shown(text_tables.ledger(terminal(), [found], live=True), terminal())
+    live = shown(text_tables.ledger(terminal(), [entry], live=True), terminal())
     assert " ".join(live.split()).endswith(
         "δ = 1e-05; while training is on, ε is that of up to an eighth more releases"
     )
     assert all(len(line) <= 80 for line in live.splitlines())
-    found.refusals, other = 2, edge()
+    entry.refusals, other = 2, edge()
     other.delta = 1e-6
-    wide = shown(text_tables.ledger(text_tables.console(), [found, other]), text_tables.console())
+    wide = shown(text_tables.ledger(text_tables.console(), [entry, other]), text_tables.console())
     assert all(f" {word} " in wide for word in ("ε (RDP)", "1e-05", "1e-06", "refused"))
 
 
@@ -174,7 +174,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auc", "said"),
+    ("auc", "phrase"),
     [
         (0.71, "tells the classes apart (AUC 0.710)"),
         (0.52, "no better than always"),
@@ -182,7 +182,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     ],
 )
 def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
-    auc: float | None, said: str
+    auc: float | None, phrase: str
 ) -> None:
     summary = {
         "constant": {"accuracy": 0.78, "loss": None, "error": 0.01},
@@ -191,4 +191,4 @@ def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
         "metrics": {"auc": auc},
     }
     [line] = display._no_better(summary)
-    assert said in line.plain
+    assert phrase in line.plain

@@ -28,10 +28,10 @@ def identity(tmp_path: Path) -> Iterator[Identity]:
 
 
 def taken(root: Path) -> Iterator[Identity]:
-    found = Identities(root).acquire(2, threading.Event())
-    assert found is not None
-    with closing(found):
-        yield found
+    acquired = Identities(root).acquire(2, threading.Event())
+    assert acquired is not None
+    with closing(acquired):
+        yield acquired
 
 
 def opened(
@@ -95,10 +95,10 @@ def test_a_ledger_that_is_gone_is_noticed(identity: Identity, tmp_path: Path, lo
         for another in taken(tmp_path / "others"):
             charged(another)
             shutil.copy(another.path / "ledger.db", path)
-    said = refusal(identity)
-    assert said.startswith(f"ledger {path}: is ")
-    assert said.endswith("refusing to train without its history")
-    assert refusal(identity) == said  # and nothing was made that would pass the next time
+    message = refusal(identity)
+    assert message.startswith(f"ledger {path}: is ")
+    assert message.endswith("refusing to train without its history")
+    assert refusal(identity) == message  # and nothing was made that would pass the next time
 
 
 def test_it_is_noticed_although_nothing_was_ever_charged_and_the_marker_is_all_there_is(
@@ -160,9 +160,9 @@ def test_it_remembers_how_far_the_ledger_had_come(identity: Identity, tmp_path: 
         with closing(Ledger(path, "digits")) as copy:
             for _ in range(min(more, 1)):
                 copy.charge(0.1, 1.5, "gaussian", secret=True)
-        said = refusal(identity)
-        assert said.startswith(f"ledger {path}: it")
-        assert said.endswith("copy was put back, refusing to train")
+        message = refusal(identity)
+        assert message.startswith(f"ledger {path}: it")
+        assert message.endswith("copy was put back, refusing to train")
 
 
 def test_it_is_remembered_at_an_opening_and_at_a_close_and_never_ahead_of_the_ledger(
@@ -184,8 +184,8 @@ def test_a_killed_process_leaves_what_was_known_when_it_began(
     identity: Identity, tmp_path: Path
 ) -> None:
     charged(identity, times=3)
-    done = forked.finished(OPEN_AND_DIE, identity.path.parent)
-    assert done.returncode == -signal.SIGKILL
+    process = forked.finished(OPEN_AND_DIE, identity.path.parent)
+    assert process.returncode == -signal.SIGKILL
     assert enrolled(identity)["digits"]["count"] == 3
     assert charged(identity, times=0) == 5
 

@@ -61,9 +61,9 @@ ALGORITHMS = ("mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd", "adp2sgd", "s
 
 
 def identity(root: Path, number: int = 0) -> Identity:
-    found = Identities(root, number).acquire(2, threading.Event())
-    assert found is not None
-    return found
+    acquired = Identities(root, number).acquire(2, threading.Event())
+    assert acquired is not None
+    return acquired
 
 
 def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str, str]]:
@@ -74,7 +74,7 @@ def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str
     data = data[16:]
     tensors = safetensors.torch.load(data)
     return {
-        name: (one.dtype, one.numpy().tobytes()) for name, one in tensors.items()
+        name: (tensor.dtype, tensor.numpy().tobytes()) for name, tensor in tensors.items()
     }, state_file.metadata(data)
 
 
@@ -90,18 +90,20 @@ class TestSnapshots:
         files = sorted(folder.glob(f"{algorithm}.*.state"))
         assert files
         for path in files:
-            role, kept = roles[path.name.split(".")[1]], path.read_bytes()
-            role.restore(*state_file.loads(kept))  # type: ignore[union-attr]
-            assert written(state_file.dumps(*role.state())) == written(kept)  # type: ignore[union-attr]
+            role, stored = roles[path.name.split(".")[1]], path.read_bytes()
+            role.restore(*state_file.loads(stored))  # type: ignore[union-attr]
+            assert written(state_file.dumps(*role.state())) == written(stored)  # type: ignore[union-attr]
 
     def test_one_in_the_middle_is_not_a_new_one(self, tmp_path: Path) -> None:
         """So that the test above could fail: all else they have is not what a role begins with."""
         folder = unpacked("states", tmp_path)
         for algorithm in ALGORITHMS:
             run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
-            kept = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
+            stored = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
             new = Simulation(run.define(), None).role.state()[1]
-            same = {key for key, value in new.items() if json.loads(json.dumps(value)) == kept[key]}
+            same = {
+                key for key, value in new.items() if json.loads(json.dumps(value)) == stored[key]
+            }
             assert same <= BEGUN_WITH, algorithm
 
 
@@ -168,14 +170,14 @@ class TestEnrolment:
 def test_embeddings_that_0_2_has_released_are_sent_again(tmp_path: Path) -> None:
     folder = unpacked("vafl", tmp_path) / "identities" / "0" / "released"
     (path,) = folder.iterdir()
-    kept = KeptEmbeddings(folder)
-    found = kept.get(path.stem)
-    assert found is not None
-    assert found.shape == (1797, 2)
-    kept.put("again", found)
-    again = kept.get("again")
+    cache = KeptEmbeddings(folder)
+    embeddings = cache.get(path.stem)
+    assert embeddings is not None
+    assert embeddings.shape == (1797, 2)
+    cache.put("again", embeddings)
+    again = cache.get("again")
     assert again is not None
-    assert torch.equal(again, found)
+    assert torch.equal(again, embeddings)
     assert state_file.metadata((folder / "again.safetensors").read_bytes()) == {"tacit": "1"}
 
 
@@ -219,13 +221,13 @@ def newer(path: Path) -> None:
 
 
 @contextmanager
-def refused(said: str, place: Path) -> Iterator[None]:
+def refused(ending: str, place: Path) -> Iterator[None]:
     """A PrivacyError or ConfigError in one line, which ends so, and no file of `place` changes."""
     before = contents(place)
     with pytest.raises((PrivacyError, ConfigError)) as refusal:
         yield
     line = str(refusal.value).removesuffix("; refusing to train without it")
-    assert line.removesuffix("; refusing to train without its history").endswith(said)
+    assert line.removesuffix("; refusing to train without its history").endswith(ending)
     assert "\n" not in line
     assert contents(place) == before
 
@@ -251,17 +253,17 @@ class TestOf01:
         return of_0_1(tmp_path)
 
     def test_an_identity(self, old: Path) -> None:
-        folder, own = old / "identities", old / "identities" / "0"
-        with refused(f"outbox {own / 'outbox.db'}: lies beside the ledger: {OF_0_1}", old):
+        folder, edge_folder = old / "identities", old / "identities" / "0"
+        with refused(f"outbox {edge_folder / 'outbox.db'}: lies beside the ledger: {OF_0_1}", old):
             started(folder)
         # Without its outbox it is known by its record, and without that by its ledger.
-        (own / "outbox.db").unlink()
-        said = f"{own / 'enrolled.json'}: has no format, this tacit reads 2: {OF_0_1}"
-        with refused(said, old):
+        (edge_folder / "outbox.db").unlink()
+        message = f"{edge_folder / 'enrolled.json'}: has no format, this tacit reads 2: {OF_0_1}"
+        with refused(message, old):
             started(folder)
-        (own / "enrolled.json").unlink()
-        said = f"{own / 'ledger.db'}: has format 2, this tacit reads 3: {OF_0_1}"
-        with refused(said, old):
+        (edge_folder / "enrolled.json").unlink()
+        message = f"{edge_folder / 'ledger.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with refused(message, old):
             started(folder)
 
     def test_an_outbox_that_0_2_has_left_beside_its_record(self, old: Path, tmp_path: Path) -> None:
@@ -273,8 +275,11 @@ class TestOf01:
         started(folder)
 
     def test_a_store(self, old: Path) -> None:
-        said = f"{old / 'store.db'}: has format 2, this tacit reads 3: {OF_0_1}"
-        with refused(said, old), closing(open_store(f"sqlite:///{old}/store.db", "mapa")) as store:
+        message = f"{old / 'store.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with (
+            refused(message, old),
+            closing(open_store(f"sqlite:///{old}/store.db", "mapa")) as store,
+        ):
             store.open("f")
 
     def test_a_journal_file(self, old: Path) -> None:
@@ -308,16 +313,16 @@ class TestNewer:
         PeerState(path, "gossip").close()
         assert numbered(path) == 1
         newer(path)
-        said = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
-        with refused(said, tmp_path):
+        message = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
+        with refused(message, tmp_path):
             PeerState(path, "gossip")
 
     def test_a_ledger_is_refused(self, tmp_path: Path) -> None:
         path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
         Ledger(path, "digits").close()
         newer(path)
-        said = f"{path}: has format 4, this tacit reads 3: a newer one has written it"
-        with refused(said, tmp_path):
+        message = f"{path}: has format 4, this tacit reads 3: a newer one has written it"
+        with refused(message, tmp_path):
             Ledger(path, "digits")
 
     def test_an_enrolment_is_refused(self, tmp_path: Path) -> None:

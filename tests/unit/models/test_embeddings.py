@@ -50,7 +50,9 @@ def test_an_embedding_maps_every_record_by_itself(
     together = h.embed(theta, x)
     assert together.shape == (10, 6)
     assert len(theta) == h.size == sum(math.prod(shape) for _, shape in h.layout)
-    assert torch.allclose(together, torch.cat([h.embed(theta, one[None]) for one in x]), atol=1e-6)
+    assert torch.allclose(
+        together, torch.cat([h.embed(theta, record[None]) for record in x]), atol=1e-6
+    )
     assert torch.allclose(
         together, h.logits(theta, x), atol=1e-6
     )  # as a model, the embedding is its scores
@@ -62,7 +64,9 @@ def test_every_parameter_matters_and_per_example_gradients_exist(
     kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
     h, theta, x = made(kind, shape, arguments)
-    each = vmap(grad(lambda t, one: h.embed(t, one[None]).square().sum()), (None, 0))(theta, x)
+    each = vmap(grad(lambda t, record: h.embed(t, record[None]).square().sum()), (None, 0))(
+        theta, x
+    )
     assert each.shape == (10, h.size)
     assert float((each.abs().sum(0) > 0).float().mean()) > 0.9
 
@@ -92,10 +96,10 @@ def test_the_lstm_is_pytorchs() -> None:
         layer = nn.LSTM(inputs, cells, batch_first=True)
         weights = (parts[f"lstm{number}.{part}"] for part in ("weight", "recurrent", "bias"))
         with torch.no_grad():
-            for own, ours in zip(
+            for parameter, ours in zip(
                 layer.parameters(), (*weights, torch.zeros(4 * cells)), strict=True
             ):
-                own.copy_(ours)
+                parameter.copy_(ours)
             states, _ = layer(states)
     expected = states[:, -1] @ parts["dense1.weight"].T + parts["dense1.bias"]
     assert torch.allclose(h.embed(theta, x), expected, atol=1e-5)
@@ -175,7 +179,7 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "message"),
     [
         (("linear", (9,), 0), "algorithm.width = 0"),
         (("mlp", (9,), 3), "algorithm.hidden = ()"),
@@ -183,8 +187,8 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
         (("cnn", (1, 4, 28), 3), "square images"),
     ],
 )
-def test_an_impossible_embedding_is_refused(arguments: Any, named: str) -> None:
-    with pytest.raises(ConfigError, match=named.replace("(", r"\(").replace(")", r"\)")):
+def test_an_impossible_embedding_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace(")", r"\)")):
         embedding(*arguments)
 
 

@@ -121,13 +121,13 @@ def test_init_is_bounded_by_the_fan_in_and_zero_for_convex_models() -> None:
 def test_unflatten_is_views_in_the_order_of_the_layout() -> None:
     model = build("cnn", IMAGE, 10)
     params = model.init(1)
-    named = model.unflatten(params)
+    parts = model.unflatten(params)
     expected = [
         f"{layer}.{kind}" for layer in ("conv1", "conv2", "dense1") for kind in ("weight", "bias")
     ]
-    assert list(named) == expected
-    assert torch.equal(torch.cat([part.flatten() for part in named.values()]), params)
-    named["conv1.bias"].fill_(7)
+    assert list(parts) == expected
+    assert torch.equal(torch.cat([part.flatten() for part in parts.values()]), params)
+    parts["conv1.bias"].fill_(7)
     assert (params[250:260] == 7).all()
 
 
