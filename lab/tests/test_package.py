@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 
 def project(file: Path) -> dict[str, Any]:
-    """The [project] table of a pyproject.toml."""
+    """Return the [project] table of a pyproject.toml."""
     table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     return table
 

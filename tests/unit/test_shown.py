@@ -47,7 +47,10 @@ def test_what_code_may_not_hide_with_is_not_shown_either() -> None:
 
 
 def readable_as_code(character: str) -> bool:
-    """Whether user code may have it, but for ends of lines and the tab; half ones are no text."""
+    """Check whether user code may have this character.
+
+    Ends of lines and the tab may stand in it, and halves of surrogates are no text.
+    """
     if character in "\n\t" or unicodedata.category(character) == "Cs":
         return True
     try:

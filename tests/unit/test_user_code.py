@@ -30,11 +30,11 @@ def test_an_entry_beside_the_run_file_is_found_with_what_it_imports(tmp_path: Pa
 
 
 def test_the_code_of_the_folder_that_is_asked_for_is_run(tmp_path: Path) -> None:
-    assert load_entry("one:make", _one(tmp_path / "a", 1)).target() == 1
-    assert load_entry("one:make", _one(tmp_path / "b", 2)).target() == 2
+    assert load_entry("one:make", _write_entry(tmp_path / "a", 1)).target() == 1
+    assert load_entry("one:make", _write_entry(tmp_path / "b", 2)).target() == 2
 
 
-def _one(path: Path, value: int) -> Path:
+def _write_entry(path: Path, value: int) -> Path:
     path.mkdir()
     (path / "one.py").write_text(f"def make():\n    return {value}\n")
     return path

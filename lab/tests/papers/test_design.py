@@ -1,7 +1,4 @@
-"""`tacit plan dp-pasgd`:
-
-JSON, the table, the picture, the run file, and one line for every bad input.
-"""
+"""`tacit plan dp-pasgd`: JSON, table, picture, run file, and one line for every bad input."""
 
 from __future__ import annotations
 

@@ -163,8 +163,9 @@ Scores = dict[tuple[int, str, float | None], float]  # final accuracy by panel, 
 
 
 def results(plan: Figure, scores: Scores) -> dict[str, Result]:
-    """A result for every run, of the given final accuracies and a little difference between
-    seeds.
+    """Return a result for every run, of these final accuracies.
+
+    Seeds differ a little from each other.
     """
     by_name = {}
     for cell in figure_file.plotted_runs(plan, quick=False):
@@ -215,9 +216,9 @@ class TestVerdicts:
         assert verdict(tmp_path, 0.6, 0.4, text).verdict == verdicts.PAPER_ONLY
 
     def test_between_the_seeds_nothing_can_be_told(self, tmp_path: Path) -> None:
-        """The means are apart, but so are the seeds:
+        """Set the means apart, and the seeds as well.
 
-        the interval of the differences has 0 in it.
+        The interval of the differences then has 0 in it.
         """
         plan = figure(tmp_path)
         low = verdicts.Curve(0, "B", np.array([1.0]), np.array([[0.50], [0.52], [0.54]]), (None,))
@@ -314,7 +315,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
 
 
 def of_all_parties(run: RunFile) -> float:
-    """ε of a person in a vertical run whose parties release once, each with its own z."""
+    """Return ε of a person in a vertical run whose parties release once, each with its own z."""
     plans = [
         vertical_settings.vertical(run.define()).plan(party) for party in range(run.edges.count)
     ]
@@ -333,7 +334,7 @@ class Swept:
     def sweep(
         self, folder: Path, todo: list[int], shipped: Path | None = None
     ) -> dict[str, Result]:
-        """The runs' results; `todo` gets how many had none, whenever some come."""
+        """Return the runs' results, and append to `todo` how many had none, whenever some come."""
         return sweep.sweep(
             self.runs, folder, None, 1, lambda finished, total: todo.append(total), shipped
         )
@@ -439,7 +440,7 @@ class TestAsked:
         )
 
     def test_the_planners_tau_and_what_its_noise_costs(self) -> None:
-        def asked(planner: str) -> Result:
+        def measured(planner: str) -> Result:
             table = self.base(
                 algorithm={"name": "dp-pasgd", "learning_rate": 0.1},
                 privacy={"epsilon": 1.0, "delta": 1e-4, "batch": 64, "clip": 1.0},
@@ -454,12 +455,12 @@ class TestAsked:
             )
             return sweep.measure(UntrainedPoint.model_validate(table), None)
 
-        assert asked("corrected")["epsilon"] == 1.0
-        assert asked("paper")["epsilon"] > 50
-        assert asked("paper")["series"][0]["tau"] > asked("corrected")["series"][0]["tau"]
+        assert measured("corrected")["epsilon"] == 1.0
+        assert measured("paper")["epsilon"] > 50
+        assert measured("paper")["series"][0]["tau"] > measured("corrected")["series"][0]["tau"]
 
     def test_the_attack_sees_through_no_noise_only(self) -> None:
-        def asked(algorithm: str, **privacy: Any) -> Result:
+        def measured(algorithm: str, **privacy: Any) -> Result:
             table = self.base(
                 algorithm={"name": algorithm},
                 edges={"count": 1437},
@@ -469,8 +470,8 @@ class TestAsked:
             return sweep.measure(UntrainedPoint.model_validate(table), None)
 
         plain, private = (
-            asked("asgd", mechanism="none"),
-            asked("mapa", mechanism="gaussian", epsilon=2.0),
+            measured("asgd", mechanism="none"),
+            measured("mapa", mechanism="gaussian", epsilon=2.0),
         )
         assert plain["series"][0]["likeness"] > 0.99
         assert plain["epsilon"] is None

@@ -1,7 +1,4 @@
-"""The points that are kept beside the figure files:
-
-all are found, and three measured again are still the same.
-"""
+"""The points beside the figure files: all are found, and three measured again are the same."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ Kept = dict[str, Any]  # a line
 
 
 def lines() -> dict[str, Kept]:
-    """Every kept point, by name."""
+    """Return every stored point, by name."""
     files = (FIGURES / "points").glob("*.jsonl")
     points = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     return {point["name"]: point for point in points}
 
 
 def seeds_of(figure: str, panel: int, line: str, x: float | None) -> list[RunFile]:
-    """The runs of one point of a figure, one for each seed."""
+    """Return the runs of one point of a figure, one for each seed."""
     figure_plan = figure_file.read(FIGURES / f"{figure}.toml")
     cell_key = (panel, [each.name for each in figure_plan.line].index(line), x)
     return [
@@ -122,12 +119,12 @@ class TestAllAreFound:
 
 
 def moved(stored: Kept, seeds: list[Result], now: Result, made_by: dict[str, str]) -> list[str]:
-    """What of a point measured `now` is not as it was `kept`.
+    """Return what of a point measured `now` differs from the `stored` one.
 
-    Bit for bit, where the same code, torch and instructions made both. Else a number may be what
-    another seed could have given: it lies in the prediction interval of those that the seeds have,
-    which an honest one leaves with probability FALSE_ALARM. ε has no spread, so it must be the
-    same.
+    Where the same code, torch and instructions made both, all bits are equal. Else a number may be
+    what another seed could have given: it lies in the prediction interval of those that the seeds
+    have, which an honest one leaves with probability FALSE_ALARM. ε has no spread, so it must be
+    the same.
     """
     if all(stored[key] == value for key, value in made_by.items()):
         return [] if stored["result"] == now else ["a bit"]
@@ -154,10 +151,10 @@ def moved(stored: Kept, seeds: list[Result], now: Result, made_by: dict[str, str
 def test_a_point_measured_again_is_the_same(
     data_root: Path | None, figure: str, panel: int, line: str, x: float | None
 ) -> None:
-    """Where this fails: raise stored_results.RESULTS_VERSION, and measure what is kept anew; or
-    find the mistake.
+    """Measure the points anew.
 
-    The first three need no data that is not bundled.
+    Where this fails: raise stored_results.RESULTS_VERSION and measure all points anew, or find the
+    mistake. The first three points need no data that is not bundled.
     """
     runs = seeds_of(figure, panel, line, x)
     if data_root is None and runs[0].source.name != "digits":
@@ -196,7 +193,7 @@ class TestMoved:
         assert self.judged(self.result(0.80, epsilon=1.0001), **{other: "another"}) == ["epsilon"]
 
     def test_a_run_with_another_step_is_seen(self) -> None:
-        """A kept point measured with η/3 instead of η: what a slip in the code would do."""
+        """Measure a stored point with η/3 instead of η, as after a slip in the code."""
         runs = seeds_of("vafl-2", 0, "centralised", None)
         stored = lines()
         rate = runs[0].algorithm.learning_rate or math.nan

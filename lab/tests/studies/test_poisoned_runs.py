@@ -15,7 +15,7 @@ NIGHTLY = nightly("fedbuff", "dp-pasgd")
 
 @lru_cache
 def honest(algorithm: str, seed: int) -> float:
-    """The accuracy of a run without liars and without the guard."""
+    """Return the accuracy of a run without liars and without the guard."""
     accuracy: float = outcome(Case(algorithm, seed=seed))["accuracy"]
     return accuracy
 
@@ -70,7 +70,7 @@ def test_one_liar_gets_no_edge_shut_out_that_alone_has_a_class(seed: int) -> Non
 
 @pytest.mark.parametrize("algorithm", ["fedasync", *nightly("mapa")])
 def test_the_mean_of_others_turned_costs_little_more_than_the_liars_rows(algorithm: str) -> None:
-    """Where edges' data is very unequal, at a seed where it cost FedAsync 21 points."""
+    """Deal the data very unequally, at a seed where it cost FedAsync 21 points."""
     result = outcome(Case(algorithm, "inner product", 1, 401, GUARD, DIRICHLET))
     assert result["opposed"] == ["edge-0"]
     assert result["accused"] == {}

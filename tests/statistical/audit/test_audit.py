@@ -88,7 +88,7 @@ WITH_CHANCE = {"std/claim", "p-value", "|correlation|", "C a record"}
 
 
 def decisions(finding: Finding) -> int:
-    """How many limits, or tests with chance, may accuse an honest target in this finding.
+    """Return how many limits, or tests with chance, may accuse an honest target in this finding.
 
     A bound needs two limits, and where the finding is the larger of both directions, four. Kernels'
     times have an arithmetic of their own (`row_times`), and what compares bytes has no chance.
@@ -195,9 +195,9 @@ def nearer(points: Tensor, shift: Tensor) -> ScoreValues:
 
 
 def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -> None:
-    """Even with a sensitivity that holds:
+    """Release two points ΔS apart in 200 dimensions, at 0.5 per release.
 
-    two points ΔS apart in 200 dimensions, at 0.5 per release.
+    The paper's noise leaks even with a sensitivity that holds.
     """
     random, shift = Random(1), torch.zeros(200, dtype=torch.float64)
     shift[0] = 1.0

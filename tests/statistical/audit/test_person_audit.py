@@ -115,11 +115,11 @@ def test_twelve_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
             assert verdicts(people.person(subject, source, 1200)) == {"passes"}
             assert verdicts(people.drawn(subject, source)) == {"passes"}
         assert verdicts(people.dealt(GAUSSIAN, source, 1200)) == {"passes"}
-        assert verdicts(people.person(*_asked("person", source))) == {"caught"}
-        assert verdicts(people.dealt(*_asked("dealt", source))) == {"caught"}
+        assert verdicts(people.person(*_audit_arguments("person", source))) == {"caught"}
+        assert verdicts(people.dealt(*_audit_arguments("dealt", source))) == {"caught"}
         assert verdicts(people.drawn(DRAWN, source)) == {"caught"}
 
 
-def _asked(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:
+def _audit_arguments(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:
     mutant, pushes = BY_PERSON[name]
     return mutant, source, pushes

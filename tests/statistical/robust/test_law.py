@@ -26,7 +26,7 @@ LAW = Law(CLIP / BATCH, ROWS * 0.5, 2.0 * CLIP / BATCH)
 
 
 def honest(count: int, pull: Tensor | None = None) -> list[Tensor]:
-    """Updates that a Releaser makes; every row pulls as far as the clip lets it along `pull`."""
+    """Return updates that a Releaser makes, of rows with the longest pull along `pull`."""
     direction = torch.zeros(SIZE) if pull is None else CLIP * pull
     releaser = Releaser(PLAN, Ledger(":memory:", "digits"), Random(7))
     generator = torch.Generator().manual_seed(1)
@@ -41,7 +41,7 @@ def honest(count: int, pull: Tensor | None = None) -> list[Tensor]:
 
 
 def broken(updates: list[Tensor], law: Law = LAW) -> tuple[int, str]:
-    """After how many updates the law is broken, and how; (0, "") where it is kept."""
+    """Return after how many updates the law is broken, and how, or (0, "") if it is not."""
     sums = Sums(SIZE)
     for number, update in enumerate(updates, 1):
         sums.add(update, law)

@@ -42,7 +42,7 @@ def peer(**changes: object) -> Peer:
     return role
 
 
-def one(outgoing: list[Outgoing]) -> object:
+def single(outgoing: list[Outgoing]) -> object:
     (only,) = outgoing
     return only.message
 
@@ -163,7 +163,7 @@ def test_line_9_and_eq_4_the_step_is_taken_from_what_averaging_has_made() -> Non
     read, _ = stepper.begin()
     assert read is not None
     gradient = stepper.gradient(read)
-    answer = one(stepper.hear(proposal(torch.ones(SIZE))))
+    answer = single(stepper.hear(proposal(torch.ones(SIZE))))
     assert isinstance(answer, Answer)
     averaged = stepper.trained.params
     assert torch.allclose(averaged, (torch.ones(SIZE) + read) / 2)
@@ -283,7 +283,7 @@ def test_an_old_proposal_is_not_answered_and_the_last_is_answered_in_the_same_bi
         receiver.hear(proposal(torch.full((SIZE,), float(seq)), seq))
     params = receiver.trained.params
     assert receiver.hear(proposal(torch.zeros(SIZE), 1)) == []
-    again = one(receiver.hear(proposal(torch.full((SIZE,), 9.0), 2)))
+    again = single(receiver.hear(proposal(torch.full((SIZE,), 9.0), 2)))
     assert torch.equal(receiver.trained.params, params)
     assert isinstance(again, Answer)
     assert isinstance(again.delta, Shared)
@@ -301,11 +301,11 @@ def test_a_peer_whose_disk_was_replaced_begins_again_and_its_past_is_over() -> N
 
 def test_a_repeated_proposal_carries_the_model_of_today() -> None:
     proposer = peer(rate=1.0, learning_rate=0.5)
-    first = one(proposer.propose())
+    first = single(proposer.propose())
     read, _ = proposer.begin()
     assert read is not None
     proposer.finish(proposer.gradient(read))
-    again = one(proposer.repeat(["peer-1"]))
+    again = single(proposer.repeat(["peer-1"]))
     assert isinstance(first, Proposal)
     assert isinstance(again, Proposal)
     assert (first.seq, first.life) == (again.seq, again.life)
@@ -338,7 +338,7 @@ def test_what_a_neighbour_sees_are_the_noisy_gradients_themselves() -> None:
     stepper = peer(mechanism="gaussian", rate=0.5, learning_rate=0.25)
     for seq in range(1, 4):
         read, outgoing = stepper.begin()
-        proposal_sent = one(outgoing)
+        proposal_sent = single(outgoing)
         assert read is not None
         assert isinstance(proposal_sent, Proposal)
         assert isinstance(proposal_sent.model, Shared)
@@ -385,9 +385,9 @@ def test_E2_the_papers_rate_understates_what_a_worker_spends() -> None:
 
 
 def theorem_2(mu: float, epsilon: float) -> bool:
-    """(7) at the paper's CIFAR setting: K = 16 workers of n = 3,125, B = 256, T of 300 epochs;
+    """Check whether (7) holds at the paper's CIFAR setting, with δ = 1e-5.
 
-    δ = 1e-5.
+    There are K = 16 workers of n = 3,125 rows, B = 256, and T of 300 epochs.
     """
     K, n, B, T = 16, 3125, 256, 58_593
     alpha = math.log(1 / 1e-5) / ((1 - mu) * epsilon) + 1

@@ -38,7 +38,10 @@ def run(name: str, guard: str) -> RunFile:
 
 
 def folded(role: ServerRole, *, consumable: bool) -> list[tuple[Tensor, Tensor]]:
-    """Fold four updates of each of three edges; returns every model, and what it was at its time."""
+    """Fold four updates of each of three edges.
+
+    Return every model, each with its copy from the time when it was current.
+    """
     random, models = torch.Generator().manual_seed(1), []
     for edge in "abc":
         role.on_message(Hello(edge, 100.0, 1e-5, "discrete_gaussian", 1.0, 0.1, 100.0, ()))

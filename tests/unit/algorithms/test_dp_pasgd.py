@@ -19,7 +19,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
 from tests.helpers.private_sums import sum_of
-from tests.helpers.run_files import run_file as made
+from tests.helpers.run_files import run_file as base_run_file
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size
@@ -28,7 +28,7 @@ DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
 
 
 def run_file(tau: int = 4, updates: int = 100) -> RunFile:
-    return made(
+    return base_run_file(
         run={"updates": updates},
         algorithm={"name": "dp-pasgd", "learning_rate": 0.5, "tau": tau},
         privacy={"clip": 1.0, "batch": 8, "noise_multiplier": 1.0},

@@ -169,7 +169,7 @@ def test_the_relaxed_optimum_rounds_past_the_resource() -> None:
 
 
 def quadratic(p: DesignProblem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
-    """Mean gap of each of K iterates of (7) on λ/2·θ² in d dimensions, from θ⁰ with gap α; (K,)."""
+    """Return the mean gap of each iterate of (7) on λ/2·θ² in d dimensions, from gap α; (K,)."""
     generator = np.random.default_rng(5)
     lam, eta, M, d = p.strong_convexity, p.lr, p.devices, p.dim
     theta = np.full((runs, M, d), math.sqrt(2 * p.gap / (lam * d)))
@@ -235,8 +235,9 @@ def test_the_last_iterate_is_no_later_than_the_average(K: int, B: float, step: f
 
 
 def brute(p: DesignProblem, Z: float) -> tuple[float, int, int]:
-    """The least last-iterate bound over all K and all τ dividing K, by the formulas of
-    privacy.md §5 alone.
+    """Return the least last-iterate bound over all K and all τ that divide K.
+
+    It uses the formulas of privacy.md §5 alone.
     """
     return min(_brute(p, Z))
 

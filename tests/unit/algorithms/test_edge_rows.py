@@ -1,7 +1,4 @@
-"""What an edge does with rows that its model cannot take, and without any row:
-
-what it does with all others.
-"""
+"""An edge with rows that its model cannot take, or without any row, pushes as all others do."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class World:
         return self.last
 
     def turn(self, edge: str, lie: Callable[[Tensor], Tensor] = lambda led: led) -> None:
-        """One update on the newest model."""
+        """Send one update on the newest model."""
         role = self.role
         mine = Update(edge, role.version, role.params, role.clip, ())
         base = role.base(mine) if edge not in role.accused else role.params

@@ -48,7 +48,7 @@ def run_file(
     z: float = 64.0 * math.sqrt(0.01 / SIZE),
     count: int = 2,
 ) -> RunFile:
-    """Two edges; what one push's noise adds to the variance is 0.01 C²."""
+    """Return a run of two edges, in which one push's noise adds 0.01 C² to the variance."""
     return run_files.run_file(
         FILE,
         run={"updates": updates},
@@ -80,7 +80,7 @@ def update(edge: str, version: int, value: float = 1.0) -> Update:
     return Update(edge, version, torch.full((SIZE,), value), 1.0, (Spend(0.1, 1.0, 1),))
 
 
-def one(outgoing: list[Any]) -> Any:
+def single(outgoing: list[Any]) -> Any:
     (only,) = outgoing
     return only
 
@@ -301,7 +301,7 @@ def test_cloud_line_4_the_first_model_and_clip_norm() -> None:
 
 def test_cloud_line_1_an_edge_is_answered_with_the_newest_model() -> None:
     cloud = applied(server(), 3)
-    reply = one(cloud.on_message(hello("joiner")))
+    reply = single(cloud.on_message(hello("joiner")))
     assert reply.to == "joiner"
     assert (reply.message.version, reply.message.clip) == (3, cloud.clip)
     assert torch.equal(reply.message.params, cloud.params)
@@ -322,7 +322,7 @@ def test_cloud_line_11_the_model_moves_against_the_update() -> None:
 
 def test_cloud_line_12_the_updating_edge_gets_the_new_model() -> None:
     cloud = server()
-    reply = one(cloud.on_message(update("b", 0)))
+    reply = single(cloud.on_message(update("b", 0)))
     assert (reply.to, reply.message.version) == ("b", 1)
     assert torch.equal(reply.message.params, cloud.params)
 
@@ -372,7 +372,7 @@ def test_cloud_lines_15_and_16_the_next_stage_plans_with_theta_times_the_clip() 
     first = cloud.variance
     applied(cloud, math.ceil(cloud.stage_length()))
     assert cloud.variance == pytest.approx(10.0**2 / 64 + 0.01 * 5.0**2) != first
-    assert one(cloud.on_message(update("a", cloud.version))).message.clip == 5.0
+    assert single(cloud.on_message(update("a", cloud.version))).message.clip == 5.0
 
 
 def test_the_clip_norm_never_falls_below_clip_min() -> None:
@@ -392,7 +392,7 @@ def test_without_any_variance_the_first_stage_never_ends() -> None:
 def test_cloud_line_18_halt_goes_to_everyone_at_t() -> None:
     cloud = applied(server(updates=4), 3)
     assert not cloud.halted
-    halt = one(cloud.on_message(update("a", 3)))
+    halt = single(cloud.on_message(update("a", 3)))
     assert (halt.to, halt.message.version) == (EVERYONE, 4)
     assert isinstance(halt.message, Halt)
 
@@ -404,7 +404,7 @@ def test_after_halt_nothing_moves_and_hello_is_answered_with_halt() -> None:
     assert cloud.on_message(Halt(2, "again")) == []
     assert torch.equal(cloud.params, params)
     assert cloud.version == 2
-    reply = one(cloud.on_message(hello("late")))
+    reply = single(cloud.on_message(hello("late")))
     assert (reply.to, reply.message) == ("late", Halt(2, cloud.halt_reason))
     assert cloud.screen(update("a", 2)) == "halted"
 
@@ -421,7 +421,7 @@ def test_an_update_that_came_with_the_last_one_moves_nothing_and_is_counted_as_s
 
 def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:
     cloud = server()
-    assert one(cloud.on_message(Halt(0, ""))).message.reason == "halted"
+    assert single(cloud.on_message(Halt(0, ""))).message.reason == "halted"
     assert cloud.halt_reason == "halted"
 
 
@@ -439,7 +439,7 @@ def test_an_update_that_aged_on_its_way_is_not_applied_but_answered() -> None:
     cloud = applied(server(), 25)
     params = cloud.params.clone()
     cloud.edges["b"] = replace(cloud.edges["b"], spent=())
-    reply = one(cloud.on_message(update("b", 4)))
+    reply = single(cloud.on_message(update("b", 4)))
     assert cloud.edges["b"].spent == update("b", 4).spent
     assert (reply.to, reply.message.version, cloud.stale, cloud.version) == ("b", 25, 1, 25)
     assert torch.equal(cloud.params, params)

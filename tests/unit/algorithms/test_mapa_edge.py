@@ -149,7 +149,7 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, role: MapaEdge) -> list[Tensor]:
-    """The rows that the modes without privacy draw."""
+    """Return the list that receives the rows drawn by the modes without privacy."""
     rows: list[Tensor] = []
     plain = role.private_sum
     assert isinstance(plain, Plain)

@@ -34,11 +34,11 @@ ROWS, CLIP, DELTA = 12, 1.0, 1e-5
 
 
 def model_of(kind: type[Solve]) -> ModuleModel:
-    return named(kind.__name__)
+    return model_by_name(kind.__name__)
 
 
 @cache
-def named(name: str) -> ModuleModel:
+def model_by_name(name: str) -> ModuleModel:
     kind = getattr(own_modules, name)
     return module_model(
         f"nets:{name}",
@@ -61,8 +61,9 @@ def edge(
     units: bool = False,
     make: Callable[..., EdgeRole] = MapaEdge,
 ) -> EdgeRole:
-    """With `rows` rows and a public one, of which the record is the last private one if it is
-    there.
+    """Return an edge with `rows` rows and a public one.
+
+    The record, if present, is the last private row.
     """
     x, y = model.random_batch(rows + 1, torch.Generator().manual_seed(2))
     x[rows], y[rows] = 0.0, 0
@@ -82,7 +83,7 @@ def slots(role: EdgeRole) -> Slots:
 
 
 def attack(model: ModuleModel) -> torch.Tensor:
-    """Parameters that make the module raise for the record."""
+    """Return parameters that make the module raise for the record."""
     x, _ = model.random_batch(ROWS + 1, torch.Generator().manual_seed(2))
     params = model.init(1)
     against(model.unflatten(params), x[ROWS - 1])
@@ -144,7 +145,7 @@ def test_the_delay_is_rehearsed_on_a_grid_of_public_rows_and_charges_nothing() -
 
 @pytest.mark.parametrize("pushes", [40, *nightly(1500)])
 def test_what_is_sent_tells_no_more_than_is_claimed(pushes: int) -> None:
-    """As many pushes as once showed ε ≥ 2.79 of 0.07, by an edge that ended."""
+    """Prove with as many pushes as once showed ε ≥ 2.79 of 0.07, by an edge that ended."""
     model, params = model_of(Solve), attack(model_of(Solve))
     rate, z = 0.1, 5.429
     rows = ROWS if pushes < 1000 else 100

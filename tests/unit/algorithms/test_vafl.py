@@ -1,6 +1,6 @@
-"""VAFL against its paper:
+"""VAFL against its paper.
 
-one test per equation, line of Algorithms 1 and 2, update rule and theorem's step size.
+There is one test per equation, line of Algorithms 1 and 2, update rule and theorem's step size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CACHED = EmbeddingPlan("cached", 1.0, 5.0, 1e6, 1e-5)
 
 
 def loss_at(server: LabelServer, params: Tensor, h: Tensor, rows: Tensor) -> Tensor:
-    """ℓ of eq. (1) for the sum head, written out: mean of -ln softmax(Σ_m h_m + θ_0)[y]."""
+    """Return ℓ of eq. (1) for the sum head: the mean of -ln softmax(Σ_m h_m + θ_0)[y]."""
     scores = h.sum(1) + params
     right = scores[torch.arange(len(rows)), server.people.labels[rows]]
     return (scores.exp().sum(1).log() - right).mean()
@@ -525,7 +525,7 @@ def test_what_is_no_upload_never_enters_the_journal(
 def reference(
     federation: World, horizon: int, views: list[Tensor], y: Tensor, penalty: float
 ) -> float:
-    """Accuracy of the centralised model on the rows behind the training records."""
+    """Return the accuracy of the centralised model on the rows behind the training records."""
     server, models = federation.server, [party.embedding for party in federation.parties.values()]
     records = server.people.records
     params, thetas = centralised(

@@ -1,7 +1,4 @@
-"""VAFL against its paper, continued:
-
-one exchange between a client and the server, and what all exchanges cost.
-"""
+"""VAFL against its paper: one exchange between a client and the server, and the cost of all."""
 
 from __future__ import annotations
 
@@ -92,9 +89,9 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
 def test_eqs_12_13_the_smoothness_constant_of_a_perturbed_kink_falls_with_c(c: float) -> None:
-    """L of h over a bias:
+    """Take L of h over a bias: 1/(2·sqrt(3)·c) of one relu.
 
-    1/(2·sqrt(3)·c) of one relu, which is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c.
+    It is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c.
     """
     h, width = embedding("mlp", (1,), 1, hidden=(1,), smoothing=c), 0.2 * c
     slopes = []
@@ -140,9 +137,7 @@ def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
 
 
 class Newest(World):
-    """Gives a party only the last of what one upload makes the server say to it, as the driver
-    does.
-    """
+    """Gives a party only the last answer that one upload makes the server send, as the driver does."""
 
     def answered(self, message: Uplink) -> list[Outgoing]:
         return list({reply.to: reply for reply in super().answered(message)}.values())
@@ -150,9 +145,9 @@ class Newest(World):
 
 @pytest.mark.parametrize("order", range(5))
 def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
-    """An evaluation falls due where old entries are waited for:
+    """Let an evaluation fall due while the server waits for old entries.
 
-    the first of two requests was lost, then refused.
+    The first of its two requests was lost, then refused.
     """
     federation = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
     server = Newest(federation.server, federation.parties).start().run(order)

@@ -23,7 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.simulated import SimulatedLedger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import EmbeddingReleaser
-from tests.helpers.run_files import run_file as made
+from tests.helpers.run_files import run_file as base_run_file
 from tests.helpers.vafl_rig import run_file
 
 EXPERIMENTS = sorted(
@@ -145,7 +145,7 @@ def test_quadrants_are_four() -> None:
 
 
 def test_a_horizontal_run_has_no_parties() -> None:
-    run = made(run={"updates": 1}, algorithm={"name": "mapa"})
+    run = base_run_file(run={"updates": 1}, algorithm={"name": "mapa"})
     with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
         vertical(run.define())
 

@@ -76,7 +76,7 @@ def run(name: str, mechanism: str) -> Definition[Any]:
 
 
 def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
-    """The role of an edge, as `tacit edge` and `tacit peer` make it with their own settings."""
+    """Return an edge's role, as `tacit edge` and `tacit peer` make it with their own settings."""
     settings = EdgeSettings(run_file=str(folder / "run.toml"))
     owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
     ledger = Ledger(":memory:", "digits")
@@ -86,12 +86,12 @@ def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
 
 
 def way(role: EdgeRole) -> str:
-    """How it computes and why, without the number of slots, which the plan says."""
+    """Return how the role computes, and why, without its number of slots, which the plan states."""
     return role.private_sum.way.rpartition(" slots: ")[2]
 
 
 def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
-    """The audit's own edge of this class."""
+    """Return the audit's own edge of this class."""
     for subject in (*HONEST, *ALGORITHMS):
         quiet = subject.but(mechanism=mechanism)
         role = make(quiet, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
@@ -168,7 +168,7 @@ def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
 
 @pytest.fixture(params=[(RowSums, "sum"), (RowSums, "checked"), (RowsAlone, "compute")])
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deployed way, of which one function does nothing but raise."""
+    """Replace one function of the deployed way by one that only raises."""
 
     def raises(*args: object, **kwargs: object) -> None:
         raise Broken
@@ -178,7 +178,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def attacks(subject: Subject) -> Mapping[str, Callable[[], object]]:
-    """Each of the audit's tests of this subject, with few messages."""
+    """Return the audit's tests of this subject by name, each with few messages."""
     sampled = {
         name: partial(test, subject, Randomness(1), 8)
         for name, test in SAMPLED_TESTS.items()

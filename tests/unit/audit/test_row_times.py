@@ -28,7 +28,7 @@ def test_no_kind_of_rows_takes_longer_than_another(name: str, model: Model) -> N
 
 @compiled
 def test_the_tanh_of_a_library_is_noticed() -> None:
-    """What the loops had before: for some numbers it takes a shorter way."""
+    """Compile the tanh that the loops had before: it takes a shorter way for some numbers."""
     import math
 
     import numba

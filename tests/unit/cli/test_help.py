@@ -15,7 +15,7 @@ from tests.system.cli.test_main import Captured, child, tacit
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command by its words, those of groups as well."""
+    """Return every command by its words, those of groups as well."""
 
     def walk(words: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield words, command

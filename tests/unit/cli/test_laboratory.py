@@ -25,7 +25,7 @@ main.main(sys.argv[1:])
 
 
 def without(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`tacit ARGUMENTS` where the laboratory is not installed."""
+    """Run `tacit ARGUMENTS` where the laboratory is not installed."""
     return subprocess.run(
         [sys.executable, "-c", MISSING, *arguments],
         capture_output=True,
@@ -55,7 +55,7 @@ def test_with_it_it_has_the_commands_that_tacit_knows_of() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level names that a file imports, anywhere in it."""
+    """Return the top-level names that a file imports, anywhere in it."""
     nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]

@@ -21,7 +21,7 @@ from tests.unit.identity.test_kinship import charge, data
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two sessions, three rows, 6 releases of digits; and one of mnist."""
+    """Return a ledger of two sessions and three rows: 6 releases of digits, and one of mnist."""
     for _ in range(2):
         with closing(Ledger(tmp_path / "ledger.db", "digits")) as ledger:
             for z in (1.5, 1.5, 2.0):
@@ -49,7 +49,7 @@ def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
 
 @pytest.fixture
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's data folder with the ledgers of `clinic`, of which two edges have released."""
+    """Return a user's data folder with ledgers of `clinic`, of which two edges have released."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     home = tmp_path / "home" / "tacit"
     clinic = data("clinic", range(300))

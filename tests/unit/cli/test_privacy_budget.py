@@ -1,7 +1,4 @@
-"""`tacit plan privacy`:
-
-the three questions, the table, the picture, and one line for every bad input.
-"""
+"""`tacit plan privacy`: three questions, a table, a picture, and one line for every bad input."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ UPDATES = {"fedavg": 100, "fedbuff": 100, "dp-pasgd": 100}  # rounds and buffers
 
 
 def required(name: str, dataset: str = "digits", more: str = "") -> str:
-    """A run file of the required keys."""
+    """Return a run file of the required keys."""
     private = "" if name in PRIVATE else '[privacy]\nmechanism = "none"\n'
     alone = "[edges]\ncount = 1\n" if name in ("csgd", "sgd") else ""
     return (
@@ -73,7 +73,7 @@ def test_a_file_that_says_them_is_called_the_same() -> None:
 
 
 def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
-    """Metrics on the test set at the end; nothing had been said against the run."""
+    """Return the metrics on the test set at the end of a run that drew no warning before."""
     run = config.parse(text, "test")
     notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
@@ -84,7 +84,7 @@ def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
 
 
 def metrics(folder: Path) -> dict[str, float]:
-    """Of the summary in `folder`."""
+    """Read the metrics of the summary in `folder`."""
     scores: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
     return scores
 

@@ -45,9 +45,9 @@ class TestDifferences:
         assert RunFile.model_validate(different) == run_file
 
     def test_a_section_whose_default_is_not_its_classs_own(self) -> None:
-        """[network.uplink] takes no time where it is not named;
+        """Name [network.uplink]: without it an uplink takes no time, with it a second.
 
-        named, it takes a second, as every delay does.
+        Every named delay takes a second by default.
         """
         run_file = run(network={"uplink": {}, "compute": {}, "away": [{"edge": 1, "leaves": 0.0}]})
         different = fingerprint.differences(run_file)

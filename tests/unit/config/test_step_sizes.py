@@ -65,7 +65,7 @@ def test_a_rate_of_the_run_file_takes_the_place_of_table_ii(name: str) -> None:
     ],
 )
 def test_local_steps_follow_it_at_the_edge(algorithm: dict[str, object]) -> None:
-    """What is pushed at the end of a linear schedule has moved by next to nothing."""
+    """Check that a push at the end of a linear schedule has moved by next to nothing."""
     run = run_file(
         run={"updates": 100},
         algorithm={**algorithm, "schedule": "linear"},

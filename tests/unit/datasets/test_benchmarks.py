@@ -29,7 +29,7 @@ def needs(name: str) -> None:
 
 @pytest.fixture
 def usps(tmp_path: Path) -> Path:
-    """A data folder with its own copy of the USPS file, to be damaged."""
+    """Return a data folder with its own copy of the USPS file, to be damaged."""
     needs("usps")
     (tmp_path / "usps").mkdir()
     (tmp_path / "usps" / "usps.npz").write_bytes((ROOT / "usps" / "usps.npz").read_bytes())

@@ -24,7 +24,7 @@ FULL: Features = ("upright", "scattering", STROKES)
 
 
 def moments(image: Tensor) -> tuple[float, float, float]:
-    """Row and column of the centre of mass, from the middle; the mixed second moment."""
+    """Return the centre of mass (row, column), from the middle, and the mixed second moment."""
     mass = image[0].double() / image.sum().double()
     rows = torch.arange(image.shape[1]).double()[:, None] - (image.shape[1] - 1) / 2
     columns = torch.arange(image.shape[2]).double() - (image.shape[2] - 1) / 2

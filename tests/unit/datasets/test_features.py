@@ -1,7 +1,4 @@
-"""Frozen features:
-
-the scattering transform is what its formula says, and a function of one image alone.
-"""
+"""Frozen features: the scattering transform follows its formula and sees one image alone."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ def images(count: int, side: int, seed: int = 0) -> Tensor:
 
 
 def stroke(side: int = 28, shift: int = 0) -> Tensor:
-    """A smooth bent line in the middle of a dark image, `shift` pixels to the right."""
+    """Draw a smooth bent line in the middle of a dark image, `shift` pixels to the right."""
     rows, columns = torch.meshgrid(
         torch.arange(side) - side / 2, torch.arange(side) - side / 2, indexing="ij"
     )
@@ -39,7 +36,7 @@ def stroke(side: int = 28, shift: int = 0) -> Tensor:
 
 
 def convolved(maps: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Cyclic convolution by its definition: one shift at a time."""
+    """Return the cyclic convolution by its definition: one shift at a time."""
     out = np.zeros(maps.shape, complex)
     for (row, column), weight in np.ndenumerate(kernel):
         out += weight * np.roll(maps, (row, column), (0, 1))
@@ -47,7 +44,7 @@ def convolved(maps: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 def gauss(side: int, step: int) -> np.ndarray:
-    """φ for a map of every step-th pixel: σ = 1.6 input pixels, sum 1."""
+    """Return φ for a map of every step-th pixel: σ = 1.6 input pixels, sum 1."""
     at = step * (np.arange(side) + side * np.arange(-3, 4)[:, None])  # seven turns around the torus
     line = np.exp(-(at**2) / (2 * 1.6**2)).sum(0)
     plane: np.ndarray = np.outer(line, line) / line.sum() ** 2
@@ -55,9 +52,9 @@ def gauss(side: int, step: int) -> np.ndarray:
 
 
 def by_definition(image: Tensor) -> Iterator[np.ndarray]:
-    """The slow twin in float64:
+    """Compute the slow twin in float64: every channel in order.
 
-    every channel in order, by sums over shifts, without a Fourier transform.
+    It sums over shifts, without a Fourier transform.
     """
     x = np.pad(image.double().numpy(), 4, mode="reflect")
     side = len(x)
@@ -90,9 +87,9 @@ def test_every_channel_equals_its_definition() -> None:
 
 
 def test_a_wave_of_one_frequency_by_hand() -> None:
-    """x = (-1)^row:
+    """Take x = (-1)^row, whose |x ∗ ψ| is |ψ^(π, 0)| everywhere.
 
-    |x ∗ ψ| is |ψ^(π, 0)| everywhere, so S1 is that number and S2, which sees a constant, is 0.
+    So S1 is that number, and S2, which sees a constant, is 0.
     """
     x = (1.0 - 2.0 * (torch.arange(28) % 2)).repeat(28, 1).T[None]
     maps = scattering(x)[0]
@@ -117,9 +114,7 @@ def test_a_wavelet_has_mean_zero_and_real_fourier_coefficients(j: int, angle: fl
 
 
 def test_the_transform_does_not_expand() -> None:
-    """Energies and distances of features are at most those of the images that were padded
-    (Mallat 2012).
-    """
+    """Compare energies and distances of features with those of the padded images (Mallat 2012)."""
     x, y = images(6, 28), images(6, 28, seed=1)
     padded = torch.nn.functional.pad((x - y)[:, None], (4,) * 4, mode="reflect")
     change = torch.linalg.vector_norm(scattering(x) - scattering(y), dim=(1, 2, 3))
@@ -153,9 +148,9 @@ def test_every_group_has_mean_zero_and_variance_at_most_one() -> None:
 
 
 def test_normalisation_by_hand() -> None:
-    """The average channel alone is a group: values 1 and 3 become -1 and 1;
+    """Normalise a group of the average channel alone: values 1 and 3 become -1 and 1.
 
-    a group of one value becomes 0.
+    A group of one value becomes 0.
     """
     maps = torch.full((1, 81, 1, 2), 5.0)
     maps[0, 0, 0] = torch.tensor([1.0, 3.0])
@@ -165,9 +160,9 @@ def test_normalisation_by_hand() -> None:
 
 
 def test_an_image_has_the_same_features_alone_and_in_any_batch() -> None:
-    """To the last bit:
+    """Compare to the last bit.
 
-    what a record contributes must not depend on its neighbours (sensitivity rests on it).
+    Sensitivity rests on it: what a record contributes must not depend on its neighbours.
     """
     x = images(37, 28)[:, None]
     together = apply("scattering", x)

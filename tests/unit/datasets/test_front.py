@@ -125,7 +125,7 @@ def front(folder: Path, name: str, arguments: str) -> Front:
 
 
 def network() -> nn.Module:
-    """A module like `nets.Whole` there, with statistics that batch norm has seen."""
+    """Return a module like `nets.Whole` there, with statistics that batch norm has seen."""
     torch.manual_seed(3)
     space: dict[str, Any] = {}
     exec(compile(NETS, "nets", "exec"), space)
@@ -219,7 +219,7 @@ def test_making_one_moves_no_random_numbers_of_the_process(
 
 
 def run(folder: Path, model: dict[str, Any], **data: Any) -> RunFile:
-    """A run of ten small pictures in an npz; what a model sees of them is the test's."""
+    """Return a run of ten small pictures in an npz, with the model's inputs as the test states."""
     chance = np.random.default_rng(5)
     x, y = chance.random((COUNT, 1, 6, 6)), np.arange(COUNT) % 2
     np.savez(folder / "rows.npz", x=x, y=y)
@@ -243,7 +243,7 @@ def steps(weights: str | None = "front.safetensors") -> list[dict[str, Any]]:
 
 @pytest.fixture
 def unsplit(folder: Path) -> nn.Module:
-    """The network, whose weights lie in `folder`: of all of it, and of its front."""
+    """Return the network, after its weights and those of its front are written to `folder`."""
     module = network()
     save_file(module.state_dict(), folder / "whole.safetensors")
     save_file(module.get_submodule("front").state_dict(), folder / "front.safetensors")
@@ -268,19 +268,19 @@ def test_a_head_on_a_front_is_the_network_whose_front_is_frozen(
 
 
 def test_the_run_definition_has_both_hashes(folder: Path, unsplit: nn.Module) -> None:
-    def named() -> tuple[dict[str, str], str]:
+    def code_and_fingerprint() -> tuple[dict[str, str], str]:
         run_file = run(folder, {"name": "logistic"}, features=steps())
         return run_file.stated()["code"], run_file.fingerprint()
 
-    code, first = named()
+    code, first = code_and_fingerprint()
     assert set(code) == {"front nets:Front", "front front.safetensors"}
     save_file({"other": torch.zeros(1)}, folder / "front.safetensors")
-    (other, second), names = named(), {first}
+    (other, second), names = code_and_fingerprint(), {first}
     assert other["front nets:Front"] == code["front nets:Front"]
     assert second not in names
     names.add(second)
     (folder / "nets.py").write_text(NETS + "\n# another\n", encoding="utf-8")
-    assert named()[1] not in names
+    assert code_and_fingerprint()[1] not in names
 
 
 def test_weights_of_another_network_and_files_that_change_are_refused(

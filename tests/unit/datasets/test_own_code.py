@@ -42,7 +42,7 @@ def reader(
 
 
 def refused(folder: Path, reader: DatasetReader) -> OwnersError:
-    """What is said of it, before a row is kept."""
+    """Return the error that refuses the code, before a row is stored."""
     (folder / "train").touch()
     with pytest.raises(OwnersError) as caught:
         rows_of(folder / "train", reader, folder / "kept")

@@ -44,7 +44,7 @@ class Rows:
 
 
 def pictures() -> dict[str, Array]:
-    """x uint8, y, and who: two pictures of each."""
+    """Return x (uint8), y, and who: two pictures of each."""
     chance = np.random.default_rng(3)
     x = chance.integers(0, 256, (COUNT, 1, SIDE, SIDE)).astype(np.uint8)
     who = np.array([f"p{number // 2}" for number in range(COUNT)])

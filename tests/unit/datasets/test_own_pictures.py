@@ -30,7 +30,7 @@ class Counting(FeaturedReader):
     featured: ClassVar[list[int]] = []
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
-        """The same."""
+        """Return the features, and note how many rows they are of."""
         self.featured.append(len(rows.y))
         return super().seen(rows)
 
@@ -41,7 +41,7 @@ def reader(*names: str, channels: int = 1) -> ImagesReader:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A cat and a dog."""
+    """Return a folder with a cat and a dog."""
     for name in ("cat", "dog"):
         (tmp_path / "train" / name).mkdir(parents=True)
         Image.fromarray(GREY).save(tmp_path / "train" / name / "0.png")

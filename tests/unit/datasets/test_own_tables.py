@@ -49,7 +49,7 @@ def read(
 
 
 def ids(folder: Path) -> UnitIds:
-    """Whose each row in `folder` is."""
+    """Return the unit of each row in `folder`."""
     return np.fromfile(folder / "units.bin", dtype=np.dtype((np.void, 16)))
 
 

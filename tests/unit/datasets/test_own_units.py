@@ -46,14 +46,17 @@ UNITS = 'unit = "person"\nrows = 200\nrows_max = 240\nunit_rows = 50'
 
 
 def table(path: Path, people: list[str]) -> Path:
-    """A row for each of `people`, whose age is its number in the file."""
+    """Write a row for each of `people`, whose age is its number in the file."""
     columns = {"person": people, "age": list(range(len(people))), "outcome": ["home"] * len(people)}
     csv.write_csv(pa.table(columns), path)
     return path
 
 
 def dealt(path: Path, folder: Path, edges: int) -> list[dict[str, list[int]]]:
-    """Of each edge: the numbers of each person's rows in the file, by the edge's own units."""
+    """Return, for each edge, the numbers of each person's rows in the file.
+
+    They are grouped by the edge's own units.
+    """
     people = [line.split(",")[0].strip('"') for line in path.read_text().splitlines()[1:]]
     by_edge = []
     for number in range(edges):

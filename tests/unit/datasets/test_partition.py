@@ -101,9 +101,9 @@ def test_parts_depend_on_seed_and_method_and_on_no_global_generator(method: Any)
 
 
 def test_parts_never_move() -> None:
-    """Recorded:
+    """Compare with recorded parts.
 
-    a new version that dealt other rows would let one person be in two edges' budgets.
+    A new version that dealt other rows would let one person be in two edges' budgets.
     """
     heads = {m: shard(LABELS, 1, shards=5, spare=2, method=m, seed=7)[:6].tolist() for m in METHODS}  # type: ignore[arg-type]
     assert heads == HEADS

@@ -16,7 +16,7 @@ KEY = b"k" * 32
 
 
 def of_ids(ids: Iterable[object], key: bytes = KEY) -> Sketches:
-    """A file in which these people have a row each, all rows different."""
+    """Return the sketch of a file in which these people have one row each, all different."""
     units = hashed(f"person {person}".encode() for person in ids)
     return sketched([Marks(hashed(map(bytes, units)), units)], key)
 
@@ -26,7 +26,7 @@ def of_rows(rows: Iterable[object], key: bytes = KEY) -> Sketches:
 
 
 def survey(count: int, seed: int, kinds: int, tail: float = 0.0) -> Sketches:
-    """Answers of so many people: most of a few kinds, some (`tail`) of very many."""
+    """Return a survey's answers: most of a few kinds, a share `tail` of very many."""
     chance = np.random.default_rng(seed)
     common = chance.zipf(1.5, count) % kinds
     rare = chance.integers(10**12, size=count)

@@ -73,7 +73,7 @@ def test_accuracy_is_drawn_where_there_is_one(
 
 
 def drawn(edges: list[Edge], most: int) -> list[str]:
-    """The lines of a table of at most so many edges."""
+    """Return the lines of a table of at most so many edges."""
     to = Console(width=120, file=io.StringIO(), markup=False)
     to.print(watch._edges(to, edges, most))
     file = to.file

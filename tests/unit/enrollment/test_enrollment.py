@@ -1,7 +1,4 @@
-"""The certificate authority in a folder:
-
-what it signs, what it refuses, and what its files look like.
-"""
+"""The certificate authority in a folder: what it signs, what it refuses, and its files."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def authority(tmp_path: Path) -> CertificateAuthority:
 
 
 def tacit(*arguments: str) -> int:
-    """The exit code of `tacit ARGUMENTS`."""
+    """Return the exit code of `tacit ARGUMENTS`."""
     with pytest.raises(SystemExit) as ended:
         main.main(list(arguments))
     return int(ended.value.code or 0)
@@ -121,7 +118,7 @@ def request(name: str, key: certificates.Key | rsa.RSAPrivateKey) -> str:
 
 
 def forged() -> str:
-    """A request whose signature is another's."""
+    """Return a request whose signature is another's."""
     good, other = (request("edge-0", certificates.new_key()) for _ in range(2))
     ders = [
         x509.load_pem_x509_csr(text.encode()).public_bytes(serialization.Encoding.DER)

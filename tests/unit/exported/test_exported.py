@@ -73,7 +73,7 @@ PRIVACY: dict[str, Any] = {
 
 
 def written(folder: Path, outputs: int = 2, **data: Any) -> Path:
-    """A run file of an own table and module."""
+    """Write a run file of an own table and module."""
     folder.mkdir()
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
     model = {
@@ -95,7 +95,7 @@ def written(folder: Path, outputs: int = 2, **data: Any) -> Path:
 
 
 def results(folder: Path, run: RunFile) -> Tensor:
-    """What an aggregator leaves when such a run has ended; the parameters."""
+    """Write what an aggregator leaves when such a run has ended, and return the parameters."""
     folder.mkdir()
     model = run.build_model()
     params = model.init(7) * 3
@@ -117,7 +117,7 @@ def results(folder: Path, run: RunFile) -> Tensor:
 
 
 def module_of(folder: Path, outputs: int) -> torch.nn.Module:
-    """The user's own module, as anybody loads it."""
+    """Load the user's own module from the folder, as anybody can."""
     spec = importlib.util.spec_from_file_location("handed_on", folder / "code" / "nets.py")
     assert spec is not None
     assert spec.loader is not None

@@ -27,7 +27,7 @@ from tests.unit.exported.test_exported import NETS, TABLE, new_rows, results, ta
 
 
 def run_of(folder: Path, data: dict[str, Any], **model: Any) -> RunFile:
-    """A run on own data with a model of tacit's own."""
+    """Return a run on own data with a model of tacit's own."""
     text = toml(
         run={"updates": 9},
         data={"dataset": None, **data},
@@ -39,7 +39,7 @@ def run_of(folder: Path, data: dict[str, Any], **model: Any) -> RunFile:
 
 
 def table_model(folder: Path, classes: tuple[str, ...] = ("home", "ward")) -> Path:
-    """An exported folder of a table with tacit's own network: nothing in it is code."""
+    """Export a folder of a table with tacit's own network: nothing in it is code."""
     data = {**TABLE, "columns": {**TABLE["columns"], "outcome": {"values": list(classes)}}}
     results(folder / "out", run_of(folder, data, name="mlp", hidden=[4]))
     exported.export(folder / "out", folder / "model", folder)
@@ -47,7 +47,7 @@ def table_model(folder: Path, classes: tuple[str, ...] = ("home", "ward")) -> Pa
 
 
 def rewritten(model: Path, state: dict[str, Tensor]) -> None:
-    """The folder with other weights, whose SHA-256 its model.json says."""
+    """Write other weights into the folder, and their SHA-256 into its model.json."""
     content = save(state)
     (model / "model.safetensors").write_bytes(content)
     facts = json.loads((model / "model.json").read_text())
@@ -229,7 +229,7 @@ def test_code_of_an_installed_package_is_not_run_unasked_either(tmp_path: Path, 
 
 
 def refused_code(error: TacitError, model: Path, facts: dict[str, Any]) -> dict[str, str]:
-    """The SHA-256s that a hostile folder can compute as well as anybody."""
+    """Return the SHA-256s that a hostile folder can compute as well as anybody."""
     assert "is not the code" in str(error)
     run = RunFile.model_validate(facts["run"], context={"folder": model / "code"})
     hashes: dict[str, str] = run.stated()["code"]
@@ -294,7 +294,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutated(chance: random.Random, content: Any) -> Any:
-    """`content` with up to three values that are others, or gone."""
+    """Return `content` with up to three values replaced or deleted."""
     content = json.loads(json.dumps(content))
     for _ in range(chance.choice([1, 1, 2, 3])):
         places = list(_places(content))
@@ -317,7 +317,7 @@ def _places(content: Any) -> Any:
 
 
 def tried(model: Path, kind: exported.RowsKind, rows: Path) -> None:
-    """Read it and predict: it may be refused, in a line, and nothing else may happen."""
+    """Read the folder and predict: a refusal in one line is all that may happen."""
     code = 3
     try:
         list(exported.predict(exported.read(model), kind, rows))

@@ -34,7 +34,7 @@ def data(
     dealing: str = DEALT,
     apart_from: tuple[str, ...] = (),
 ) -> Owned:
-    """Somebody's data with these rows, and who they are of, in a file of its own bytes."""
+    """Return data with these rows, and the people whose they are, in a file of its own bytes."""
     marks = hashed(str(row).encode() for row in rows)
     units = None if people is None else hashed(str(person).encode() for person in people)
 
@@ -153,13 +153,13 @@ def test_a_site_that_got_the_rows_of_another_has_its_ledger(tmp_path: Path) -> N
 
 
 def site(bytes_: str, people: Iterable[int], name: str = "clinic", dealing: str = "") -> Owned:
-    """The file of one site of several, with a row for each person."""
+    """Return the file of one site of several, with a row for each person."""
     rows = [(bytes_, person) for person in people]
     return replace(data(name, rows, people=people, dealing=dealing), digest=bytes_)
 
 
 def two_sites(home: Path) -> tuple[Owned, Owned]:
-    """Two sites, of which the first has released 90 times and the second once."""
+    """Return two sites, of which the first has released 90 times and the second once."""
     first, second = site("a", range(300)), site("b", range(300, 600))
     places = [own_ledgers.place(each, at, home) for at, each in enumerate((first, second))]
     for place, times in zip(places, (90, 1), strict=True):
@@ -307,7 +307,7 @@ def test_what_cannot_be_read_begins_no_ledger(tmp_path: Path) -> None:
 
 
 def older(home: Path) -> Path:
-    """A register as tacit 0.2 wrote it, with one ledger that has paid."""
+    """Write a register as tacit 0.2 wrote it, with one ledger that has paid."""
     plain = Owned("october", OCTOBER.digest, "row", DEALT)
     charge(own_ledgers.place(plain, 0, home), 7)
     [path] = home.glob("ledgers/*/data.json")
@@ -346,7 +346,7 @@ def test_a_damaged_sketch_is_said_to_be_one(tmp_path: Path) -> None:
 
 
 def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
-    """Eight processes that begin at once, each with a file of its own, and one that is common."""
+    """Start eight processes at once, each with a file of its own, and one that is common."""
     gate, opener = os.pipe()
     children = []
     for number in range(8):

@@ -24,10 +24,10 @@ from tests.helpers import forked
 
 @pytest.fixture
 def identity(tmp_path: Path) -> Iterator[Identity]:
-    yield from taken(tmp_path / "identities")
+    yield from acquired_identity(tmp_path / "identities")
 
 
-def taken(root: Path) -> Iterator[Identity]:
+def acquired_identity(root: Path) -> Iterator[Identity]:
     acquired = Identities(root).acquire(2, threading.Event())
     assert acquired is not None
     with closing(acquired):
@@ -37,14 +37,14 @@ def taken(root: Path) -> Iterator[Identity]:
 def opened(
     identity: Identity, setting: str | None = None, dataset: str = "digits"
 ) -> AbstractContextManager[Ledger]:
-    """Its ledger, where TACIT_LEDGER is `setting`."""
+    """Open the identity's ledger, where TACIT_LEDGER is `setting`."""
     return lineage.ledger(identity, replace(identity, ledger=setting).ledger_place, dataset)
 
 
 def charged(
     identity: Identity, setting: str | None = None, dataset: str = "digits", times: int = 1
 ) -> int:
-    """Charge `times`; how far the ledger has come."""
+    """Charge `times`, and return how far the ledger has come."""
     with opened(identity, setting, dataset) as ledger:
         for _ in range(times):
             ledger.charge(0.1, 1.5, "gaussian", secret=True)
@@ -80,7 +80,7 @@ def test_it_may_lie_beside_the_data_and_be_taken_over_by_another_identity(
     assert charged(identity, setting, times=3) == 3
     assert (tmp_path / "data" / "ledger-0.db").is_file()
     assert not (identity.path / "ledger.db").exists()
-    for another in taken(tmp_path / "a new container"):
+    for another in acquired_identity(tmp_path / "a new container"):
         assert charged(another, setting) == 4
 
 
@@ -92,7 +92,7 @@ def test_a_ledger_that_is_gone_is_noticed(identity: Identity, tmp_path: Path, lo
     if loss == "empty":
         path.touch()
     if loss == "new":
-        for another in taken(tmp_path / "others"):
+        for another in acquired_identity(tmp_path / "others"):
             charged(another)
             shutil.copy(another.path / "ledger.db", path)
     message = refusal(identity)
@@ -118,7 +118,7 @@ def test_another_dataset_has_a_ledger_of_its_own(identity: Identity, tmp_path: P
 
 def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path) -> None:
     setting = str(tmp_path / "ledger.db")
-    for another in taken(tmp_path / "others"):
+    for another in acquired_identity(tmp_path / "others"):
         with opened(another, setting):
             assert "an edge is using it, and two would spend one budget" in refusal(
                 identity, setting
@@ -215,6 +215,6 @@ def test_an_identity_keeps_its_id(identity: Identity, tmp_path: Path) -> None:
     owner = identity.enrolment().owner
     charged(identity, dataset="mnist")
     assert identity.enrolment().owner == owner
-    for another in taken(tmp_path / "others"):
+    for another in acquired_identity(tmp_path / "others"):
         charged(another)
         assert another.enrolment().owner != owner

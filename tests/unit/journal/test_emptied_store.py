@@ -18,7 +18,7 @@ from tests.helpers.stores import Connect, connector, contents, entries, verdicts
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
-    """`connect` of each backend in turn."""
+    """Yield `connect` of each backend in turn."""
     with ExitStack() as stack:
         place = str(tmp_path / "store.db")
         if request.param == "redis":

@@ -1,6 +1,6 @@
-"""What 0.2 wrote is read, to the bit; what 0.1 or a newer tacit wrote is refused;
+"""Read what 0.2 wrote, to the bit, and refuse what 0.1 or a newer tacit wrote.
 
-no attribute's name is a format.
+No attribute's name is a format.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def identity(root: Path, number: int = 0) -> Identity:
 
 
 def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str, str]]:
-    """All that a snapshot says, to the bit: every tensor, and the text of its JSON.
+    """Return the tensors of a snapshot, to the bit, and the text of its JSON.
 
-    (Their order in it is chance.)
+    Their order in the file is chance.
     """
     data = data[16:]
     tensors = safetensors.torch.load(data)
@@ -184,7 +184,7 @@ def test_embeddings_that_0_2_has_released_are_sent_again(tmp_path: Path) -> None
 class TestSummary:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        """The output directory of a vertical run."""
+        """Return the output directory of a vertical run."""
         run_file = unpacked("vafl", tmp_path) / "run.toml"
         (tmp_path / "state").mkdir()
         (tmp_path / "state" / output_folder.MARKER).write_text(
@@ -222,7 +222,7 @@ def newer(path: Path) -> None:
 
 @contextmanager
 def refused(ending: str, place: Path) -> Iterator[None]:
-    """A PrivacyError or ConfigError in one line, which ends so, and no file of `place` changes."""
+    """Expect a one-line PrivacyError or ConfigError with this ending, and no change in `place`."""
     before = contents(place)
     with pytest.raises((PrivacyError, ConfigError)) as refusal:
         yield
@@ -233,13 +233,13 @@ def refused(ending: str, place: Path) -> Iterator[None]:
 
 
 def contents(place: Path) -> dict[Path, bytes]:
-    """Every file below `place`, but for locks."""
+    """Return every file below `place`, but for locks."""
     files = (path for path in place.rglob("*") if path.is_file() and "lock" not in path.name)
     return {path: path.read_bytes() for path in files}
 
 
 def started(folder: Path) -> None:
-    """As an edge starts."""
+    """Open the ledger as an edge does when it starts."""
     with closing(identity(folder)) as edge, lineage.ledger(edge, edge.ledger_place, "digits"):
         pass
 
@@ -249,7 +249,7 @@ class TestOf01:
 
     @pytest.fixture
     def old(self, tmp_path: Path) -> Path:
-        """Files of 0.1."""
+        """Return files of 0.1."""
         return of_0_1(tmp_path)
 
     def test_an_identity(self, old: Path) -> None:

@@ -1,7 +1,4 @@
-"""The journal file:
-
-what is in it comes back, what was torn is left out, what was altered is noticed.
-"""
+"""The journal file: contents come back, torn bytes are left out, alterations are noticed."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ payloads = st.lists(st.binary(max_size=50), max_size=6)
 
 
 def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
-    """The file with these payloads."""
+    """Write the file with these payloads, and return its bytes."""
     writer = Writer(path)
     writer.open(header)
     writer.append(enumerate(contents, header.base.cursor + 1))
@@ -51,7 +48,7 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
-    """(position, payload) of every record, and the torn bytes."""
+    """Return the (position, payload) of every record, and the number of torn bytes."""
     with journal_file.open_journal(path) as file:
         reader = JournalReader(file, "file")
         records = [(record.position, record.payload) for record in reader]
@@ -149,9 +146,9 @@ def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Pa
 def header(
     path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b""
 ) -> Path:
-    """A file of a header alone, with a right checksum;
+    """Write a file of a header alone, with a right checksum.
 
-    `changes` go into its JSON, or `text` is all of it.
+    `changes` go into its JSON, or `text` replaces it.
     """
     text = json.dumps(json.loads(NEW.encode()[24:]) | changes).encode() if text is None else text
     crc = zlib.crc32(state, zlib.crc32(text))

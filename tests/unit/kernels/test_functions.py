@@ -45,7 +45,7 @@ def exponential(y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def test_tanh_is_the_nearest_float_or_its_neighbour() -> None:
-    """Of every thousandth float, against 64 bits of precision."""
+    """Compare every thousandth float with 64 bits of precision."""
     some = np.arange(0, 2**32, 997, dtype=np.uint64).astype(np.uint32).view(np.float32)
     x = some[np.isfinite(some)]
     assert np.finfo(np.longdouble).nmant >= 63

@@ -47,7 +47,7 @@ print(jit.WRITABLE, jit.CACHED, hits)
 
 
 def child(script: str, source: Path = ROOT / "src") -> list[str]:
-    """The lines that a new process prints."""
+    """Return the lines that a new process prints."""
     process = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": str(source)},

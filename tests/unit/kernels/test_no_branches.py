@@ -32,7 +32,7 @@ SETS_FLAGS = re.compile(
 
 
 def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
-    """The machine code of `function`, compiled anew, with all that it calls."""
+    """Return the machine code of `function`, compiled anew, with all that it calls."""
     import numba
 
     dispatcher = numba.njit(error_model="numpy")(function)
@@ -41,9 +41,10 @@ def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[s
 
 
 def on_floats(code: list[str]) -> list[str]:
-    """The comparisons of floats after which there is a conditional jump, each once.
+    """Return the comparisons of floats that a conditional jump follows, each once.
 
-    Not of two sizes of an array: numba compares them as floats when it gives it another shape.
+    Comparisons of two sizes of an array are left out: numba compares them as floats when it gives
+    the array another shape.
     """
     jumps = []
     for at, line in enumerate(code):
@@ -64,7 +65,7 @@ def _of_sizes(before: list[str], comparison: re.Match[str]) -> bool:
 
 
 def mathematics(code: list[str]) -> list[str]:
-    """The functions of libm that are called."""
+    """Return the functions of libm that are called."""
     return [line.strip() for line in code if CALL.match(line) and MATHEMATICS.search(line)]
 
 

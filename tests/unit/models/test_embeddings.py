@@ -35,7 +35,7 @@ def generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def made(
+def initial(
     kind: EmbeddingKind, shape: tuple[int, ...], arguments: dict[str, Any]
 ) -> tuple[Embedding, Tensor, Tensor]:
     h = embedding(kind, shape, 6, **arguments)
@@ -46,7 +46,7 @@ def made(
 def test_an_embedding_maps_every_record_by_itself(
     kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, arguments)
+    h, theta, x = initial(kind, shape, arguments)
     together = h.embed(theta, x)
     assert together.shape == (10, 6)
     assert len(theta) == h.size == sum(math.prod(shape) for _, shape in h.layout)
@@ -63,7 +63,7 @@ def test_an_embedding_maps_every_record_by_itself(
 def test_every_parameter_matters_and_per_example_gradients_exist(
     kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, arguments)
+    h, theta, x = initial(kind, shape, arguments)
     each = vmap(grad(lambda t, record: h.embed(t, record[None]).square().sum()), (None, 0))(
         theta, x
     )
@@ -131,7 +131,7 @@ def test_eq_11b_the_neurons_are_uniform_of_standard_deviation_c(scale: float, ri
 def test_eq_10_every_layer_but_the_last_is_perturbed_and_only_on_request(
     kind: Any, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, {**arguments, "smoothing": 0.3})
+    h, theta, x = initial(kind, shape, {**arguments, "smoothing": 0.3})
     plain = h.embed(theta, x)
     assert torch.equal(plain, h.embed(theta, x))
     assert torch.equal(h.embed(theta, x, generator(1)), h.embed(theta, x, generator(1)))

@@ -23,7 +23,7 @@ DAYS = Target("number", low=10.0, span=100.0)
 
 
 def linear(classes: int) -> Model:
-    """x (classes,) is its own scores, by the unit matrix."""
+    """Return a model that maps x (classes,) to itself, by the unit matrix."""
     return build("logistic", (classes,), classes)
 
 

@@ -1,7 +1,4 @@
-"""Own modules:
-
-their per-example gradients are those of a loop, and what cannot be private is refused.
-"""
+"""Own modules: their per-example gradients are a loop's, and non-private parts are refused."""
 
 from __future__ import annotations
 

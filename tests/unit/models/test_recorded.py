@@ -1,5 +1,6 @@
-"""What an own module's code raises, remembers or asks of one row changes no other row, and ends
-nothing.
+"""What an own module's code does at one row changes no other row, and ends nothing.
+
+It may raise, remember, or ask for something.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def model_of(
 
 
 def rows_and_attack(model: ModuleModel) -> tuple[Tensor, Tensor, Tensor]:
-    """Parameters of a hostile server, and rows of which one raises."""
+    """Return parameters of a hostile server, and rows of which one raises."""
     x, y = model.random_batch(6, torch.Generator().manual_seed(3))
     params = model.init(5)
     against(model.unflatten(params), x[TARGET])
@@ -52,14 +53,14 @@ def rows_and_attack(model: ModuleModel) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.fixture
 def signals_are_heard() -> Iterator[None]:
-    """As in an edge: SIGINT raises nothing, so that a KeyboardInterrupt is the code's."""
+    """Handle SIGINT as an edge does, so that a KeyboardInterrupt is the code's own."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def check_others(model: ModuleModel) -> None:
-    """One row is nan throughout; the others have the bits that they have without it."""
+    """Check that one row is nan throughout and that the others have the same bits without it."""
     params, x, y = rows_and_attack(model)
     gradients = example_gradients(model, params, x, y)
     others = torch.arange(len(y)) != TARGET
@@ -202,7 +203,7 @@ def test_no_code_of_the_module_runs_on_private_rows(capfd: pytest.CaptureFixture
 
 
 def own_loss(output: Tensor, y: Tensor) -> Tensor:
-    """A loss that no row may be sure of: the inverse of the scores' outer product."""
+    """Invert the outer product of the scores: a loss that may fail for any row."""
     diagonal = torch.diag_embed(output.sum() * torch.ones(2))
     loss: Tensor = torch.linalg.inv(diagonal).sum() + output[0] * y
     return loss

@@ -28,13 +28,13 @@ class Own(nn.Module):
         self.also = [self.state, self.scale]
 
     def scores(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         outputs: Tensor = self.head((x + self.state) * self.scale)
         return outputs
 
 
 def far(x: Tensor) -> Tensor:
-    """1 for a row that no public row is, else 0."""
+    """Return 1 for a row that no public row is, else 0."""
     return (x.detach().flatten()[0] > 1e4).float()
 
 
@@ -51,7 +51,7 @@ def model_of(kind: type[nn.Module], *, trusted: bool = False) -> ModuleModel:
 
 
 def check_nothing_is_kept(model: ModuleModel) -> None:
-    """The bits of the others, of the parameters and of a later call are those without row 0."""
+    """Check that the other rows, the parameters and a later call have the bits of before."""
     params = model.init(3)
     x, y = model.random_batch(5, torch.Generator().manual_seed(3))
     strange = x.clone()
@@ -226,7 +226,7 @@ class BranchesKept(Branches):
             tensor.data.add_(far(x))
 
     def scores(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         return super().scores(x + self.also[0].detach() + self.also[1].detach())
 
 

@@ -50,9 +50,9 @@ MODELS = [
 def batch(
     model: Model, size: int, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parameters near, not at, the initial ones, and `size` examples:
+    """Return parameters near the initial ones, and `size` examples.
 
-    images with a flat background.
+    The images have a flat background.
     """
     generator = torch.Generator().manual_seed(seed)
     params = model.init(seed) + 0.1 * torch.randn(model.size, generator=generator)
@@ -61,7 +61,7 @@ def batch(
 
 
 def loop(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The readable reference: one backward pass for each example."""
+    """Compute the readable reference: one backward pass for each example."""
     rows = []
     for row, label in zip(x, y, strict=True):
         leaf = params.clone().requires_grad_()
@@ -91,8 +91,9 @@ def test_mean_gradient_is_the_mean_of_the_rows(model: Model) -> None:
 
 
 def test_softmax_gradient_by_hand() -> None:
-    """d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y], with p = softmax(ln 1, ln
-    2, ln 5).
+    """Compare d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y].
+
+    Here p = softmax(ln 1, ln 2, ln 5).
     """
     model = build("logistic", (2,), 3)
     params = torch.tensor([0.0, 0, 0, 0, 0, 0, math.log(1), math.log(2), math.log(5)])
@@ -121,7 +122,7 @@ def test_one_example_and_none(model: Model) -> None:
 
 @pytest.mark.parametrize("model", [m for m in MODELS if m.name != "lstm"], ids=Model.schema)
 def test_a_row_does_not_depend_on_the_other_rows(model: Model) -> None:
-    """What sensitivity rests on: an example's gradient is a function of that example alone."""
+    """Check what sensitivity rests on: a gradient is a function of its own example alone."""
     params, x, y = batch(model, 8)
     together = example_gradients(model, params, x, y)
     x[1:] = float("nan")
@@ -142,9 +143,9 @@ def test_a_row_of_a_sequence_does_not_depend_on_the_other_sequences() -> None:
 
 
 def test_a_words_gradient_adds_up_over_its_places() -> None:
-    """A word that stands at every place:
+    """Put one word at every place: its row of the embedding has the sum.
 
-    its row of the embedding has the sum, and all other rows are exactly 0.
+    All other rows are exactly 0.
     """
     model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
     params, _, y = batch(model, 2)
@@ -176,7 +177,7 @@ steady = settings(derandomize=True, deadline=None, max_examples=60)
 def ghost(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, clip: float, **mask: Any
 ) -> Clipped:
-    """The fast path as the edge takes it."""
+    """Take the fast path as the edge does."""
     drawn = mask.get("mask", torch.ones(len(y), dtype=torch.bool))
     return outer_sum(*linear_factors(model, params, x, y), clip, drawn)
 
@@ -212,7 +213,7 @@ def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
 def test_a_ghost_row_is_never_longer_than_c(
     exponent: float, clip: float, seed: int, inputs: int
 ) -> None:
-    """The norm of the one row, in float64, at every size that float32 can hold."""
+    """Check the norm of the one row, in float64, at every size that float32 can hold."""
     generator = torch.Generator().manual_seed(seed)
     sizes = 10.0 ** (exponent % 30 - 15), 10.0 ** (exponent % 23 - 12)
     delta, x = (
