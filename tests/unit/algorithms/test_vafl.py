@@ -402,10 +402,8 @@ def test_a_cached_release_is_made_once_whatever_the_number_of_epochs() -> None:
 
 def test_the_smoothing_neurons_are_the_same_in_an_upload_and_in_its_gradient() -> None:
     federation = world(kind="mlp", hidden=(5,), smoothing=0.5).after_tables()
-    party, message = (
-        federation.parties["edge-1"],
-        next(m for m in uploads(federation) if m.edge == "edge-1"),
-    )
+    party = federation.parties["edge-1"]
+    message = next(m for m in uploads(federation) if m.edge == "edge-1")
     assert torch.equal(party._embed(party.theta, part_of(message).rows), vectors(message))
 
 

@@ -74,9 +74,8 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
     embedded = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
     embedded = clip_rows(embedded, plan.bound) if plan.private else embedded
     h = server.table[rows].clone()
-    h[:, place] = (
-        message.vector.view(len(rows), -1) - embedded.detach() + embedded
-    )  # the noise is a constant
+    # The noise is a constant.
+    h[:, place] = message.vector.view(len(rows), -1) - embedded.detach() + embedded
     torch.autograd.backward(
         functional.cross_entropy(server.head.logits(server.params, h), labels[rows])
     )

@@ -93,8 +93,8 @@ def way(role: EdgeRole) -> str:
 def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
     """Return the audit's own edge of this class."""
     for subject in (*HONEST, *ALGORITHMS):
-        quiet = subject.but(mechanism=mechanism)
-        role = make(quiet, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
+        variant = subject.but(mechanism=mechanism)
+        role = make(variant, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
         if type(role) is kind:
             return role
     raise AssertionError(f"{kind} is not audited")
@@ -136,9 +136,9 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert way(mine) == way(role).replace(role.model.name, "audit")
     assert type(mine.private_sum) is type(role.private_sum)
     for model in (role.model, mine.model):
-        graph = recorded(model, "cpu", torch.float32, torch.int64)
-        assert isinstance(graph, Recorded)
-        assert (graph.whole is None) == (kind is Solving)
+        recording = recorded(model, "cpu", torch.float32, torch.int64)
+        assert isinstance(recording, Recorded)
+        assert (recording.whole is None) == (kind is Solving)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)

@@ -86,12 +86,10 @@ def test_mnist_test_labels_have_the_known_beginning() -> None:
 
 def test_rows_selects_before_scaling_what_take_selects_after() -> None:
     rows = torch.tensor([5, 3, 3, 100])
-    some, loaded = (
-        load("digits", "train", None, rows=rows),
-        load("digits", "train", None).take(rows),
-    )
-    assert torch.equal(some.x, loaded.x)
-    assert torch.equal(some.y, loaded.y)
+    loaded = load("digits", "train", None, rows=rows)
+    taken_after = load("digits", "train", None).take(rows)
+    assert torch.equal(loaded.x, taken_after.x)
+    assert torch.equal(loaded.y, taken_after.y)
     assert len(load("digits", "train", None, rows=rows[:0])) == 0
 
 

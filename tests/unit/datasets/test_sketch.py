@@ -98,9 +98,8 @@ def test_files_without_repeats_are_taken_for_the_same_rows_rather_than_for_other
     drawn, redrawn = (
         np.unique(np.random.default_rng(seed).integers(0, 200, size=150)) for seed in range(2)
     )
-    assert shared_rows(
-        of_rows(drawn.tolist()), of_rows(redrawn.tolist())
-    ).same  # independent as drawn
+    # Independent as drawn.
+    assert shared_rows(of_rows(drawn.tolist()), of_rows(redrawn.tolist())).same
 
 
 def test_rows_that_tell_nothing_say_so() -> None:

@@ -92,11 +92,9 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
 
 
 def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:
-    identity, stop, acquired = (
-        acquired_identity(tmp_path, count=1),
-        threading.Event(),
-        list[Identity | None](),
-    )
+    identity = acquired_identity(tmp_path, count=1)
+    stop = threading.Event()
+    acquired: list[Identity | None] = []
     standby = threading.Thread(
         target=lambda: acquired.append(Identities(tmp_path).acquire(1, stop))
     )

@@ -75,9 +75,7 @@ def test_people_who_are_dealt_as_before_keep_the_ledgers_of_their_edges(tmp_path
     first_visits = data("one", people, people=people, dealing=BY_PERSON)
     for edge, times in ((0, 3), (1, 9)):
         charge(own_ledgers.place(first_visits, edge, tmp_path), times)
-    next_visits = data(
-        "two", range(1000, 1300), people=people, dealing=BY_PERSON
-    )  # their next visits
+    next_visits = data("two", range(1000, 1300), people=people, dealing=BY_PERSON)
     assert [spent(next_visits, tmp_path, edge) for edge in range(2)] == [3, 9]
 
 

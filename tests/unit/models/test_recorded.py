@@ -304,15 +304,15 @@ def test_only_what_cannot_raise_is_computed_for_all_rows_at_once(
     kind: type[nn.Module], batched: bool
 ) -> None:
     model = model_of(kind)
-    graph = recorded(model, "cpu", torch.float32, torch.int64)
-    assert isinstance(graph, Recorded)
-    assert (graph.whole is not None) == batched
+    recording = recorded(model, "cpu", torch.float32, torch.int64)
+    assert isinstance(recording, Recorded)
+    assert (recording.whole is not None) == batched
     x, y = model.random_batch(5, torch.Generator().manual_seed(4))
     x[1], x[2], x[3] = torch.nan, torch.inf, 0.0
     params = model.init(2)
     together = example_gradients(model, params, x, y)
     for row, label, gradient in zip(x, y, together, strict=True):
-        alone = graph.graph(params, row, label)
+        alone = recording.graph(params, row, label)
         torch.testing.assert_close(gradient, alone, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 

@@ -269,9 +269,8 @@ def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     in_parts = slots_of(model, mechanism).clipped(params, 0.3, index, mask)
     if mechanism == "discrete_gaussian":
         expected = integer_sum(gradients, 0.3, mask, grid_step(0.3, 1.0))
-        assert (
-            in_parts.total - expected.total
-        ).abs().max() <= 40  # a step or so of rounding per row
+        # A step or so of rounding per row.
+        assert (in_parts.total - expected.total).abs().max() <= 40
     else:
         expected = clipped_sum(gradients, 0.3, mask)
         assert torch.allclose(in_parts.total, expected.total, atol=1e-5)
