@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 
 def project(file: Path) -> dict[str, Any]:
-    """The [project] table of a pyproject.toml."""
+    """Return the [project] table of a pyproject.toml."""
     table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     return table
 
@@ -30,7 +30,7 @@ def test_it_is_of_the_version_of_tacit_and_wants_that_one() -> None:
 def test_what_it_needs_besides_is_in_the_lock_of_the_tree() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     locked = set(re.findall(r"^([\w.-]+)==", lock, re.M))
-    names = {re.split(r"[\[><=]", wanted)[0] for wanted in LAB["dependencies"]}
+    names = {re.split(r"[\[><=]", requirement)[0] for requirement in LAB["dependencies"]}
     assert names - {"tacit"} <= locked
 
 

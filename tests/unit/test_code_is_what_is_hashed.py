@@ -31,7 +31,7 @@ def test_no_compiled_copy_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (tmp_path / "nc_nets.py").write_text("def Net(): return 1\n")
     load_entry("nc_nets:Net", tmp_path)
-    assert [one.name for one in tmp_path.iterdir()] == ["nc_nets.py"]
+    assert [path.name for path in tmp_path.iterdir()] == ["nc_nets.py"]
 
 
 @pytest.mark.parametrize("on_path", [False, True])
@@ -103,20 +103,20 @@ def test_a_file_that_comes_or_goes_is_seen(tmp_path: Path) -> None:
         "try:\n    from cg_more import b\nexcept ImportError:\n    b = 0\ndef Net(): return b\n"
     )
     more = tmp_path / "cg_more.py"
-    found = [load_entry("cg_nets:Net", tmp_path).target()]
+    targets = [load_entry("cg_nets:Net", tmp_path).target()]
     more.write_text("b = 1\n")
-    found.append(load_entry("cg_nets:Net", tmp_path).target())
+    targets.append(load_entry("cg_nets:Net", tmp_path).target())
     more.unlink()
-    found.append(load_entry("cg_nets:Net", tmp_path).target())
-    assert found == [0, 1, 0]
+    targets.append(load_entry("cg_nets:Net", tmp_path).target())
+    assert targets == [0, 1, 0]
 
 
 def test_entries_of_one_folder_share_what_they_import(tmp_path: Path) -> None:
     (tmp_path / "sh_helper.py").write_text("class Out: pass\n")
     (tmp_path / "sh_nets.py").write_text("from sh_helper import Out\ndef Net(): return Out()\n")
     (tmp_path / "sh_loss.py").write_text("from sh_helper import Out\ndef loss(): return Out\n")
-    made = load_entry("sh_nets:Net", tmp_path).target()
-    assert isinstance(made, load_entry("sh_loss:loss", tmp_path).target())
+    network = load_entry("sh_nets:Net", tmp_path).target()
+    assert isinstance(network, load_entry("sh_loss:loss", tmp_path).target())
 
 
 def test_packages_and_imports_inside_functions_work(tmp_path: Path) -> None:

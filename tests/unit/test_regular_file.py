@@ -42,14 +42,14 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def there(folder: Path, kind: str) -> Path:
-    """What is no file, called as a model's first file is."""
+def special_file(folder: Path, kind: str) -> Path:
+    """Make something that is no file, under the name of a model's first file."""
     path = folder / "model.json"
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(str(path))
+        with socket.socket(socket.AF_UNIX) as endpoint:
+            endpoint.bind(str(path))
     else:
         path.symlink_to("/dev/zero")
     return path
@@ -62,7 +62,7 @@ def test_what_is_no_file_is_refused_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a socket's path is short
     with pytest.raises(TacitError) as refused:
-        READERS[reader](there(Path(), kind).absolute())
+        READERS[reader](special_file(Path(), kind).absolute())
     assert any(word in str(refused.value) for word in ("a pipe", "a device", "a socket", "leaves"))
 
 

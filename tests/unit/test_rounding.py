@@ -28,10 +28,10 @@ def test_up_is_no_less_and_down_no_more(value: float, digits: int) -> None:
 
 @given(NUMBERS)
 def test_an_epsilon_is_no_less_and_has_four_digits(value: float) -> None:
-    shown = epsilon(value)
-    assert float(shown) >= value * (1 - 2e-9)
-    assert float(shown) <= max(value * 1.001, value + 1e-6) * (1 + 1e-6)
-    assert len(shown.partition(".")[2]) <= 6
+    text = epsilon(value)
+    assert float(text) >= value * (1 - 2e-9)
+    assert float(text) <= max(value * 1.001, value + 1e-6) * (1 + 1e-6)
+    assert len(text.partition(".")[2]) <= 6
 
 
 @pytest.mark.parametrize(("value", "expected"), EPSILONS)
@@ -42,12 +42,12 @@ def test_an_epsilon_is_written_as_on_the_page(value: float, expected: str) -> No
 @given(NUMBERS, st.floats(min_value=0.999, max_value=1.001))
 def test_two_that_are_beside_each_other_read_in_their_order(value: float, factor: float) -> None:
     bound = value * factor
-    one, other = float(beside(value, bound)), float(beside(bound, value))
-    assert (one > other, one < other) == (value > bound, value < bound)
+    lower, upper = float(beside(value, bound)), float(beside(bound, value))
+    assert (lower > upper, lower < upper) == (value > bound, value < bound)
 
 
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("text", "expected"),
     [
         (up(3.99961), "4"),
         (up(6.24201), "6.243"),
@@ -66,5 +66,5 @@ def test_two_that_are_beside_each_other_read_in_their_order(value: float, factor
         (beside(1.0, 1.0), "1"),
     ],
 )
-def test_as_it_is_read(shown: str, expected: str) -> None:
-    assert shown == expected
+def test_as_it_is_read(text: str, expected: str) -> None:
+    assert text == expected

@@ -24,11 +24,15 @@ from tacit.user_code import readable
 def test_what_is_printed_prints_and_has_the_length_that_it_may(
     text: str, limit: int | None
 ) -> None:
-    shown = printable(text, limit)
-    assert shown.isprintable()
-    assert len(shown) == len(text[:limit])
-    kept = [(one, other) for one, other in zip(text, shown, strict=False) if one != other]
-    assert all(other == "?" and not seen(one) for one, other in kept)
+    output = printable(text, limit)
+    assert output.isprintable()
+    assert len(output) == len(text[:limit])
+    changed = [
+        (character, replacement)
+        for character, replacement in zip(text, output, strict=False)
+        if character != replacement
+    ]
+    assert all(replacement == "?" and not seen(character) for character, replacement in changed)
 
 
 def test_what_code_may_not_hide_with_is_not_shown_either() -> None:
@@ -37,13 +41,16 @@ def test_what_code_may_not_hide_with_is_not_shown_either() -> None:
     assert len(hides) > 1000
     assert {"\u3164", "\u2800", "\u115f", "\ufe0f", "\u200b", "\u202e", "\x1b"} <= set(hides)
     assert set(printable("".join(hides))) == {"?"}
-    shown = as_json("".join(hides))
-    assert shown.isascii()
-    assert json.loads(shown) == "".join(hides)
+    output = as_json("".join(hides))
+    assert output.isascii()
+    assert json.loads(output) == "".join(hides)
 
 
 def readable_as_code(character: str) -> bool:
-    """Whether user code may have it, but for ends of lines and the tab; half ones are no text."""
+    """Check whether user code may have this character.
+
+    Ends of lines and the tab may stand in it, and halves of surrogates are no text.
+    """
     if character in "\n\t" or unicodedata.category(character) == "Cs":
         return True
     try:
@@ -57,12 +64,12 @@ def readable_as_code(character: str) -> bool:
 def test_no_text_is_a_formula_in_a_csv(text: str) -> None:
     file = io.StringIO(newline="")
     csv.writer(file).writerow([cell(text), "next"])
-    [[found, after]] = csv.reader(io.StringIO(file.getvalue(), newline=""))
+    [[field, after]] = csv.reader(io.StringIO(file.getvalue(), newline=""))
     assert after == "next"
-    assert found.isprintable()
-    parts = [found] if is_number(found) else re.split("[;|]", found)
+    assert field.isprintable()
+    parts = [field] if is_number(field) else re.split("[;|]", field)
     for part in parts:
-        assert is_number(found) or part.lstrip()[:1] not in {"=", "+", "-", "@"}
+        assert is_number(field) or part.lstrip()[:1] not in {"=", "+", "-", "@"}
 
 
 def is_number(text: str) -> bool:
@@ -86,7 +93,7 @@ def test_a_formula_is_text(formula: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         ("a;=1+1;b", "a;'=1+1;b"),
         ("a|@SUM(A1)", "a|'@SUM(A1)"),
@@ -95,16 +102,16 @@ def test_a_formula_is_text(formula: str) -> None:
         ("a;b|c", "a;b|c"),
     ],
 )
-def test_a_formula_behind_what_may_part_cells_is_text(text: str, shown: str) -> None:
-    assert cell(text) == shown
+def test_a_formula_behind_what_may_part_cells_is_text(text: str, escaped: str) -> None:
+    assert cell(text) == escaped
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
 def test_json_is_exact_and_prints(value: dict[str, object]) -> None:
     text = as_json(value)
     assert json.loads(text) == value
-    assert all(one.isprintable() for one in text.split("\n"))
-    assert any(unicodedata.category(one) == "Ll" for one in as_json("ä"))
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert any(unicodedata.category(character) == "Ll" for character in as_json("ä"))
 
 
 HOSTILE = "a\x1b[2Jb\nc\u202ed\u2028e\u200bf\r\x9bg"
@@ -115,10 +122,10 @@ SAFE = "a?[2Jb?c?d?e?f??g"
 def test_a_line_of_a_log_is_one_line_whatever_is_said(form: str) -> None:
     formatter = logs.TextFormatter() if form == "text" else logs.JsonFormatter()
     record = logging.makeLogRecord({"msg": "%s", "args": (HOSTILE,), "edge": HOSTILE})
-    said = formatter.format(record)
-    assert said.isprintable()
+    line = formatter.format(record)
+    assert line.isprintable()
     if form == "text":
-        assert said.endswith(f"{SAFE} edge={SAFE}")
+        assert line.endswith(f"{SAFE} edge={SAFE}")
 
 
 def test_a_traceback_in_a_log_moves_no_cursor() -> None:
@@ -126,8 +133,8 @@ def test_a_traceback_in_a_log_moves_no_cursor() -> None:
         raise ValueError(HOSTILE)
     except ValueError as error:
         kind = type(error), error, error.__traceback__
-    said = logs.TextFormatter().format(logging.makeLogRecord({"msg": "x", "exc_info": kind}))
-    assert all(one.isprintable() for one in said.split("\n"))
+    logged = logs.TextFormatter().format(logging.makeLogRecord({"msg": "x", "exc_info": kind}))
+    assert all(line.isprintable() for line in logged.split("\n"))
 
 
 def test_tables_and_lines_of_commands_show_names_safely(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,6 +142,6 @@ def test_tables_and_lines_of_commands_show_names_safely(capsys: pytest.CaptureFi
     console.print(text_tables.pairs(console, [("run", HOSTILE)]))
     console.print(f"note: {HOSTILE}")
     console.print(Text("end"))
-    said = capsys.readouterr().out
-    assert all(one.isprintable() for one in said.split("\n"))
+    output = capsys.readouterr().out
+    assert all(line.isprintable() for line in output.split("\n"))
     assert lines("a\nb") == "a\nb"

@@ -30,11 +30,11 @@ def test_an_entry_beside_the_run_file_is_found_with_what_it_imports(tmp_path: Pa
 
 
 def test_the_code_of_the_folder_that_is_asked_for_is_run(tmp_path: Path) -> None:
-    assert load_entry("one:make", _one(tmp_path / "a", 1)).target() == 1
-    assert load_entry("one:make", _one(tmp_path / "b", 2)).target() == 2
+    assert load_entry("one:make", _write_entry(tmp_path / "a", 1)).target() == 1
+    assert load_entry("one:make", _write_entry(tmp_path / "b", 2)).target() == 2
 
 
-def _one(path: Path, value: int) -> Path:
+def _write_entry(path: Path, value: int) -> Path:
     path.mkdir()
     (path / "one.py").write_text(f"def make():\n    return {value}\n")
     return path
@@ -87,7 +87,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("x = 1\n", "has no class or function Net"),
         ("Net = 3\n", "has no class or function Net"),
@@ -96,9 +96,11 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         ("raise SystemExit(0)\n", "importing broken failed: SystemExit: 0"),
     ],
 )
-def test_code_that_does_not_give_an_entry_is_one_line(tmp_path: Path, code: str, said: str) -> None:
+def test_code_that_does_not_give_an_entry_is_one_line(
+    tmp_path: Path, code: str, message: str
+) -> None:
     (tmp_path / "broken.py").write_text(code)
-    with pytest.raises(ConfigError, match=said) as refused:
+    with pytest.raises(ConfigError, match=message) as refused:
         load_entry("broken:Net", tmp_path)
     assert "\n" not in str(refused.value)
 
@@ -109,8 +111,8 @@ def test_a_package_runs_as_it_is_hashed(tmp_path: Path) -> None:
     (tmp_path / "nets" / "__init__.py").write_text("from .inner import Net")
     (tmp_path / "nets" / "inner.py").write_text("class Net: number = 1")
     (tmp_path / "nets.py").write_text("class Net: number = 2")
-    found = load_entry("nets:Net", tmp_path)
-    assert found.target.number == 1
+    entry = load_entry("nets:Net", tmp_path)
+    assert entry.target.number == 1
     # When what it imports changes, then so does what is agreed on.
     for changed in ("nets/inner.py", "nets/__init__.py"):
         before = entry_digest("nets:Net", tmp_path)

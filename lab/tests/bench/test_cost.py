@@ -12,8 +12,8 @@ from tacit.privacy.release import PRIVATE
 
 @pytest.mark.exhaustive
 def test_every_part_of_the_step_runs_and_has_a_ratio() -> None:
-    found = costs(rounds=1)
+    ratios = costs(rounds=1)
 
     parts = ("plain", "clip", "padding", *PRIVATE)
-    assert {f"cost_{batch}_{part}" for batch in BATCHES for part in parts} <= set(found)
-    assert all(0 < ratio < math.inf for ratio in found.values())
+    assert {f"cost_{batch}_{part}" for batch in BATCHES for part in parts} <= set(ratios)
+    assert all(0 < ratio < math.inf for ratio in ratios.values())

@@ -12,10 +12,10 @@ TINY = {"cnn": build("cnn", (1, 8, 8), 2, channels=(2,), kernel=3)}
 
 
 def test_edge_peer_and_party_are_compared_and_are_themselves() -> None:
-    found = gpu.compared("cpu", 1, TINY)
-    assert [one.name for one in found] == ["edge, cnn", "peer", "party"]
-    assert all(one.distance == 0 and one.equal for one in found)
-    assert all(min(one.cpu_ms, one.device_ms) > 0 for one in found)
+    comparisons = gpu.compared("cpu", 1, TINY)
+    assert [comparison.name for comparison in comparisons] == ["edge, cnn", "peer", "party"]
+    assert all(comparison.distance == 0 and comparison.equal for comparison in comparisons)
+    assert all(min(comparison.cpu_ms, comparison.device_ms) > 0 for comparison in comparisons)
 
 
 @pytest.mark.parametrize(("distance", "equal"), [(0.0, True), (9e-5, True), (2e-4, False)])
@@ -26,4 +26,4 @@ def test_a_difference_beyond_rounding_is_one(distance: float, equal: bool) -> No
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
 def test_a_gpu_releases_what_the_cpu_does() -> None:
-    assert all(one.equal for one in gpu.compared("cuda", 1))
+    assert all(comparison.equal for comparison in gpu.compared("cuda", 1))

@@ -17,12 +17,12 @@ def test_every_network_batch_and_mechanism_has_a_ratio_of_processor_times(way: W
         "cnn": build("cnn", (1, 8, 8), 2, channels=(2,), kernel=3),
     }
 
-    found = step_over_plain(tiny, (4, 8), rows=40, seconds=0.0, way=way)
+    networks = step_over_plain(tiny, (4, 8), rows=40, seconds=0.0, way=way)
 
-    assert {name: list(batches) for name, batches in found.items()} == {
+    assert {name: list(batches) for name, batches in networks.items()} == {
         name: ["4", "8"] for name in tiny
     }
-    ratios = [ratios for batches in found.values() for ratios in batches.values()]
+    ratios = [ratios for batches in networks.values() for ratios in batches.values()]
     assert all(tuple(row) == MECHANISMS for row in ratios)
     assert all(0 < ratio < math.inf for row in ratios for ratio in row.values())
 

@@ -19,6 +19,6 @@ label = "y"
 
 
 def written(folder: Path, text: str) -> figure_file.Figure:
-    """The figure of a file `f.toml` with this text."""
+    """Write a file `f.toml` with this text, and return its figure."""
     (folder / "f.toml").write_text(text)
     return figure_file.read(folder / "f.toml")

@@ -52,7 +52,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(demo: Path) -> dict[tuple[str, int], dict[str, Any]]:
+def outcomes(demo: Path) -> dict[tuple[str, int], dict[str, Any]]:
     content = json.loads((demo / "inversion.json").read_text(encoding="utf-8"))
     assert (content["broker"], content["victims"], content["dataset"]) == (
         "mosquitto",
@@ -63,24 +63,24 @@ def found(demo: Path) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def test_without_noise_the_subscriber_has_the_image(
-    found: dict[tuple[str, int], dict[str, Any]],
+    outcomes: dict[tuple[str, int], dict[str, Any]],
 ) -> None:
     for pushes in (1, 40):
-        row = found["none", pushes]
+        row = outcomes["none", pushes]
         assert row["cosine"] == 1
         assert row["psnr_db"] > 90
         assert row["label_rate"] == 1
         assert row["true_epsilon"] is None
-    assert found["none-12", 1]["cosine"] > 0.8
+    assert outcomes["none-12", 1]["cosine"] > 0.8
 
 
 def test_the_papers_noise_averages_out_and_its_true_epsilon_is_infinite(
-    found: dict[tuple[str, int], dict[str, Any]],
+    outcomes: dict[tuple[str, int], dict[str, Any]],
 ) -> None:
-    assert found["paper-1", 40]["cosine"] > 0.9
-    assert found["paper-1", 40]["label_rate"] == 1
-    assert found["paper-0.1-12", 40]["cosine"] > 0.7
-    for (condition, _), row in found.items():
+    assert outcomes["paper-1", 40]["cosine"] > 0.9
+    assert outcomes["paper-1", 40]["label_rate"] == 1
+    assert outcomes["paper-0.1-12", 40]["cosine"] > 0.7
+    for (condition, _), row in outcomes.items():
         if condition.startswith("paper"):
             assert row["true_epsilon"] is None
             assert row["claimed_per_push"]
@@ -88,10 +88,10 @@ def test_the_papers_noise_averages_out_and_its_true_epsilon_is_infinite(
 
 
 def test_tacits_noise_does_not_and_the_ledger_on_the_wire_says_what_was_spent(
-    found: dict[tuple[str, int], dict[str, Any]],
+    outcomes: dict[tuple[str, int], dict[str, Any]],
 ) -> None:
     for total in (8, 2):
-        once, often = found[f"tacit-{total}", 1], found[f"tacit-{total}", 40]
+        once, often = outcomes[f"tacit-{total}", 1], outcomes[f"tacit-{total}", 40]
         assert abs(once["cosine"]) < COSINE_BY_CHANCE
         assert abs(often["cosine"]) < COSINE_BY_CHANCE
         assert 0 < once["true_epsilon"] < 0.2 * total
@@ -116,11 +116,11 @@ def test_the_picture_shows_every_condition_under_200_kb(demo: Path) -> None:
 def test_without_mosquitto_the_fallback_broker_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_which", lambda name: None)
     monkeypatch.setattr(inversion_demo, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
-    done = inversion_demo.run(inversion_demo.load(None), (1,), 1, 0, lambda line: None)
-    assert done.broker.startswith("amqtt")
-    (outcome,) = done.outcomes
+    demonstration = inversion_demo.run(inversion_demo.load(None), (1,), 1, 0, lambda line: None)
+    assert demonstration.broker.startswith("amqtt")
+    (outcome,) = demonstration.outcomes
     assert outcome.cosine > 0.9999
-    assert torch.allclose(outcome.images[0], done.originals[0].double(), atol=1e-4)
+    assert torch.allclose(outcome.images[0], demonstration.originals[0].double(), atol=1e-4)
 
 
 REAL_CONDITIONS = inversion_demo.conditions
@@ -138,7 +138,7 @@ def test_victims_are_different_digits_and_the_seed_chooses_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("--pushes", "0"), 2, "--pushes 0: expected 1 to 10000"),
         (("--victims", "0"), 2, "--victims"),
@@ -147,19 +147,19 @@ def test_victims_are_different_digits_and_the_seed_chooses_them() -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: tuple[str, ...], code: int, said: str, capsys: Captured
+    arguments: tuple[str, ...], code: int, message: str, capsys: Captured
 ) -> None:
     assert tacit("demo", "inversion", *arguments) == code
-    assert said in one_line(capsys)
+    assert message in one_line(capsys)
 
 
-@pytest.mark.parametrize("taken", [None, "inversion.png", "inversion.json"])
+@pytest.mark.parametrize("obstacle", [None, "inversion.png", "inversion.json"])
 def test_a_place_that_cannot_be_written_is_said_before_any_work(
-    taken: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    obstacle: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(inversion_demo, "load", lambda data: pytest.fail("worked"))
-    if taken is not None:
-        (tmp_path / taken).mkdir()
-    out = Path("/proc") if taken is None else tmp_path  # even root writes nothing into /proc
+    if obstacle is not None:
+        (tmp_path / obstacle).mkdir()
+    out = Path("/proc") if obstacle is None else tmp_path  # even root writes nothing into /proc
     assert tacit("demo", "inversion", "--out", str(out)) == 2
     assert f"--out {out}: " in one_line(capsys)

@@ -1,7 +1,4 @@
-"""`tacit plan dp-pasgd`:
-
-JSON, the table, the picture, the run file, and one line for every bad input.
-"""
+"""`tacit plan dp-pasgd`: JSON, table, picture, run file, and one line for every bad input."""
 
 from __future__ import annotations
 
@@ -43,19 +40,24 @@ def arguments(*more: str, **changes: str) -> list[str]:
 
 def answer(capsys: Captured, *more: str, **changes: str) -> dict[str, Any]:
     assert tacit(*arguments("--json", *more, **changes)) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_json_of_the_worked_example(capsys: Captured) -> None:
-    found = answer(capsys)
-    assert (found["K"], found["tau"], found["rounds"], found["resource"]) == (176, 22, 8, 976)
-    assert found["sigma"] == pytest.approx(0.0544, abs=5e-5)
-    assert found["sigmas"] == [found["sigma"]]
-    assert found["noise_multiplier"] == pytest.approx(found["sigma"] * 256)
-    assert found["predicted_loss"] == pytest.approx(0.618, abs=5e-4)
-    assert 9.999 < found["epsilon"] <= 10
-    assert (found["planner"], found["sampling_rate"]) == ("corrected", None)
+    document = answer(capsys)
+    assert (document["K"], document["tau"], document["rounds"], document["resource"]) == (
+        176,
+        22,
+        8,
+        976,
+    )
+    assert document["sigma"] == pytest.approx(0.0544, abs=5e-5)
+    assert document["sigmas"] == [document["sigma"]]
+    assert document["noise_multiplier"] == pytest.approx(document["sigma"] * 256)
+    assert document["predicted_loss"] == pytest.approx(0.618, abs=5e-4)
+    assert 9.999 < document["epsilon"] <= 10
+    assert (document["planner"], document["sampling_rate"]) == ("corrected", None)
 
 
 def test_the_gap_and_the_variance_may_be_given(capsys: Captured) -> None:
@@ -66,29 +68,31 @@ def test_the_gap_and_the_variance_may_be_given(capsys: Captured) -> None:
 
 
 def test_one_batch_per_device(capsys: Captured) -> None:
-    found = answer(capsys, devices="2", batch="64,256")
-    assert found["sigmas"][0] == pytest.approx(4 * found["sigmas"][1])
-    assert found["sigma"] ** 2 == pytest.approx(sum(sigma**2 for sigma in found["sigmas"]) / 2)
+    document = answer(capsys, devices="2", batch="64,256")
+    assert document["sigmas"][0] == pytest.approx(4 * document["sigmas"][1])
+    assert document["sigma"] ** 2 == pytest.approx(
+        sum(sigma**2 for sigma in document["sigmas"]) / 2
+    )
 
 
 def test_the_papers_planner_says_what_it_really_costs(capsys: Captured) -> None:
     costs = answer(capsys, planner="paper")["epsilon"]
     assert costs == pytest.approx(100.0, abs=0.05)
     assert tacit(*arguments(planner="paper")) == 0
-    shown = capsys.readouterr().out
-    for said in (
+    output = capsys.readouterr().out
+    for phrase in (
         f"{up(costs)} of 10",
         "which is false",
         "these K steps cost ε = 100, not 10",
         "K = 105.3, τ = 11.8",
     ):
-        assert said in shown
+        assert phrase in output
 
 
 def test_the_table_says_what_was_found_and_what_bounds_it(capsys: Captured) -> None:
     assert tacit(*arguments()) == 0
-    shown = capsys.readouterr().out
-    for said in (
+    output = capsys.readouterr().out
+    for phrase in (
         "176 local steps",
         "22 steps between",
         "0.0543635",
@@ -96,8 +100,8 @@ def test_the_table_says_what_was_found_and_what_bounds_it(capsys: Captured) -> N
         "10 of 10",
         "0.6178 above",
     ):
-        assert said in shown
-    assert "note" not in shown
+        assert phrase in output
+    assert "note" not in output
     assert tacit(*arguments(epsilon="0.01", resource="150", variance="0")) == 0
     assert "training is not worth its noise" in capsys.readouterr().out
     assert tacit(*arguments(epsilon="1000", resource="150")) == 0
@@ -121,22 +125,22 @@ def test_the_picture_marks_the_plan(tmp_path: Path, capsys: Captured) -> None:
 
 def test_the_run_file_is_one_and_is_the_plan(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "plan.toml"
-    found = answer(capsys, "--run-file", str(file))
+    document = answer(capsys, "--run-file", str(file))
     run = config.load(file)
     run.build_model()
     a, p = run.algorithm, run.privacy
-    assert (a.name, a.tau, a.learning_rate) == ("dp-pasgd", found["tau"], 0.1)  # type: ignore[union-attr]
+    assert (a.name, a.tau, a.learning_rate) == ("dp-pasgd", document["tau"], 0.1)  # type: ignore[union-attr]
     assert (run.run.updates, run.edges.count, run.model.regularization) == (8, 16, 0.01)
     assert (p.pushes, p.batch, p.noise_multiplier, p.clip) == (
         176,
         256.0,
-        found["noise_multiplier"],
+        document["noise_multiplier"],
         1.0,
     )
     assert (p.clip_min, p.clip_max, p.epsilon, p.delta) == (1.0, 1.0, 10.0, 1e-4)
-    left = run.plan(0).pushes_left(())
-    assert left is not None
-    assert left > 176 * 10  # the corrected σ does not count on sampling; the ledger does
+    pushes_left = run.plan(0).pushes_left(())
+    assert pushes_left is not None
+    assert pushes_left > 176 * 10  # the corrected σ does not count on sampling; the ledger does
 
 
 def test_a_run_file_of_another_size_than_the_plan_is_noted(
@@ -144,9 +148,9 @@ def test_a_run_file_of_another_size_than_the_plan_is_noted(
 ) -> None:
     for dim, noted in (("103", True), ("206", False)):
         assert tacit(*arguments("--run-file", str(tmp_path / "plan.toml"), dim=dim)) == 0
-        said = " ".join(capsys.readouterr().out.split())
+        output = " ".join(capsys.readouterr().out.split())
         assert (
-            "note: logistic on adult has 206 parameters here; the plan is of --dim 103" in said
+            "note: logistic on adult has 206 parameters here; the plan is of --dim 103" in output
         ) == noted
 
 
@@ -155,15 +159,15 @@ def test_the_poisson_planner_uses_up_the_ledger_of_its_run_file(
 ) -> None:
     file = tmp_path / "plan.toml"
     more = ("--planner", "poisson", "--run-file", str(file), "--dataset", "digits")
-    found = answer(
+    document = answer(
         capsys, *more, sampling_rate="0.5", devices="4", batch="179.5", resource="110", epsilon="2"
     )
     run = config.load(file)
     assert run.sampling_rate() == 0.5
-    left = run.plan(0).pushes_left(())
-    assert left is not None
-    assert found["K"] <= left <= found["K"] + 1
-    assert found["epsilon"] <= 2
+    pushes_left = run.plan(0).pushes_left(())
+    assert pushes_left is not None
+    assert document["K"] <= pushes_left <= document["K"] + 1
+    assert document["epsilon"] <= 2
 
 
 def test_a_run_file_that_its_ledgers_would_end_early_is_refused(
@@ -181,14 +185,14 @@ def test_a_run_file_that_its_ledgers_would_end_early_is_refused(
         "digits",
     )
     assert tacit(*arguments(*more, resource="110", epsilon="2", devices="4", batch="300")) == 2
-    said = one_line(capsys)
-    assert "its devices draw batches at q = 0.8357, where only" in said
-    assert "of 10 steps are within ε" in said
+    error = one_line(capsys)
+    assert "its devices draw batches at q = 0.8357, where only" in error
+    assert "of 10 steps are within ε" in error
     assert not file.exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"epsilon": "-1"}, "--epsilon -1.0: expected a number above 0"),
         ({"epsilon": "nan"}, "--epsilon nan: expected"),
@@ -222,16 +226,16 @@ def test_a_run_file_that_its_ledgers_would_end_early_is_refused(
         ({"run_file": "x.toml", "batch": "9999"}, "--run-file x.toml: privacy.batch=9999 is above"),
     ],
 )
-def test_bad_input_is_one_line(changes: dict[str, str], said: str, capsys: Captured) -> None:
+def test_bad_input_is_one_line(changes: dict[str, str], message: str, capsys: Captured) -> None:
     assert tacit(*arguments(**changes)) == 2
-    assert said in one_line(capsys)
+    assert message in one_line(capsys)
     assert not Path("x.toml").exists()
 
 
 def test_every_flag_of_the_problem_is_needed(capsys: Captured) -> None:
     for name in WORKED:
-        given = [
+        flags = [
             part for flag, value in WORKED.items() if flag != name for part in (f"--{flag}", value)
         ]
-        assert tacit("plan", "dp-pasgd", *given) == 2
+        assert tacit("plan", "dp-pasgd", *flags) == 2
         assert f"Missing option '--{name}'" in one_line(capsys)

@@ -150,46 +150,47 @@ class TestFiles:
         "path", sorted((ROOT / "lab" / "figures").glob("*.toml")), ids=lambda p: p.stem
     )
     def test_the_ones_that_are_there(self, path: Path) -> None:
-        found = figure_file.read(path)
-        names = {line.name for line in found.line}
-        assert len(found.figure.seeds) >= 5
-        assert list(figure_file.plotted_runs(found, quick=True))
-        for claim in found.claim:
+        read_figure = figure_file.read(path)
+        names = {line.name for line in read_figure.line}
+        assert len(read_figure.figure.seeds) >= 5
+        assert list(figure_file.plotted_runs(read_figure, quick=True))
+        for claim in read_figure.claim:
             assert names.issuperset(claim.lines)
-            assert {panel.title for panel in found.panel}.issuperset(claim.panels)
+            assert {panel.title for panel in read_figure.panel}.issuperset(claim.panels)
 
 
 Scores = dict[tuple[int, str, float | None], float]  # final accuracy by panel, line, x
 
 
-def results(found: Figure, scores: Scores) -> dict[str, Result]:
-    """A result for every run, of the given final accuracies and a little difference between
-    seeds.
+def results(plan: Figure, scores: Scores) -> dict[str, Result]:
+    """Return a result for every run, of these final accuracies.
+
+    Seeds differ a little from each other.
     """
-    made = {}
-    for cell in figure_file.plotted_runs(found, quick=False):
-        score = scores[cell.panel, found.line[cell.line].name, cell.x] + 0.01 * cell.seed
+    by_name = {}
+    for cell in figure_file.plotted_runs(plan, quick=False):
+        score = scores[cell.panel, plan.line[cell.line].name, cell.x] + 0.01 * cell.seed
         point = {"version": 4, "accuracy": score, "loss": 1 - score, "gradients": 4}
-        made[stored_results.result_name(cell.run)] = {
+        by_name[stored_results.result_name(cell.run)] = {
             "series": [point],
             "epsilon": 2.5 if cell.panel else None,
         }
-    return made
+    return by_name
 
 
 def verdict(
     tmp_path: Path, plain: float, private: float, text: str = FIGURE
 ) -> verdicts.JudgedClaim:
     text = text.replace('panels = ["none"]\n', "")  # B in both panels
-    found = figure(tmp_path, text)
+    plan = figure(tmp_path, text)
     scores: Scores = {
         (p, "A", x): value for p, value in ((0, plain), (1, private)) for x in (1.0, 3.0)
     }
     scores[0, "B", None] = scores[1, "B", None] = 0.5
     (judged,) = verdicts.judge(
-        found,
+        plan,
         verdicts.curves(
-            found, list(figure_file.plotted_runs(found, quick=False)), results(found, scores)
+            plan, list(figure_file.plotted_runs(plan, quick=False)), results(plan, scores)
         ),
     )
     return judged
@@ -215,23 +216,23 @@ class TestVerdicts:
         assert verdict(tmp_path, 0.6, 0.4, text).verdict == verdicts.PAPER_ONLY
 
     def test_between_the_seeds_nothing_can_be_told(self, tmp_path: Path) -> None:
-        """The means are apart, but so are the seeds:
+        """Set the means apart, and the seeds as well.
 
-        the interval of the differences has 0 in it.
+        The interval of the differences then has 0 in it.
         """
-        found = figure(tmp_path)
+        plan = figure(tmp_path)
         low = verdicts.Curve(0, "B", np.array([1.0]), np.array([[0.50], [0.52], [0.54]]), (None,))
         apart = verdicts.Curve(0, "A", np.array([1.0]), np.array([[0.52], [0.52], [0.60]]), (None,))
-        (judged,) = verdicts.judge(found, [apart, low])
+        (judged,) = verdicts.judge(plan, [apart, low])
         assert judged.holds == {"none": None}
         assert judged.verdict == verdicts.UNCLEAR
         # As wide a band, but the difference is the same for every seed: that is no chance.
         always = verdicts.Curve(0, "A", np.array([1.0]), low.y + 0.01, (None,))
-        (judged,) = verdicts.judge(found, [always, low])
+        (judged,) = verdicts.judge(plan, [always, low])
         assert judged.holds == {"none": True}
 
     @pytest.mark.parametrize(
-        ("found", "expected"),
+        ("answers", "expected"),
         [
             ({"rigorous": True, "paper": False}, "holds"),
             ({"rigorous": None, "paper": True}, "cannot tell"),
@@ -250,9 +251,9 @@ class TestVerdicts:
         ],
     )
     def test_a_verdict_is_of_rigorous_noise(
-        self, found: dict[figure_file.Noise, verdicts.ThreeValued], expected: str
+        self, answers: dict[figure_file.Noise, verdicts.ThreeValued], expected: str
     ) -> None:
-        assert verdicts.verdict(found) == expected
+        assert verdicts.verdict(answers) == expected
 
     def test_within_the_tolerance_is_as_good(self, tmp_path: Path) -> None:
         assert verdict(tmp_path, 0.49, 0.49).verdict == verdicts.FAILS
@@ -267,11 +268,11 @@ class TestVerdicts:
         text = FIGURE.replace(
             'kind = "order"\nlines = ["A", "B"]', f'kind = "{kind}"\nlines = ["A"]'
         )
-        found = figure(tmp_path, text)
+        plan = figure(tmp_path, text)
         scores: Scores = {(p, "A", x): x / 10 for p in (0, 1) for x in (1.0, 3.0)}
         scores[0, "B", None] = 0.5
-        cells = list(figure_file.plotted_runs(found, quick=False))
-        (judged,) = verdicts.judge(found, verdicts.curves(found, cells, results(found, scores)))
+        cells = list(figure_file.plotted_runs(plan, quick=False))
+        (judged,) = verdicts.judge(plan, verdicts.curves(plan, cells, results(plan, scores)))
         assert judged.holds == {"none": good, "rigorous": good}
 
     @pytest.mark.parametrize(("tolerance", "good"), [(0.2, True), (0.1, False)])
@@ -299,22 +300,22 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
 
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
-    found = figure(tmp_path, OVER_TIME.format("version"))
-    cells = [cell for cell in figure_file.plotted_runs(found, quick=True) if cell.line == 1]
+    plan = figure(tmp_path, OVER_TIME.format("version"))
+    cells = [cell for cell in figure_file.plotted_runs(plan, quick=True) if cell.line == 1]
     series = [{"version": 0, "accuracy": 0.1}, {"version": 4, "accuracy": 0.3}]
     result = {
         stored_results.result_name(cell.run): {"series": series, "epsilon": None} for cell in cells
     }
-    (flat,) = verdicts.curves(found, cells, result)
+    (flat,) = verdicts.curves(plan, cells, result)
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
-    (judged,) = verdicts.judge(found, [risen, flat])
+    (judged,) = verdicts.judge(plan, [risen, flat])
     assert judged.holds == {"none": True}
     assert judged.measured["none"] == "A: 0.4 ± 0, B: 0.3 ± 0 (apart 0.1 ± 0)"
-    assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
+    assert draw.png(plan, [risen, flat]).startswith(b"\x89PNG")
 
 
 def of_all_parties(run: RunFile) -> float:
-    """ε of a person in a vertical run whose parties release once, each with its own z."""
+    """Return ε of a person in a vertical run whose parties release once, each with its own z."""
     plans = [
         vertical_settings.vertical(run.define()).plan(party) for party in range(run.edges.count)
     ]
@@ -330,9 +331,13 @@ class Swept:
         self.todo: list[int] = []
         self.results = self.sweep(self.points, self.todo)
 
-    def sweep(self, own: Path, todo: list[int], given: Path | None = None) -> dict[str, Result]:
-        """The runs' results; `todo` gets how many had none, whenever some come."""
-        return sweep.sweep(self.runs, own, None, 1, lambda done, total: todo.append(total), given)
+    def sweep(
+        self, folder: Path, todo: list[int], shipped: Path | None = None
+    ) -> dict[str, Result]:
+        """Return the runs' results, and append to `todo` how many had none, whenever some come."""
+        return sweep.sweep(
+            self.runs, folder, None, 1, lambda finished, total: todo.append(total), shipped
+        )
 
 
 @pytest.fixture(scope="module")
@@ -346,21 +351,21 @@ class TestSweep:
         shutil.copytree(swept.points, tmp_path / "points")
         assert swept.sweep(tmp_path / "points", todo) == swept.results
         assert todo == [2, 2, 0]  # two seeds of one point come together
-        kept = tmp_path / "points" / "f.jsonl"
-        kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[1:]))
+        points = tmp_path / "points" / "f.jsonl"
+        points.write_bytes(b"".join(points.read_bytes().splitlines(keepends=True)[1:]))
         assert swept.sweep(tmp_path / "points", todo) == swept.results
         assert todo[-1] == 1
 
     def test_what_is_given_is_not_run_and_not_copied(self, tmp_path: Path, swept: Swept) -> None:
-        given, todo = swept.results, list[int]()
+        shipped, todo = swept.results, list[int]()
 
         def again(place: Path | None) -> dict[str, Result]:
             return swept.sweep(tmp_path / "own", todo, place)
 
-        assert again(swept.points) == given
+        assert again(swept.points) == shipped
         assert todo == [0]
         assert list((tmp_path / "own").iterdir()) == []
-        assert again(None) == given  # the same seeds, so the same bits
+        assert again(None) == shipped  # the same seeds, so the same bits
         assert todo[1] == 2
 
     def test_an_untrained_model_is_no_result(self) -> None:
@@ -382,24 +387,24 @@ class TestSweep:
         private = next(
             c.run for c in figure_file.plotted_runs(figure(tmp_path), quick=False) if c.panel == 1
         )
-        found = sweep.measure(private, None)
-        assert 0 < found["epsilon"] <= private.privacy.epsilon
-        assert [point["version"] for point in found["series"]] == [0, 4]
+        result = sweep.measure(private, None)
+        assert 0 < result["epsilon"] <= private.privacy.epsilon
+        assert [point["version"] for point in result["series"]] == [0, 4]
 
     def test_a_vertical_run_is_measured_on_embeddings(
         self, tmp_path: Path, capsys: Captured
     ) -> None:
         run = config.parse(CACHED, "test")
-        found = sweep.measure(run, None)
-        assert [point["version"] for point in found["series"]] == [3, 6]
+        result = sweep.measure(run, None)
+        assert [point["version"] for point in result["series"]] == [3, 6]
         # Of a person at both parties, exactly, in μ (PLD would say infinite): 30 is that of one.
-        assert found["epsilon"] == pytest.approx(of_all_parties(run), abs=1e-4)
-        assert 45 < found["epsilon"] < 50
+        assert result["epsilon"] == pytest.approx(of_all_parties(run), abs=1e-4)
+        assert 45 < result["epsilon"] < 50
         file = tmp_path / "run.toml"
         file.write_text(CACHED)
         assert tacit("simulate", str(file), "--out", str(tmp_path / "out")) == 0
         summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-        assert found["epsilon"] == round(summary["privacy"]["epsilon"], 4)
+        assert result["epsilon"] == round(summary["privacy"]["epsilon"], 4)
         assert capsys.readouterr().err == ""
 
     def test_kept_points_of_vertical_runs_have_the_epsilon_of_all_parties_together(self) -> None:
@@ -417,11 +422,11 @@ class TestSweep:
             for cell in cells
             if cell.run.privacy.private
         }
-        kept = stored_results.read_folder(ROOT / "lab" / "figures" / "points")
-        found = {name: kept[name]["epsilon"] for name in private if name in kept}
-        assert len(found) == 110
-        assert found == {
-            name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in found
+        stored = stored_results.read_folder(ROOT / "lab" / "figures" / "points")
+        epsilons = {name: stored[name]["epsilon"] for name in private if name in stored}
+        assert len(epsilons) == 110
+        assert epsilons == {
+            name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in epsilons
         }
 
 
@@ -435,7 +440,7 @@ class TestAsked:
         )
 
     def test_the_planners_tau_and_what_its_noise_costs(self) -> None:
-        def asked(planner: str) -> Result:
+        def measured(planner: str) -> Result:
             table = self.base(
                 algorithm={"name": "dp-pasgd", "learning_rate": 0.1},
                 privacy={"epsilon": 1.0, "delta": 1e-4, "batch": 64, "clip": 1.0},
@@ -450,12 +455,12 @@ class TestAsked:
             )
             return sweep.measure(UntrainedPoint.model_validate(table), None)
 
-        assert asked("corrected")["epsilon"] == 1.0
-        assert asked("paper")["epsilon"] > 50
-        assert asked("paper")["series"][0]["tau"] > asked("corrected")["series"][0]["tau"]
+        assert measured("corrected")["epsilon"] == 1.0
+        assert measured("paper")["epsilon"] > 50
+        assert measured("paper")["series"][0]["tau"] > measured("corrected")["series"][0]["tau"]
 
     def test_the_attack_sees_through_no_noise_only(self) -> None:
-        def asked(algorithm: str, **privacy: Any) -> Result:
+        def measured(algorithm: str, **privacy: Any) -> Result:
             table = self.base(
                 algorithm={"name": algorithm},
                 edges={"count": 1437},
@@ -465,8 +470,8 @@ class TestAsked:
             return sweep.measure(UntrainedPoint.model_validate(table), None)
 
         plain, private = (
-            asked("asgd", mechanism="none"),
-            asked("mapa", mechanism="gaussian", epsilon=2.0),
+            measured("asgd", mechanism="none"),
+            measured("mapa", mechanism="gaussian", epsilon=2.0),
         )
         assert plain["series"][0]["likeness"] > 0.99
         assert plain["epsilon"] is None
@@ -498,13 +503,13 @@ def test_the_command_makes_one_page_that_needs_nothing_else(
         str(table),
     )
     assert tacit("figures", *arguments) == 0
-    shown = (out / "index.html").read_text()
-    assert shown.count("<img") == shown.count("src='data:image/png;base64,") == 1
-    assert not re.search(r"(src|href)='?http", shown)
+    page_text = (out / "index.html").read_text()
+    assert page_text.count("<img") == page_text.count("src='data:image/png;base64,") == 1
+    assert not re.search(r"(src|href)='?http", page_text)
     (judged,) = json.loads((out / "verdicts.json").read_text())
-    assert "<a href='#f'>" in shown
-    assert f"<td>1 {judged['verdict']}</tr>" in shown  # in the overview
-    assert f"'>{judged['verdict']}</tr>" in shown  # beside its claim
+    assert "<a href='#f'>" in page_text
+    assert f"<td>1 {judged['verdict']}</tr>" in page_text  # in the overview
+    assert f"'>{judged['verdict']}</tr>" in page_text  # beside its claim
     assert judged["verdict"] in table.read_text()
     assert f"f: A is above B: {judged['verdict']}" in capsys.readouterr().out
     pages = [out / "index.html", table]
@@ -514,7 +519,7 @@ def test_the_command_makes_one_page_that_needs_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("option", "place", "said"),
+    ("option", "place", "message"),
     [
         ("--out", "f.toml", "Not a directory"),
         ("--out", "/proc/x", "No such file"),
@@ -528,22 +533,22 @@ def test_a_place_that_cannot_be_written_is_said_before_the_sweep(
     monkeypatch: pytest.MonkeyPatch,
     option: str,
     place: str,
-    said: str,
+    message: str,
 ) -> None:
     figure(tmp_path)
     monkeypatch.setattr(sweep, "sweep", None)
     place = str(tmp_path / place)
     places = {"--out": str(tmp_path / "out"), "--folder": str(tmp_path), option: place}
     assert tacit("figures", "--quick", *(part for pair in places.items() for part in pair)) == 2
-    assert f"{option} {place}: {said}" in one_line(capsys)
+    assert f"{option} {place}: {message}" in one_line(capsys)
     assert not (tmp_path / "out" / "index.html").exists()
 
 
 def test_a_picture_of_lines_over_time(tmp_path: Path) -> None:
-    found = figure(tmp_path, OVER_TIME.format("version"))
+    plan = figure(tmp_path, OVER_TIME.format("version"))
     x = np.array([0.0, 2.0, 4.0])
     curves = [verdicts.Curve(0, "A", x, np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]]), (None,))]
-    assert draw.png(found, curves).startswith(b"\x89PNG")
+    assert draw.png(plan, curves).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("x", [[0.01, 0.1, 1.0], [1.0, 4.0, 16.0], [2.0, 3.0, 5.0]])

@@ -6,7 +6,7 @@ from tests.unit.source.test_extras import CLIENTS, SERVERS, loaded
 
 
 def test_figures_load_nothing_of_a_network() -> None:
-    found = loaded("from tacit_lab.papers.figures import page, sweep, draw")
+    modules = loaded("from tacit_lab.papers.figures import page, sweep, draw")
 
-    assert "torch" in found
-    assert not found & (SERVERS | CLIENTS)
+    assert "torch" in modules
+    assert not modules & (SERVERS | CLIENTS)

@@ -1,7 +1,4 @@
-"""The points that are kept beside the figure files:
-
-all are found, and three measured again are still the same.
-"""
+"""The points beside the figure files: all are found, and three measured again are the same."""
 
 from __future__ import annotations
 
@@ -31,20 +28,20 @@ Kept = dict[str, Any]  # a line
 
 
 def lines() -> dict[str, Kept]:
-    """Every kept point, by name."""
+    """Return every stored point, by name."""
     files = (FIGURES / "points").glob("*.jsonl")
-    found = [json.loads(line) for path in files for line in path.read_text().splitlines()]
-    return {point["name"]: point for point in found}
+    points = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return {point["name"]: point for point in points}
 
 
 def seeds_of(figure: str, panel: int, line: str, x: float | None) -> list[RunFile]:
-    """The runs of one point of a figure, one for each seed."""
-    found = figure_file.read(FIGURES / f"{figure}.toml")
-    wanted = (panel, [each.name for each in found.line].index(line), x)
+    """Return the runs of one point of a figure, one for each seed."""
+    figure_plan = figure_file.read(FIGURES / f"{figure}.toml")
+    cell_key = (panel, [each.name for each in figure_plan.line].index(line), x)
     return [
         cell.run
-        for cell in figure_file.plotted_runs(found, quick=False)
-        if (cell.panel, cell.line, cell.x) == wanted
+        for cell in figure_file.plotted_runs(figure_plan, quick=False)
+        if (cell.panel, cell.line, cell.x) == cell_key
     ]
 
 
@@ -56,9 +53,9 @@ class TestAllAreFound:
             ]
             for path in sorted(FIGURES.glob("*.toml"))
         }
-        found, todo = stored_results.look_up(runs, tmp_path, FIGURES / "points")
-        assert (len(found), todo) == (KEPT, {})
-        assert stored_results.read_folder(FIGURES / "points").keys() == found.keys()
+        results, todo = stored_results.look_up(runs, tmp_path, FIGURES / "points")
+        assert (len(results), todo) == (KEPT, {})
+        assert stored_results.read_folder(FIGURES / "points").keys() == results.keys()
 
     def test_one_that_is_deleted_is_one_to_run(self, tmp_path: Path) -> None:
         runs = {
@@ -73,9 +70,9 @@ class TestAllAreFound:
         path = tmp_path / "kept" / "dp-pasgd-5.jsonl"
         first, *others = path.read_text().splitlines(keepends=True)
         path.write_text("".join(others))
-        found, todo = stored_results.look_up(runs, tmp_path / "own", tmp_path / "kept")
+        results, todo = stored_results.look_up(runs, tmp_path / "own", tmp_path / "kept")
         assert [*todo] == [json.loads(first)["name"]]
-        assert len(found) == len(runs["dp-pasgd-5"]) - 1
+        assert len(results) == len(runs["dp-pasgd-5"]) - 1
 
     @pytest.mark.exhaustive
     def test_after_a_comment_a_rename_and_a_new_default_key(self, tmp_path: Path) -> None:
@@ -109,7 +106,7 @@ class TestAllAreFound:
             "'points')))"
         )
         places = os.pathsep.join((str(tmp_path), str(ROOT / "clients" / "python")))
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", code, FIGURES, tmp_path / "own"],
             env=os.environ | {"PYTHONPATH": places},
             cwd=tmp_path,
@@ -118,27 +115,27 @@ class TestAllAreFound:
             text=True,
         ).stdout
         # then every point is there.
-        assert said.split() == [str(KEPT), "0"]
+        assert output.split() == [str(KEPT), "0"]
 
 
-def moved(kept: Kept, seeds: list[Result], now: Result, made_by: dict[str, str]) -> list[str]:
-    """What of a point measured `now` is not as it was `kept`.
+def moved(stored: Kept, seeds: list[Result], now: Result, made_by: dict[str, str]) -> list[str]:
+    """Return what of a point measured `now` differs from the `stored` one.
 
-    Bit for bit, where the same code, torch and instructions made both. Else a number may be what
-    another seed could have given: it lies in the prediction interval of those that the seeds have,
-    which an honest one leaves with probability FALSE_ALARM. ε has no spread, so it must be the
-    same.
+    Where the same code, torch and instructions made both, all bits are equal. Else a number may be
+    what another seed could have given: it lies in the prediction interval of those that the seeds
+    have, which an honest one leaves with probability FALSE_ALARM. ε has no spread, so it must be
+    the same.
     """
-    if all(kept[key] == value for key, value in made_by.items()):
-        return [] if kept["result"] == now else ["a bit"]
+    if all(stored[key] == value for key, value in made_by.items()):
+        return [] if stored["result"] == now else ["a bit"]
     ends = [result["series"][-1] for result in seeds]
-    found = [] if now["epsilon"] == kept["result"]["epsilon"] else ["epsilon"]
+    differences = [] if now["epsilon"] == stored["result"]["epsilon"] else ["epsilon"]
     for key in ("version", "accuracy", "loss"):
         values = np.array([end[key] for end in ends])
         width = student.ppf(1 - FALSE_ALARM / 2, len(values) - 1) * math.sqrt(1 + 1 / len(values))
         if abs(now["series"][-1][key] - values.mean()) > width * values.std(ddof=1) + 1e-9:
-            found.append(key)
-    return found
+            differences.append(key)
+    return differences
 
 
 @pytest.mark.parametrize(
@@ -154,19 +151,20 @@ def moved(kept: Kept, seeds: list[Result], now: Result, made_by: dict[str, str])
 def test_a_point_measured_again_is_the_same(
     data_root: Path | None, figure: str, panel: int, line: str, x: float | None
 ) -> None:
-    """Where this fails: raise stored_results.RESULTS_VERSION, and measure what is kept anew; or
-    find the mistake.
+    """Measure the points anew.
 
-    The first three need no data that is not bundled.
+    Where this fails: raise stored_results.RESULTS_VERSION and measure all points anew, or find the
+    mistake. The first three points need no data that is not bundled.
     """
     runs = seeds_of(figure, panel, line, x)
     if data_root is None and runs[0].source.name != "digits":
         pytest.skip("needs the data")
-    kept = lines()
-    seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
+    stored = lines()
+    seeds = [stored[stored_results.result_name(run)]["result"] for run in runs]
     now = sweep.measure(runs[0], data_root)
     assert (
-        moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()) == []
+        moved(stored[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by())
+        == []
     )
 
 
@@ -195,13 +193,13 @@ class TestMoved:
         assert self.judged(self.result(0.80, epsilon=1.0001), **{other: "another"}) == ["epsilon"]
 
     def test_a_run_with_another_step_is_seen(self) -> None:
-        """A kept point measured with η/3 instead of η: what a slip in the code would do."""
+        """Measure a stored point with η/3 instead of η, as after a slip in the code."""
         runs = seeds_of("vafl-2", 0, "centralised", None)
-        kept = lines()
+        stored = lines()
         rate = runs[0].algorithm.learning_rate or math.nan
         slow = runs[0].algorithm.model_copy(update={"learning_rate": rate / 3})
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
-        seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
+        seeds = [stored[stored_results.result_name(run)]["result"] for run in runs]
         assert "loss" in moved(
-            kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()
+            stored[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()
         )

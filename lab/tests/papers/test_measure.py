@@ -77,7 +77,7 @@ def test_a_run_file_written_again_is_the_same(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "more", "said"),
+    ("changes", "more", "message"),
     [
         (
             {'"dp-pasgd"\ntau = 5': '"asgd"', "clip = 1.0": 'mechanism = "none"'},
@@ -92,14 +92,14 @@ def test_a_run_file_written_again_is_the_same(path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    changes: dict[str, str], more: tuple[str, ...], said: str, file: Path, capsys: Captured
+    changes: dict[str, str], more: tuple[str, ...], message: str, file: Path, capsys: Captured
 ) -> None:
     text = FILE
     for old, new in changes.items():
         text = text.replace(old, new)
     file.write_text(text, encoding="utf-8")
     assert tacit("plan", "measure", str(file), *more) == 2
-    assert said in one_line(capsys)
+    assert message in one_line(capsys)
 
 
 def test_a_lasting_ledger_is_not_spent_on_measuring(
@@ -113,17 +113,17 @@ def test_a_lasting_ledger_is_not_spent_on_measuring(
 @pytest.mark.slow
 def test_two_real_runs_give_both_costs(file: Path, capsys: Captured) -> None:
     assert tacit("plan", "measure", str(file), "--rounds", "5", "--watts", "2", "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert [run["tau"] for run in found["runs"]] == [1, 20]
-    assert all(run["rounds"] == 4 for run in found["runs"])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [run["tau"] for run in document["runs"]] == [1, 20]
+    assert all(run["rounds"] == 4 for run in document["runs"])
     vectors = 2 * 4 * 650  # a model down, a model up
-    assert vectors < found["bytes"]["c1"] < vectors + 1000
-    assert found["bytes"]["c2"] < 10
+    assert vectors < document["bytes"]["c1"] < vectors + 1000
+    assert document["bytes"]["c2"] < 10
     # How much longer 20 steps take than one is this machine's to say, and on a busy one it may be
     # nothing: what is asked is that both costs are the solution of what was measured.
-    short, long = (run["seconds"] for run in found["runs"])
+    short, long = (run["seconds"] for run in document["runs"])
     c2 = max(long - short, 0) / 19
-    assert found["seconds"] == pytest.approx({"c1": max(short - c2, 0), "c2": c2})
-    assert found["joules"] == {
-        name: pytest.approx(2 * found["seconds"][name]) for name in ("c1", "c2")
+    assert document["seconds"] == pytest.approx({"c1": max(short - c2, 0), "c2": c2})
+    assert document["joules"] == {
+        name: pytest.approx(2 * document["seconds"][name]) for name in ("c1", "c2")
     }

@@ -37,18 +37,18 @@ name = "MAPA"
 def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     (cell,) = testbed_figures.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []
-    found = testbed_figures.sweep(
-        {"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done)
+    results = testbed_figures.sweep(
+        {"f": [cell.run]}, tmp_path / "kept", None, lambda *progress: counted.append(progress)
     )
-    result = found[stored_results.result_name(cell.run)]
+    result = results[stored_results.result_name(cell.run)]
     assert result["series"][-1]["version"] == 12
     assert 0.1 < result["series"][-1]["accuracy"] <= 1
     assert 0 < result["epsilon"] <= 8
     assert (
         testbed_figures.sweep(
-            {"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done)
+            {"f": [cell.run]}, tmp_path / "kept", None, lambda *progress: counted.append(progress)
         )
-        == found
+        == results
     )
     assert counted == [(0, 1), (1, 1), (0, 0)]
 

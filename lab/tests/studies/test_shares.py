@@ -14,8 +14,8 @@ from tacit_lab.studies.shares import WITHIN, busy, measure
 def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(
     tmp_path: Path, load: int
 ) -> None:
-    found = []
+    measurements = []
     for _ in range(20):
         with busy(load):
-            found.append(measure(tmp_path / "run"))
-    assert max(run["apart"] for run in found) <= WITHIN, found
+            measurements.append(measure(tmp_path / "run"))
+    assert max(run["apart"] for run in measurements) <= WITHIN, measurements

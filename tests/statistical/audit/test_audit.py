@@ -88,7 +88,7 @@ WITH_CHANCE = {"std/claim", "p-value", "|correlation|", "C a record"}
 
 
 def decisions(finding: Finding) -> int:
-    """How many limits, or tests with chance, may accuse an honest target in this finding.
+    """Return how many limits, or tests with chance, may accuse an honest target in this finding.
 
     A bound needs two limits, and where the finding is the larger of both directions, four. Kernels'
     times have an arithmetic of their own (`row_times`), and what compares bytes has no chance.
@@ -195,9 +195,9 @@ def nearer(points: Tensor, shift: Tensor) -> ScoreValues:
 
 
 def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -> None:
-    """Even with a sensitivity that holds:
+    """Release two points ΔS apart in 200 dimensions, at 0.5 per release.
 
-    two points ΔS apart in 200 dimensions, at 0.5 per release.
+    The paper's noise leaks even with a sensitivity that holds.
     """
     random, shift = Random(1), torch.zeros(200, dtype=torch.float64)
     shift[0] = 1.0
@@ -205,14 +205,14 @@ def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -
         "paper": lambda: paper_noise(200, 1 / 0.5, random),
         "knorm": lambda: knorm(torch.zeros(200), 1 / 0.5, random),
     }
-    found = {}
+    bounds = {}
     for name, draw in draws.items():
         noise = torch.stack([draw() for _ in range(2 * PUSHES)])
-        found[name] = proven(
+        bounds[name] = proven(
             nearer(noise[:PUSHES] + shift, shift), nearer(noise[PUSHES:], shift), 0.0
         )[1]
-    assert found["paper"] > 4 * 0.5
-    assert found["knorm"] <= 0.5
+    assert bounds["paper"] > 4 * 0.5
+    assert bounds["knorm"] <= 0.5
 
 
 def test_the_bounds_raise_no_false_alarm_in_thirty_runs() -> None:
@@ -293,11 +293,12 @@ def test_everything_but_the_vector_is_the_same_with_and_without_the_record(
     subject: Subject, rate: float
 ) -> None:
     with_it, without = (
-        quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False)
+        quiet_source(subject.but(rate=rate), Randomness(1), canary=present)
+        for present in (True, False)
     )
-    found = [message_attacks._public(with_it()) for _ in range(20)]
-    assert found == [message_attacks._public(without()) for _ in range(20)]
-    assert all(alone for alone, _ in found)
+    fields = [message_attacks._public(with_it()) for _ in range(20)]
+    assert fields == [message_attacks._public(without()) for _ in range(20)]
+    assert all(alone for alone, _ in fields)
 
 
 def test_a_form_that_its_numbers_do_not_make_is_noticed() -> None:
@@ -370,8 +371,8 @@ def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(
 
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_rows_that_are_computed_in_several_parts_are_drawn_as_promised(subject: Subject) -> None:
-    found = rows_in_messages.sampler_in_parts(subject, Randomness(1), 300)
-    assert [finding.verdict for finding in found] == ["passes"]
+    findings = rows_in_messages.sampler_in_parts(subject, Randomness(1), 300)
+    assert [finding.verdict for finding in findings] == ["passes"]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +398,9 @@ def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
     }
 
 
-@pytest.mark.parametrize("mutant", [one for test, one in OTHERS if test == "fields"], ids=str)
+@pytest.mark.parametrize(
+    "mutant", [subject for test, subject in OTHERS if test == "fields"], ids=str
+)
 def test_what_is_said_beside_the_numbers_is_the_same_with_the_canary(mutant: Subject) -> None:
     honest = mutant.but(edge=None, ways=None, releaser=Releaser, honest=True)
     assert [finding.verdict for finding in message_attacks.fields(honest, Randomness(1))] == [
@@ -448,9 +451,9 @@ def test_the_one_run_bound_is_steinkes() -> None:
 
 
 def test_the_one_run_bound_falls_with_delta_and_rises_with_guesses_that_were_right() -> None:
-    found = [one_run_epsilon(right, 200, 1000, 1e-7) for right in range(100, 201, 20)]
-    assert found == sorted(found)
-    assert found[0] == 0.0
+    bounds = [one_run_epsilon(right, 200, 1000, 1e-7) for right in range(100, 201, 20)]
+    assert bounds == sorted(bounds)
+    assert bounds[0] == 0.0
     assert one_run_epsilon(190, 200, 1000, 1e-4) < one_run_epsilon(190, 200, 1000, 1e-7)
 
 
@@ -514,9 +517,9 @@ def test_a_leak_or_a_missed_mutant_is_exit_code_5(
     finding = Finding("canary", "x", "ε", 1.0, 2.0, alarm, honest)
     monkeypatch.setattr("tacit.audit.whole.audit", lambda *_, **__: iter([finding]))
     assert tacit("audit") == 5
-    shown = capsys.readouterr()
-    assert finding.verdict in shown.out
-    assert shown.err.startswith("tacit: audit of 1 findings")
+    captured = capsys.readouterr()
+    assert finding.verdict in captured.out
+    assert captured.err.startswith("tacit: audit of 1 findings")
 
 
 def test_an_unknown_mechanism_is_named(capsys: pytest.CaptureFixture[str]) -> None:

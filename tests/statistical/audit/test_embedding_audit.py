@@ -38,26 +38,26 @@ def door(mode: Any = "fresh", z: float = Z, random: Random | None = None) -> Emb
     return EmbeddingReleaser(plan, Ledger(":memory:", "people"), random or Random(), TRIALS)
 
 
-def known(h: Tensor) -> Random:
-    """A stream of this world's own."""
+def stream_of(h: Tensor) -> Random:
+    """Return the stream of this world alone."""
     return Random(1 if float(h.sum()) > 0 else 2)
 
 
-def seen(released: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The statistic, for worlds whose embeddings lie at ±FAR along the first axis."""
+def statistic(released: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the statistic, for worlds whose embeddings lie at ±FAR along the first axis."""
     return released[:, 0].double().numpy()
 
 
 def both(release: Callable[[Tensor], Tensor]) -> float:
-    """μ proven from TRIALS independent records in each world."""
+    """Return the μ proven from TRIALS independent records in each world."""
     far = torch.zeros(TRIALS, WIDTH)
     far[:, 0] = FAR
-    mu, _ = proven(seen(release(far)), seen(release(-far)), 1e-5)
+    mu, _ = proven(statistic(release(far)), statistic(release(-far)), 1e-5)
     return mu
 
 
 def honest(h: Tensor) -> Tensor:
-    return door(random=known(h)).release(torch.arange(TRIALS), lambda: h).vectors
+    return door(random=stream_of(h)).release(torch.arange(TRIALS), lambda: h).vectors
 
 
 def test_one_release_leaks_no_more_than_its_mu_and_nearly_that() -> None:
@@ -69,10 +69,10 @@ def test_one_release_leaks_no_more_than_its_mu_and_nearly_that() -> None:
 
 
 def mean_of(count: int) -> Callable[[Tensor], Tensor]:
-    """`count` fresh releases of each record, averaged by the server."""
+    """Return a release of `count` fresh vectors of each record, averaged by the server."""
 
     def release(h: Tensor) -> Tensor:
-        out, rows = door(z=math.sqrt(count) * Z, random=known(h)), torch.arange(TRIALS)
+        out, rows = door(z=math.sqrt(count) * Z, random=stream_of(h)), torch.arange(TRIALS)
         return torch.stack([out.release(rows, lambda: h).vectors for _ in range(count)]).mean(0)
 
     return release
@@ -91,42 +91,42 @@ def test_fresh_releases_add_up_as_the_ledger_says() -> None:
 
 
 def unclipped(h: Tensor) -> Tensor:
-    """The paper's own embedding: nothing bounds ||w_l|| and ||x - x'||."""
-    return gaussian(h.flatten(), 2.0, known(h)).view_as(h)
+    """Release the paper's own embedding: nothing bounds ||w_l|| and ||x - x'||."""
+    return gaussian(h.flatten(), 2.0, stream_of(h)).view_as(h)
 
 
 def half_the_sensitivity(h: Tensor) -> Tensor:
-    """Noise for a record that is removed (B/c), where it is replaced (2B/c)."""
-    return gaussian(clip_rows(h, 1.0).flatten(), 1.0, known(h)).view_as(h)
+    """Add the noise of a removed record (B/c) where the record is replaced (2B/c)."""
+    return gaussian(clip_rows(h, 1.0).flatten(), 1.0, stream_of(h)).view_as(h)
 
 
 def theorem_6(h: Tensor) -> Tensor:
-    """c = N_m·sqrt(K)/(μN) of (15) at μ = 1, N_m/N = 1/100, K = 900:
+    """Release with c = N_m·sqrt(K)/(μN) of (15), at μ = 1, N_m/N = 1/100 and K = 900.
 
-    amplified by a sampling that the server sees.
+    It is amplified by a sampling that the server sees.
     """
     std = 0.01 * math.sqrt(900)
-    return gaussian(clip_rows(h, 1.0).flatten(), std, known(h)).view_as(h)
+    return gaussian(clip_rows(h, 1.0).flatten(), std, stream_of(h)).view_as(h)
 
 
 def noise_in_the_hidden_layers_only(h: Tensor) -> Tensor:
-    """(11b) without (11a): the smoothing neurons, counted as protection."""
+    """Release (11b) without (11a): the smoothing neurons, counted as protection."""
     network = embedding("mlp", (WIDTH,), WIDTH, hidden=(WIDTH,), smoothing=2.0)
     return network.embed(network.init(1), h, torch.Generator().manual_seed(1))
 
 
 def averaged_but_charged_once(h: Tensor) -> Tensor:
-    """Four fresh releases for the price of one."""
-    out, rows = door(random=known(h)), torch.arange(TRIALS)
+    """Release four times afresh for the price of one."""
+    out, rows = door(random=stream_of(h)), torch.arange(TRIALS)
     return torch.stack([out.release(rows, lambda: h).vectors for _ in range(4)]).mean(0)
 
 
 def clipped_by_the_batch(h: Tensor) -> Tensor:
-    """The whole batch cut to norm B·sqrt(b), one record may then be much longer than B."""
+    """Cut the whole batch to norm B·sqrt(b): one record may then be much longer than B."""
     alone = torch.zeros_like(h)
     alone[::10] = h[::10]  # one long record among nine short ones
     cut = alone * min(1.0, math.sqrt(len(h)) / float(alone.norm()))
-    noisy = gaussian(cut.flatten(), 2.0, known(h)).view_as(h)
+    noisy = gaussian(cut.flatten(), 2.0, stream_of(h)).view_as(h)
     return noisy[::10]
 
 
@@ -149,7 +149,7 @@ BATCH, ROUNDS = 16, 2000  # records whose vectors are released together in mode 
 
 
 def learning(random: Random | None = None) -> EmbeddingReleaser:
-    """z = 4: μ of one vector is 1/4."""
+    """Return a releaser at z = 4, in which μ of one vector is 1/4."""
     out = door("trained", z=4.0, random=random)
     out.release(torch.arange(BATCH), lambda: torch.ones(BATCH, 1))
     out.step(torch.arange(BATCH), lambda: torch.ones(1, 1))  # from here on record 0 is in θ_m
@@ -173,7 +173,7 @@ def test_without_protection_one_record_moves_every_vector_of_the_others() -> Non
     def world(sign: float) -> np.ndarray[Any, np.dtype[np.float64]]:
         rows = torch.arange(BATCH)
         h = torch.full((BATCH, 1), sign * FAR)  # worst case: θ_m turns all embeddings around
-        out = learning(known(h))
+        out = learning(stream_of(h))
         return np.array([float(out.release(rows, lambda: h).vectors.mean()) for _ in range(ROUNDS)])
 
     mu, _ = proven(world(1.0), world(-1.0), 1e-5)
@@ -197,8 +197,8 @@ def test_eq_11a_the_noise_is_gaussian_of_standard_deviation_c(scale: float, righ
 
 def test_the_noise_of_two_releases_and_of_two_parties_is_unrelated() -> None:
     rows, flat = torch.arange(TRIALS), torch.zeros(TRIALS, WIDTH)
-    one, other = (door(random=Random(seed)) for seed in (1, 2))
-    samples = [d.release(rows, lambda: flat).vectors.double() for d in (one, one, other)]
+    door_1, door_2 = (door(random=Random(seed)) for seed in (1, 2))
+    samples = [d.release(rows, lambda: flat).vectors.double() for d in (door_1, door_1, door_2)]
     for first, second in ((0, 1), (0, 2), (1, 2)):
         largest, limit = related(samples[first], samples[second])
         assert largest < limit

@@ -34,11 +34,11 @@ def of_digit(digit: int, count: int) -> list[int]:
 
 @pytest.mark.parametrize("row", range(12))
 def test_one_image_without_noise_comes_back_exactly_with_its_label(row: int) -> None:
-    found = invert(gradient_of([row]), MODEL.shape, MODEL.classes)
-    assert found.image.shape == MODEL.shape
-    assert found.label == int(DIGITS.y[row])
-    torch.testing.assert_close(found.image, DIGITS.x[row].double(), atol=1e-5, rtol=0)
-    assert psnr(found.image, DIGITS.x[row]) > 100
+    inverted = invert(gradient_of([row]), MODEL.shape, MODEL.classes)
+    assert inverted.image.shape == MODEL.shape
+    assert inverted.label == int(DIGITS.y[row])
+    torch.testing.assert_close(inverted.image, DIGITS.x[row].double(), atol=1e-5, rtol=0)
+    assert psnr(inverted.image, DIGITS.x[row]) > 100
 
 
 def test_clipping_alone_hides_nothing() -> None:
@@ -50,10 +50,10 @@ def test_clipping_alone_hides_nothing() -> None:
 
 def test_a_batch_of_one_digit_gives_their_mean() -> None:
     rows = of_digit(7, 12)
-    found = invert(gradient_of(rows), MODEL.shape, MODEL.classes)
-    assert found.label == 7
-    assert cosine(found.image, DIGITS.x[torch.tensor(rows)].mean(0)) > 0.9999
-    assert max(cosine(found.image, DIGITS.x[row]) for row in rows) > 0.85
+    inverted = invert(gradient_of(rows), MODEL.shape, MODEL.classes)
+    assert inverted.label == 7
+    assert cosine(inverted.image, DIGITS.x[torch.tensor(rows)].mean(0)) > 0.9999
+    assert max(cosine(inverted.image, DIGITS.x[row]) for row in rows) > 0.85
 
 
 def averaged(noisy: list[Tensor], row: int) -> float:
@@ -79,11 +79,13 @@ def test_the_papers_noise_at_its_epsilon_1_averages_out_and_rigorous_noise_does_
 
 def test_a_tenth_of_the_claimed_noise_would_be_seen() -> None:
     random, z = Random(6), calibrate(8.0, 1e-5, 100, 1.0)
-    found = []
+    similarities = []
     for row in range(8):
         clipped = clipped_sum(gradient_of([row])[None], C, ALL).total
-        found.append(averaged([gaussian(clipped, 0.1 * z * C, random) for _ in range(100)], row))
-    assert sum(found) / len(found) > 0.5
+        similarities.append(
+            averaged([gaussian(clipped, 0.1 * z * C, random) for _ in range(100)], row)
+        )
+    assert sum(similarities) / len(similarities) > 0.5
 
 
 def test_an_image_of_noise_lies_in_the_unit_interval() -> None:

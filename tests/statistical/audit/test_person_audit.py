@@ -38,7 +38,7 @@ def verdicts(findings: list[Finding]) -> set[str]:
 
 def test_the_person_has_fifty_rows_and_others_up_to_as_many() -> None:
     world = people.quiet_people(GAUSSIAN)
-    units, without = (world.records(canary=there).units for there in (True, False))
+    units, without = (world.records(canary=present).units for present in (True, False))
     assert units is not None
     assert without is not None
     assert len(units) == len(without) + 1 == 12
@@ -99,7 +99,7 @@ def test_rows_that_are_drawn_by_themselves_are_caught() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "subject",
-    [GOSSIP, *nightly(*(one for one in ALGORITHMS if one is not GOSSIP))],
+    [GOSSIP, *nightly(*(algorithm for algorithm in ALGORITHMS if algorithm is not GOSSIP))],
     ids=lambda subject: subject.name,
 )
 def test_no_algorithm_says_more_of_a_person(subject: Subject) -> None:
@@ -115,11 +115,11 @@ def test_twelve_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
             assert verdicts(people.person(subject, source, 1200)) == {"passes"}
             assert verdicts(people.drawn(subject, source)) == {"passes"}
         assert verdicts(people.dealt(GAUSSIAN, source, 1200)) == {"passes"}
-        assert verdicts(people.person(*_asked("person", source))) == {"caught"}
-        assert verdicts(people.dealt(*_asked("dealt", source))) == {"caught"}
+        assert verdicts(people.person(*_audit_arguments("person", source))) == {"caught"}
+        assert verdicts(people.dealt(*_audit_arguments("dealt", source))) == {"caught"}
         assert verdicts(people.drawn(DRAWN, source)) == {"caught"}
 
 
-def _asked(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:
+def _audit_arguments(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:
     mutant, pushes = BY_PERSON[name]
     return mutant, source, pushes

@@ -24,39 +24,39 @@ compiled = pytest.mark.skipif(
 @pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_held_back_does_not_tell_how_many_rows_were_drawn() -> None:
-    found = counted(seconds_and_rows, PUSHES["counted"], delayed=True)
-    assert found.honest
-    assert found.verdict == "passes", found
+    finding = counted(seconds_and_rows, PUSHES["counted"], delayed=True)
+    assert finding.honest
+    assert finding.verdict == "passes", finding
 
 
 @pytest.mark.exhaustive
 @compiled
 def test_the_time_of_a_push_that_is_not_held_back_tells_it() -> None:
-    found = counted(seconds_and_rows, PUSHES["counted"], delayed=False)
-    assert not found.honest
-    assert found.verdict == "caught", found
+    finding = counted(seconds_and_rows, PUSHES["counted"], delayed=False)
+    assert not finding.honest
+    assert finding.verdict == "caught", finding
 
 
 @pytest.mark.parametrize(("share", "caught"), [(0.25, "caught"), (0.0, "MISSED")])
 def test_times_that_a_busy_machine_blurs_are_looked_at_again(share: float, caught: str) -> None:
     random, looks = np.random.default_rng(5), 0
 
-    def blurred(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
+    def blurred(pushes: int, delayed: bool) -> tuple[ScoreValues, ScoreValues]:
         nonlocal looks
         looks += 1
         rows = random.binomial(64, 0.25, pushes).astype(float)
         return share * (rows - 16) / 3.5 + random.normal(size=pushes), rows
 
-    found = counted(blurred, PUSHES["counted"], delayed=False)
-    assert found.verdict == caught
+    finding = counted(blurred, PUSHES["counted"], delayed=False)
+    assert finding.verdict == caught
     assert looks > 1
 
 
 def test_times_of_an_honest_edge_are_looked_at_once() -> None:
     random, looks = np.random.default_rng(6), []
 
-    def independent(pushes: int, held: bool) -> tuple[ScoreValues, ScoreValues]:
-        looks.append(held)
+    def independent(pushes: int, delayed: bool) -> tuple[ScoreValues, ScoreValues]:
+        looks.append(delayed)
         return random.normal(size=pushes), random.binomial(64, 0.25, pushes).astype(float)
 
     assert counted(independent, PUSHES["counted"], delayed=True).verdict == "passes"

@@ -23,7 +23,7 @@ def test_the_ratio_of_the_two_answers_is_e_to_the_epsilon(epsilon: float, classe
 
 
 def p_value(claimed: float, used: float, classes: int, seed: int) -> float:
-    """Of: answers to one label have the claimed distribution."""
+    """Return the p-value of: answers to one label have the claimed distribution."""
     answers = randomised_response(torch.full((DRAWS,), 1), classes, used, Random(seed))
     keep = keep_probability(claimed, classes)
     expected = [

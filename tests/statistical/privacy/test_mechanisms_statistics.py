@@ -64,11 +64,11 @@ def test_the_tails_are_those_of_a_normal() -> None:
         assert stats.binomtest(beyond, len(sample), 2 * stats.norm.sf(bound)).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_noise_is_not_cut_at_five_standard_deviations(whole: bool) -> None:
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_noise_is_not_cut_at_five_standard_deviations(on_grid: bool) -> None:
     random, draws, beyond = Random(1), 2_000_000, 0
     for _ in range(12):
-        if whole:
+        if on_grid:
             steps = discrete_normal(draws, 4096.0, random)
             beyond += int((steps.abs() > 5 * 4096).sum())
         else:
@@ -79,7 +79,7 @@ def test_noise_is_not_cut_at_five_standard_deviations(whole: bool) -> None:
 
 
 def uneven(vectors: torch.Tensor) -> list[int]:
-    """The coordinates (columns) whose noise is not N(0, STD²), each at ALPHA / d."""
+    """Return the coordinates (columns) whose noise is not N(0, STD²), each at ALPHA / d."""
     draws, size = vectors.shape
     statistic = (vectors / STD).square().sum(0).numpy()
     p = 2 * np.minimum(stats.chi2.sf(statistic, draws), stats.chi2.cdf(statistic, draws))
@@ -116,7 +116,7 @@ def test_the_noise_does_not_depend_on_the_sum() -> None:
 
 
 def discrete(scale: float, seed: int = 1) -> torch.Tensor:
-    """In units in which noise multiplier 1/2 has standard deviation STD."""
+    """Return noise in units in which multiplier 1/2 has standard deviation STD."""
     steps = discrete_gaussian(torch.zeros(DRAWS, dtype=torch.int64), 0.5 * scale, Random(seed))
     return steps.to(torch.float64) * (STD / noise_units(0.5))
 
@@ -159,9 +159,9 @@ def radius(sample: torch.Tensor) -> float:
 
 
 def coordinates(sample: torch.Tensor) -> float:
-    """Each coordinate's variance;
+    """Return the p-value of each coordinate's variance, the least of all.
 
-    the degrees of freedom are those of its kurtosis, 3(d+3)/(d+1).
+    The degrees of freedom are those of its kurtosis, 3(d+3)/(d+1).
     """
     degrees = 2 * len(sample) / (3 * (DIMS + 3) / (DIMS + 1) - 1)
     statistic = degrees * sample.square().mean(dim=0).numpy() / ((DIMS + 1) * STD**2)
@@ -170,9 +170,9 @@ def coordinates(sample: torch.Tensor) -> float:
 
 
 def likelihood_ratio(sample: torch.Tensor) -> float:
-    """On a line, sensitivity S = STD at ε = 1:
+    """Return the p-value of the likelihood ratio on a line, with sensitivity S = STD at ε = 1.
 
-    beyond S the ratio of the two outputs is e, everywhere.
+    Beyond S the ratio of the two outputs is e, everywhere.
     """
     line = sample.flatten()
     return float(stats.binomtest(int((line > STD).sum()), len(line), 0.5 * math.exp(-1.0)).pvalue)

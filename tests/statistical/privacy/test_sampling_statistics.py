@@ -31,7 +31,7 @@ def ours(seed: int) -> Table:
 
 
 def shuffled(seed: int) -> Table:
-    """Epochs of a shuffled order in batches of fixed size, as data loaders do it."""
+    """Return epochs of a shuffled order in batches of fixed size, as data loaders draw them."""
     rng, size = np.random.default_rng(seed), round(ROWS * RATE)
     table = np.zeros((DRAWS, ROWS), np.int64)
     for epoch in range(0, DRAWS, ROWS // size):
@@ -56,9 +56,9 @@ def with_replacement(seed: int) -> Table:
 
 
 def never_empty_of_the_first(seed: int) -> Table:
-    """Poisson, but row 0 fills the smallest batches:
+    """Draw by Poisson, but let row 0 fill the smallest batches.
 
-    one record more often than the accountant believes.
+    One record is drawn more often than the accountant believes.
     """
     table = ours(seed)
     table[table.sum(1) <= 6, 0] = 1
@@ -70,7 +70,7 @@ def two_sided(statistic: float, degrees: int) -> float:
 
 
 def inclusion(table: Table) -> float:
-    """p-value of: every row is in a batch with probability RATE."""
+    """Return the p-value of: every row is in a batch with probability RATE."""
     z = (table.sum(0) - DRAWS * RATE) / np.sqrt(DRAWS * RATE * (1 - RATE))
     return float(
         min(two_sided(float((z**2).sum()), ROWS), 2 * ROWS * stats.norm.sf(np.abs(z).max()))
@@ -78,12 +78,12 @@ def inclusion(table: Table) -> float:
 
 
 def size_variance(table: Table) -> float:
-    """p-value of: the size of a batch has variance n·q·(1-q)."""
+    """Return the p-value of: the size of a batch has variance n·q·(1-q)."""
     return two_sided(float(DRAWS * table.sum(1).var() / (ROWS * RATE * (1 - RATE))), DRAWS - 1)
 
 
 def pairs(table: Table) -> float:
-    """p-value of: two rows are together in a batch with probability q², over all pairs."""
+    """Return the p-value of: two rows are together in a batch with probability q², of all pairs."""
     together = table.T @ table
     both = together[np.triu_indices(ROWS, 1)].astype(np.float64) / DRAWS
     # Under independence the mean over pairs has the variance of a U-statistic; its leading term is
@@ -93,7 +93,7 @@ def pairs(table: Table) -> float:
 
 
 def next_call(table: Table) -> float:
-    """p-value of: a row is in two consecutive batches with probability q²."""
+    """Return the p-value of: a row is in two consecutive batches with probability q²."""
     twice = int(np.minimum(table[:-1] * table[1:], 1).sum())
     return float(stats.binomtest(twice, (DRAWS - 1) * ROWS, RATE**2).pvalue)
 

@@ -26,22 +26,22 @@ LAW = Law(CLIP / BATCH, ROWS * 0.5, 2.0 * CLIP / BATCH)
 
 
 def honest(count: int, pull: Tensor | None = None) -> list[Tensor]:
-    """Updates that a Releaser makes; every row pulls as far as the clip lets it along `pull`."""
+    """Return updates that a Releaser makes, of rows with the longest pull along `pull`."""
     direction = torch.zeros(SIZE) if pull is None else CLIP * pull
     releaser = Releaser(PLAN, Ledger(":memory:", "digits"), Random(7))
     generator = torch.Generator().manual_seed(1)
-    found = []
+    updates = []
     for _ in range(count):
         drawn = torch.rand(ROWS, generator=generator) < 0.5
         gradients = direction.expand(ROWS, SIZE)
-        made = integer_sum(gradients, CLIP, drawn, grid_step(CLIP, 2.0))
-        released = releaser.release(CLIP, lambda made=made: made)  # type: ignore[misc]
-        found.append(released.vector.to(torch.float64) * released.scale)
-    return found
+        rows_sum = integer_sum(gradients, CLIP, drawn, grid_step(CLIP, 2.0))
+        released = releaser.release(CLIP, lambda rows_sum=rows_sum: rows_sum)  # type: ignore[misc]
+        updates.append(released.vector.to(torch.float64) * released.scale)
+    return updates
 
 
 def broken(updates: list[Tensor], law: Law = LAW) -> tuple[int, str]:
-    """After how many updates the law is broken, and how; (0, "") where it is kept."""
+    """Return after how many updates the law is broken, and how, or (0, "") if it is not."""
     sums = Sums(SIZE)
     for number, update in enumerate(updates, 1):
         sums.add(update, law)
@@ -59,34 +59,34 @@ def test_honest_updates_keep_the_law_whatever_their_data(pull: Tensor | None) ->
 
 
 @pytest.mark.parametrize(
-    ("times", "kept"), [(1.0, True), (2 / 3, False), (1.5, False)], ids=["1x", "2/3x", "3/2x"]
+    ("times", "passes"), [(1.0, True), (2 / 3, False), (1.5, False)], ids=["1x", "2/3x", "3/2x"]
 )
-def test_noise_is_held_to_its_law_from_both_sides(times: float, kept: bool) -> None:
+def test_noise_is_held_to_its_law_from_both_sides(times: float, passes: bool) -> None:
     # no rows pull here, so that nothing but noise is judged
     still = Law(1e-9, 1.0, LAW.deviation)
     number, why = broken([times * update for update in honest(60)], still)
-    assert (number == 0) is kept
+    assert (number == 0) is passes
     assert ("owe" in why) is (times < 1)
 
 
 @pytest.mark.parametrize(
-    ("made", "within"),
+    ("forge", "within"),
     [
-        (lambda one: 10 * one, 1),
-        (lambda one: -10 * one, 1),
-        (lambda one: torch.full_like(one, 9.9e5), 1),
-        (lambda one: UNIT.double() * torch.linalg.vector_norm(one), 8),
+        (lambda update: 10 * update, 1),
+        (lambda update: -10 * update, 1),
+        (lambda update: torch.full_like(update, 9.9e5), 1),
+        (lambda update: UNIT.double() * torch.linalg.vector_norm(update), 8),
     ],
     ids=["x10", "flip x10", "all 9.9e5", "constant"],
 )
-def test_an_edge_that_adds_no_honest_noise_is_seen(made, within: int) -> None:  # type: ignore[no-untyped-def]
-    number, why = broken([made(one) for one in honest(20)])
+def test_an_edge_that_adds_no_honest_noise_is_seen(forge, within: int) -> None:  # type: ignore[no-untyped-def]
+    number, why = broken([forge(update) for update in honest(20)])
     assert 1 <= number <= within, why
 
 
 def test_a_pull_beyond_the_rows_that_can_be_drawn_adds_up() -> None:
     # 1.4 times what 40 rows can pull, under honest noise: invisible in one update
-    pulled = [one + 1.4 * 40 * CLIP / BATCH * UNIT.double() for one in honest(400)]
+    pulled = [update + 1.4 * 40 * CLIP / BATCH * UNIT.double() for update in honest(400)]
     number, why = broken(pulled)
     assert number > 1
     assert "sum" in why

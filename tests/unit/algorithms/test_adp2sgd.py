@@ -36,13 +36,13 @@ EXACT = {"mechanism": "gaussian", "rate": 1.0, "z": 1e-9, "clip": 1e3}
 
 
 def peer(**changes: object) -> Peer:
-    made = make("peer-0", PAIR, **changes)  # type: ignore[arg-type]
-    assert isinstance(made, Peer)
-    made.here = {"peer-1"}
-    return made
+    role = make("peer-0", PAIR, **changes)  # type: ignore[arg-type]
+    assert isinstance(role, Peer)
+    role.here = {"peer-1"}
+    return role
 
 
-def one(outgoing: list[Outgoing]) -> object:
+def single(outgoing: list[Outgoing]) -> object:
     (only,) = outgoing
     return only.message
 
@@ -122,10 +122,10 @@ def test_line_6_the_gradient_is_of_the_model_that_was_read_not_of_what_it_has_be
     reader = peer(rate=1.0, learning_rate=0.1)
     read, _ = reader.begin()
     assert read is not None
-    kept = read.clone()
+    computed_at = read.clone()
     reader.hear(proposal(torch.ones(SIZE)))
-    assert torch.equal(read, kept)  # ŵ, while w' has moved
-    assert not torch.equal(reader.trained.params, kept)
+    assert torch.equal(read, computed_at)  # ŵ, while w' has moved
+    assert not torch.equal(reader.trained.params, computed_at)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian"])
@@ -163,7 +163,7 @@ def test_line_9_and_eq_4_the_step_is_taken_from_what_averaging_has_made() -> Non
     read, _ = stepper.begin()
     assert read is not None
     gradient = stepper.gradient(read)
-    answer = one(stepper.hear(proposal(torch.ones(SIZE))))
+    answer = single(stepper.hear(proposal(torch.ones(SIZE))))
     assert isinstance(answer, Answer)
     averaged = stepper.trained.params
     assert torch.allclose(averaged, (torch.ones(SIZE) + read) / 2)
@@ -281,10 +281,10 @@ def test_an_old_proposal_is_not_answered_and_the_last_is_answered_in_the_same_bi
     receiver = peer()
     for seq in (1, 2):
         receiver.hear(proposal(torch.full((SIZE,), float(seq)), seq))
-    kept = receiver.trained.params
+    params = receiver.trained.params
     assert receiver.hear(proposal(torch.zeros(SIZE), 1)) == []
-    again = one(receiver.hear(proposal(torch.full((SIZE,), 9.0), 2)))
-    assert torch.equal(receiver.trained.params, kept)
+    again = single(receiver.hear(proposal(torch.full((SIZE,), 9.0), 2)))
+    assert torch.equal(receiver.trained.params, params)
     assert isinstance(again, Answer)
     assert isinstance(again.delta, Shared)
     assert torch.equal(again.delta.vector, torch.full((SIZE,), 0.75))  # (2 - 0.5)/2
@@ -294,18 +294,18 @@ def test_a_peer_whose_disk_was_replaced_begins_again_and_its_past_is_over() -> N
     receiver = peer()
     receiver.hear(proposal(torch.ones(SIZE), 5, life=1))
     assert receiver.hear(proposal(torch.ones(SIZE), 1, life=2)) != []
-    kept = receiver.trained.params
+    params = receiver.trained.params
     assert receiver.hear(proposal(torch.zeros(SIZE), 6, life=1)) == []
-    assert torch.equal(receiver.trained.params, kept)
+    assert torch.equal(receiver.trained.params, params)
 
 
 def test_a_repeated_proposal_carries_the_model_of_today() -> None:
     proposer = peer(rate=1.0, learning_rate=0.5)
-    first = one(proposer.propose())
+    first = single(proposer.propose())
     read, _ = proposer.begin()
     assert read is not None
     proposer.finish(proposer.gradient(read))
-    again = one(proposer.repeat(["peer-1"]))
+    again = single(proposer.repeat(["peer-1"]))
     assert isinstance(first, Proposal)
     assert isinstance(again, Proposal)
     assert (first.seq, first.life) == (again.seq, again.life)
@@ -338,15 +338,15 @@ def test_what_a_neighbour_sees_are_the_noisy_gradients_themselves() -> None:
     stepper = peer(mechanism="gaussian", rate=0.5, learning_rate=0.25)
     for seq in range(1, 4):
         read, outgoing = stepper.begin()
-        said = one(outgoing)
+        proposal_sent = single(outgoing)
         assert read is not None
-        assert isinstance(said, Proposal)
-        assert isinstance(said.model, Shared)
+        assert isinstance(proposal_sent, Proposal)
+        assert isinstance(proposal_sent.model, Shared)
         gradient = stepper.gradient(read)
         stepper.finish(gradient)
         stepper.hear(Answer("peer-1", 1, seq, torch.zeros(SIZE), {}))
         now = stepper.trained.share().vector
-        assert torch.allclose((said.model.vector - now) / 0.25, gradient.vector, atol=1e-5)
+        assert torch.allclose((proposal_sent.model.vector - now) / 0.25, gradient.vector, atol=1e-5)
 
 
 def test_epsilon_from_the_event_log_is_the_ledgers() -> None:
@@ -378,16 +378,16 @@ def test_epsilon_from_the_event_log_is_the_ledgers() -> None:
 
 
 def test_E2_the_papers_rate_understates_what_a_worker_spends() -> None:
-    K, q, z, own = 16, 256 / 3125, 1.0, 500
-    assert epsilon_pld([Spend(q / K, z, own * K)], 1e-5) < 0.5 * epsilon_pld(
-        [Spend(q, z, own)], 1e-5
+    K, q, z, K_i = 16, 256 / 3125, 1.0, 500
+    assert epsilon_pld([Spend(q / K, z, K_i * K)], 1e-5) < 0.5 * epsilon_pld(
+        [Spend(q, z, K_i)], 1e-5
     )
 
 
 def theorem_2(mu: float, epsilon: float) -> bool:
-    """(7) at the paper's CIFAR setting: K = 16 workers of n = 3,125, B = 256, T of 300 epochs;
+    """Check whether (7) holds at the paper's CIFAR setting, with δ = 1e-5.
 
-    δ = 1e-5.
+    There are K = 16 workers of n = 3,125 rows, B = 256, and T of 300 epochs.
     """
     K, n, B, T = 16, 3125, 256, 58_593
     alpha = math.log(1 / 1e-5) / ((1 - mu) * epsilon) + 1
@@ -413,7 +413,7 @@ def test_remark_1_is_no_bound_on_what_a_worker_has_spent_after_t_steps() -> None
         stepper.hear(Answer("peer-1", 1, seq, torch.zeros(SIZE), {}))
         spent.append(epsilon_pld(stepper.releaser.ledger.history(), 1e-5))
     remark = [math.sqrt(t / 64) * spent[-1] for t in (1, 4, 16)]
-    assert all(spent[t - 1] > 1.05 * said for t, said in zip((1, 4, 16), remark, strict=True))
+    assert all(spent[t - 1] > 1.05 * claimed for t, claimed in zip((1, 4, 16), remark, strict=True))
 
 
 def test_a_spent_budget_ends_the_steps_not_the_averaging() -> None:
@@ -500,11 +500,11 @@ def test_sync_who_comes_late_asks_before_its_own_step_for_what_was_said_without_
     first.finish(first.gradient(params))
     # when another comes, then it asks for that at once, and has all that the round needs with its
     # own step.
-    (asked,) = late.repeat(["peer-0"])
-    assert asked == Outgoing("peer-0", Missing("peer-1", 0))
-    (said,) = first.hear(Missing("peer-1", 0))
-    assert isinstance(said.message, Share)
-    late.hear(said.message)
+    (request,) = late.repeat(["peer-0"])
+    assert request == Outgoing("peer-0", Missing("peer-1", 0))
+    (reply,) = first.hear(Missing("peer-1", 0))
+    assert isinstance(reply.message, Share)
+    late.hear(reply.message)
     assert late.repeat(["peer-0"]) == []
     params, _ = late.begin()
     assert params is not None

@@ -38,7 +38,10 @@ def run(name: str, guard: str) -> RunFile:
 
 
 def folded(role: ServerRole, *, consumable: bool) -> list[tuple[Tensor, Tensor]]:
-    """Fold four updates of each of three edges; returns every model, and what it was at its time."""
+    """Fold four updates of each of three edges.
+
+    Return every model, each with its copy from the time when it was current.
+    """
     random, models = torch.Generator().manual_seed(1), []
     for edge in "abc":
         role.on_message(Hello(edge, 100.0, 1e-5, "discrete_gaussian", 1.0, 0.1, 100.0, ()))
@@ -57,11 +60,11 @@ def folded(role: ServerRole, *, consumable: bool) -> list[tuple[Tensor, Tensor]]
 def test_memory_that_nobody_else_reads_changes_no_bit(name: str, guard: str) -> None:
     definition = run(name, guard).define()
     model = definition.build_model()
-    kept, consumed = (registry.server(definition, model) for _ in range(2))
-    folded(kept, consumable=False)
+    untouched, consumed = (registry.server(definition, model) for _ in range(2))
+    folded(untouched, consumable=False)
     models = folded(consumed, consumable=True)
-    assert consumed.version == kept.version > 0
-    assert sha256(consumed) == sha256(kept)
+    assert consumed.version == untouched.version > 0
+    assert sha256(consumed) == sha256(untouched)
     # Whoever sends, stores or evaluates an earlier model meanwhile still has it.
     assert all(torch.equal(now, then) for now, then in models)
 

@@ -19,7 +19,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
 from tests.helpers.private_sums import sum_of
-from tests.helpers.run_files import run_file as made
+from tests.helpers.run_files import run_file as base_run_file
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size
@@ -28,7 +28,7 @@ DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
 
 
 def run_file(tau: int = 4, updates: int = 100) -> RunFile:
-    return made(
+    return base_run_file(
         run={"updates": updates},
         algorithm={"name": "dp-pasgd", "learning_rate": 0.5, "tau": tau},
         privacy={"clip": 1.0, "batch": 8, "noise_multiplier": 1.0},
@@ -37,11 +37,11 @@ def run_file(tau: int = 4, updates: int = 100) -> RunFile:
 
 
 def server(updates: int = 100) -> DpPasgdServer:
-    made = registry.server(run_file(updates=updates).define(), MODEL)
-    assert isinstance(made, DpPasgdServer)
+    cloud = registry.server(run_file(updates=updates).define(), MODEL)
+    assert isinstance(cloud, DpPasgdServer)
     for edge in "abc":
-        made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))
-    return made
+        cloud.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))
+    return cloud
 
 
 def device(tau: int, plan: Plan, seed: int | None = 1) -> AveragingEdge:
@@ -71,65 +71,65 @@ def test_eq_5_and_6_tau_local_steps_without_noise_by_hand() -> None:
     for _ in range(3):
         index = torch.from_numpy((random.words(4) % 12).astype("int64"))
         x = x - 0.5 * mean_gradient(MODEL, x, DATA.x[index], DATA.y[index])
-    found = pushed(device(3, plan("none", 0.0)), start)
-    torch.testing.assert_close(found.released.vector, x)
+    push = pushed(device(3, plan("none", 0.0)), start)
+    torch.testing.assert_close(push.released.vector, x)
 
 
 def test_eq_7_the_cloud_averages_the_devices_models() -> None:
-    made = server()
+    cloud = server()
     for edge, value in (("c", 3.0), ("a", 1.0)):
-        assert made.on_message(update(edge, 0, value)) == []
-    outgoing = made.on_message(update("b", 0, 8.0))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 4.0))
+        assert cloud.on_message(update(edge, 0, value)) == []
+    outgoing = cloud.on_message(update("b", 0, 8.0))
+    torch.testing.assert_close(cloud.params, torch.full((SIZE,), 4.0))
     assert sorted(out.to for out in outgoing) == ["a", "b", "c"]
-    assert made.version == 1
+    assert cloud.version == 1
 
 
 def test_averages_end_the_run_not_local_steps() -> None:
-    made = server(updates=1)
+    cloud = server(updates=1)
     for edge in "ab":
-        made.on_message(update(edge, 0, 1.0))
-    (out,) = made.on_message(update("c", 0, 1.0))
+        cloud.on_message(update(edge, 0, 1.0))
+    (out,) = cloud.on_message(update("c", 0, 1.0))
     assert (out.to, out.message) == (EVERYONE, Halt(1, "all updates applied"))
 
 
 def test_a_straggler_is_left_out_of_the_average_and_of_nothing_else() -> None:
-    made = server()
+    cloud = server()
     for edge in "ab":
-        made.on_message(update(edge, 0, 2.0))
-    timer = made.timer()
+        cloud.on_message(update(edge, 0, 2.0))
+    timer = cloud.timer()
     assert timer is not None
-    made.on_message(Deadline(timer.number))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))  # over two, not over three
+    cloud.on_message(Deadline(timer.number))
+    torch.testing.assert_close(cloud.params, torch.full((SIZE,), 2.0))  # over two, not over three
     spent = (Spend(0.1, 1.0, 4),)
-    made.on_message(Update("c", 0, torch.full((SIZE,), 100.0), 1.0, spent))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))
-    assert made.edges["c"].spent == spent  # what it has computed it has paid
+    cloud.on_message(Update("c", 0, torch.full((SIZE,), 100.0), 1.0, spent))
+    torch.testing.assert_close(cloud.params, torch.full((SIZE,), 2.0))
+    assert cloud.edges["c"].spent == spent  # what it has computed it has paid
 
 
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
 def test_eq_6_the_noise_of_tau_steps_has_its_standard_deviation(scale: float) -> None:
     # No row is ever drawn (q tiny), so what comes is noise alone: τ steps of std η·z·C/L each.
-    made = device(9, plan("gaussian", z=2.0 * scale, q=1e-6))
-    found = torch.cat(
-        [pushed(made, torch.zeros(SIZE), clip=0.1).released.vector for _ in range(300)]
+    role = device(9, plan("gaussian", z=2.0 * scale, q=1e-6))
+    noise = torch.cat(
+        [pushed(role, torch.zeros(SIZE), clip=0.1).released.vector for _ in range(300)]
     ).double()
     expected = 0.5 * 2.0 * 0.1 / 4.0 * 9**0.5
-    ratio = float(found.std()) / expected
+    ratio = float(noise.std()) / expected
     assert (0.95 < ratio < 1.05) == (scale == 1.0)
-    assert abs(float(found.mean())) < 4 * scale * expected / len(found) ** 0.5
+    assert abs(float(noise.mean())) < 4 * scale * expected / len(noise) ** 0.5
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian"])
 def test_every_local_iteration_is_charged_not_every_average(mechanism: str) -> None:
-    made = device(6, plan(mechanism, z=3.0), seed=None)
+    role = device(6, plan(mechanism, z=3.0), seed=None)
     for _ in range(2):
-        push = pushed(made, torch.zeros(SIZE))
+        push = pushed(role, torch.zeros(SIZE))
     assert sum(row.count for row in push.released.spent) == 12
     once = epsilon_pld((Spend(0.5, 3.0, 2),), 1e-5)
     assert epsilon_pld(push.released.spent, 1e-5) > 1.5 * once
 
 
 def test_dp_sgd_is_tau_one() -> None:
-    made = device(1, plan(z=3.0), seed=None)
-    assert pushed(made, torch.zeros(SIZE)).released.charged.count == 1
+    role = device(1, plan(z=3.0), seed=None)
+    assert pushed(role, torch.zeros(SIZE)).released.charged.count == 1

@@ -147,10 +147,10 @@ def test_eq_24_is_eq_12_with_22_and_23_put_in() -> None:
     Z, step = formulas.paper_scale(10, 1e-4), 0.3 * 0.01
     for K in (20.0, 105.3, 400.0):
         tau = 100 * K / (1000 - K)  # (22)
-        left = (1 - step) ** K / K
+        decay = (1 - step) ** K / K
         slope = 0.3 * 0.4 / (2 * 0.01 * 3) + (0.3 * 0.4) ** 2 * (tau - 1) / (2 * 0.01)
         noise = 0.01 + 2 * K * 103 / (3 * Z) * sum(1 / x**2 for x in (20, 50, 90))
-        as_printed = p.gap * left + (1 - left) * slope * noise
+        as_printed = p.gap * decay + (1 - decay) * slope * noise
         ours = formulas.paper_bound(p, at(K), formulas.variance_floor(p, at(tau), at(2 * K / Z)))[0]
         assert ours == pytest.approx(as_printed, rel=1e-12)
 
@@ -169,7 +169,7 @@ def test_the_relaxed_optimum_rounds_past_the_resource() -> None:
 
 
 def quadratic(p: DesignProblem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
-    """Mean gap of each of K iterates of (7) on λ/2·θ² in d dimensions, from θ⁰ with gap α; (K,)."""
+    """Return the mean gap of each iterate of (7) on λ/2·θ² in d dimensions, from gap α; (K,)."""
     generator = np.random.default_rng(5)
     lam, eta, M, d = p.strong_convexity, p.lr, p.devices, p.dim
     theta = np.full((runs, M, d), math.sqrt(2 * p.gap / (lam * d)))
@@ -235,8 +235,9 @@ def test_the_last_iterate_is_no_later_than_the_average(K: int, B: float, step: f
 
 
 def brute(p: DesignProblem, Z: float) -> tuple[float, int, int]:
-    """The least last-iterate bound over all K and all τ dividing K, by the formulas of
-    privacy.md §5 alone.
+    """Return the least last-iterate bound over all K and all τ that divide K.
+
+    It uses the formulas of privacy.md §5 alone.
     """
     return min(_brute(p, Z))
 
@@ -271,9 +272,9 @@ def _brute(p: DesignProblem, Z: float) -> Iterator[tuple[float, int, int]]:
 )
 def test_the_search_finds_what_trying_everything_finds(changes: dict[str, Any]) -> None:
     p = problem(**changes)
-    found, (least, K, tau) = plan(p), brute(p, formulas.scale(p.epsilon, p.delta))
-    assert found.predicted_loss == pytest.approx(least, rel=1e-9)
-    assert (found.K, found.tau) == (K, tau)
+    best, (least, K, tau) = plan(p), brute(p, formulas.scale(p.epsilon, p.delta))
+    assert best.predicted_loss == pytest.approx(least, rel=1e-9)
+    assert (best.K, best.tau) == (K, tau)
 
 
 @pytest.mark.parametrize(
@@ -288,9 +289,9 @@ def test_the_worked_example(
     changes: dict[str, Any], corrected: tuple[int, int, float], paper: tuple[int, int, float]
 ) -> None:
     for planner, (K, tau, sigma) in (("corrected", corrected), ("paper", paper)):
-        found = plan(problem(**changes), planner)  # type: ignore[arg-type]
-        assert (found.K, found.tau) == (K, tau)
-        assert found.sigma == pytest.approx(sigma, abs=5e-4 if sigma > 0.1 else 6e-5)
+        best = plan(problem(**changes), planner)  # type: ignore[arg-type]
+        assert (best.K, best.tau) == (K, tau)
+        assert best.sigma == pytest.approx(sigma, abs=5e-4 if sigma > 0.1 else 6e-5)
     right, wrong = plan(problem()), plan(problem(), "paper")
     assert (right.rounds, right.resource) == (8, 976)
     assert right.predicted_loss == pytest.approx(0.618, abs=5e-4)
@@ -299,10 +300,10 @@ def test_the_worked_example(
 
 
 def test_the_objective_is_least_at_the_plan() -> None:
-    found = plan(problem())
-    taus = [tau for tau, _ in found.objective]
+    best = plan(problem())
+    taus = [tau for tau, _ in best.objective]
     assert taus == list(range(1, 41))  # (21e): .025 + .025²·40·39 = 1
-    assert min(found.objective, key=lambda point: point[1]) == (found.tau, found.predicted_loss)
+    assert min(best.objective, key=lambda point: point[1]) == (best.tau, best.predicted_loss)
 
 
 def taus(
@@ -407,7 +408,7 @@ positive = st.floats(1e-3, 1e3)
     times=st.floats(1.0, 300.0),
     gap=positive,
     sizes=st.lists(st.integers(1, 10_000), min_size=5, max_size=5),
-    one=st.booleans(),
+    single_device=st.booleans(),
 )
 def test_a_plan_keeps_both_limits(
     epsilon: float,
@@ -423,9 +424,9 @@ def test_a_plan_keeps_both_limits(
     times: float,
     gap: float,
     sizes: list[int],
-    one: bool,
+    single_device: bool,
 ) -> None:
-    batch = tuple(float(size) for size in sizes[: 1 if one else devices])
+    batch = tuple(float(size) for size in sizes[: 1 if single_device else devices])
     p = DesignProblem(
         epsilon,
         delta,
@@ -441,21 +442,21 @@ def test_a_plan_keeps_both_limits(
         (c1 + c2) * times,
         gap,
     )
-    found = plan(p)
-    assert found.rounds * found.tau == found.K
-    assert c1 * found.rounds + c2 * found.K <= p.resource * (1 + 1e-12)
-    for size, sigma in zip(batch, found.sigmas, strict=True):
-        spent = formulas.epsilon_zcdp(found.K, sigma * size / lipschitz, delta)
+    planned = plan(p)
+    assert planned.rounds * planned.tau == planned.K
+    assert c1 * planned.rounds + c2 * planned.K <= p.resource * (1 + 1e-12)
+    for size, sigma in zip(batch, planned.sigmas, strict=True):
+        spent = formulas.epsilon_zcdp(planned.K, sigma * size / lipschitz, delta)
         assert epsilon * (1 - 1e-6) <= spent <= epsilon * (1 + 1e-13)
-    assert found.epsilon <= epsilon
+    assert planned.epsilon <= epsilon
     step = p.lr * p.smoothness
-    assert step + step**2 * found.tau * (found.tau - 1) <= 1 + 1e-12
-    assert math.isfinite(found.predicted_loss)
-    assert found.predicted_loss <= found.average_loss * (1 + 1e-9)
+    assert step + step**2 * planned.tau * (planned.tau - 1) <= 1 + 1e-12
+    assert math.isfinite(planned.predicted_loss)
+    assert planned.predicted_loss <= planned.average_loss * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"epsilon": 0.0}, "epsilon=0.0: expected a number above 0"),
         ({"epsilon": math.nan}, "epsilon=nan"),
@@ -483,10 +484,10 @@ def test_a_plan_keeps_both_limits(
         ({"lr": 1e-20, "c2": 0.0}, "resource=1000.0: pays for more than 2000000 pairs"),
     ],
 )
-def test_bad_input_names_the_field_and_the_value(changes: dict[str, Any], said: str) -> None:
+def test_bad_input_names_the_field_and_the_value(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(problem(**changes))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("rate", [None, 0.0, 1.5, math.nan])

@@ -1,7 +1,4 @@
-"""What an edge does with rows that its model cannot take, and without any row:
-
-what it does with all others.
-"""
+"""An edge with rows that its model cannot take, or without any row, pushes as all others do."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian
     return MapaEdge("edge-0", model, releaser, rows)
 
 
-def pushes(made: MapaEdge) -> int:
+def pushes(role: MapaEdge) -> int:
     sent = [
-        out for _ in range(3) for out in made.on_message(GlobalModel(1, made.model.init(1), 1.0))
+        out for _ in range(3) for out in role.on_message(GlobalModel(1, role.model.init(1), 1.0))
     ]
     return sum(isinstance(out.message, Push) for out in sent)
 
@@ -54,20 +51,20 @@ def test_an_edge_without_rows_sends_what_others_send(mechanism: str) -> None:
 @pytest.mark.parametrize("model", [LOGISTIC, MLP], ids=["logistic", "mlp"])
 def test_a_label_that_does_not_exist_counts_as_the_public_row(model: Model, label: int) -> None:
     x, good = torch.rand(2, 1, 1, 4), torch.tensor([0, 2])
-    made = edge(model, x, torch.tensor([0, label]))
-    assert pushes(made) == 3
-    assert rows_of(made).x[1].count_nonzero() == 0
-    assert torch.equal(rows_of(edge(model, x, good)).x[0], rows_of(made).x[0])
+    role = edge(model, x, torch.tensor([0, label]))
+    assert pushes(role) == 3
+    assert rows_of(role).x[1].count_nonzero() == 0
+    assert torch.equal(rows_of(edge(model, x, good)).x[0], rows_of(role).x[0])
 
 
 def test_a_word_that_does_not_exist_counts_as_the_public_row() -> None:
     words = torch.randint(20, (2, 6), generator=torch.Generator().manual_seed(1))
     strange = words.clone()
     strange[1, 3] = 20
-    made = edge(LSTM, strange, words)
-    assert pushes(made) == 3
-    assert rows_of(made).x[1].count_nonzero() == 0
-    assert rows_of(made).y[1].count_nonzero() == 0
+    role = edge(LSTM, strange, words)
+    assert pushes(role) == 3
+    assert rows_of(role).x[1].count_nonzero() == 0
+    assert rows_of(role).y[1].count_nonzero() == 0
 
 
 def test_places_of_a_word_are_added_in_one_order_however_many_threads() -> None:

@@ -66,80 +66,80 @@ def test_the_bracket_of_the_hinge_is_where_the_paper_has_it() -> None:
 )
 def test_three_updates_by_hand(section: str, weights: tuple[float, float, float]) -> None:
     # Staleness 0, 2, 1 (two others are mixed in before the second).
-    made = joined(server(section=section), "a", "b", "c")
+    role = joined(server(section=section), "a", "b", "c")
     x = torch.zeros(SIZE, dtype=torch.float64)
 
     def mixed(edge: str, base: int, value: float, weight: float) -> None:
         nonlocal x
-        made.on_message(update(edge, base, value))
+        role.on_message(update(edge, base, value))
         x = (1 - weight) * x + weight * value
-        torch.testing.assert_close(made.params.double(), x, rtol=0, atol=1e-6)
-        assert made.schedule()["mixing"] == pytest.approx(weight)
+        torch.testing.assert_close(role.params.double(), x, rtol=0, atol=1e-6)
+        assert role.schedule()["mixing"] == pytest.approx(weight)
 
     mixed("a", 0, 1.0, weights[0])
     mixed("a", 1, -2.0, weights[0])  # fresh again: α does not compound
     mixed("b", 0, 3.0, weights[1])
     mixed("c", 2, 0.5, weights[2])
-    assert made.version == 4
-    assert dict(made.staleness) == {0: 2, 2: 1, 1: 1}
+    assert role.version == 4
+    assert dict(role.staleness) == {0: 2, 2: 1, 1: 1}
 
 
 def test_alpha_never_compounds() -> None:
     # α·= s(…) gave .9, .1, .0063, .0016, .00006 for staleness 0, 2, 3, 1, 4 in another system: a
     # frozen model.
-    made = joined(server(section='mixing = 0.9\nstaleness = "polynomial"\na = 2.0'), "a")
-    found = []
+    role = joined(server(section='mixing = 0.9\nstaleness = "polynomial"\na = 2.0'), "a")
+    rates = []
     for version, staleness in enumerate((0, 0, 2, 3, 1, 4)):
-        made.on_message(update("a", version - staleness, 1.0))
-        found.append(made.schedule()["mixing"])
-    assert found[1:] == pytest.approx([0.9, 0.1, 0.9 / 16, 0.225, 0.036])
+        role.on_message(update("a", version - staleness, 1.0))
+        rates.append(role.schedule()["mixing"])
+    assert rates[1:] == pytest.approx([0.9, 0.1, 0.9 / 16, 0.225, 0.036])
 
 
 def test_a_model_is_mixed_in_not_added() -> None:
-    made = joined(server(section="mixing = 0.25"), "a")
+    role = joined(server(section="mixing = 0.25"), "a")
     for version in range(200):
-        made.on_message(update("a", version, 5.0))
-    assert float(made.params.abs().max()) <= 5.0 + 1e-5  # w += α·w_client grows without end
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 5.0))
+        role.on_message(update("a", version, 5.0))
+    assert float(role.params.abs().max()) <= 5.0 + 1e-5  # w += α·w_client grows without end
+    torch.testing.assert_close(role.params, torch.full((SIZE,), 5.0))
 
 
 def test_alpha_decays_after_its_part_of_the_run() -> None:
-    made = joined(
+    role = joined(
         server(section="mixing = 0.8\nmixing_decay = 0.5\nmixing_decay_at = 0.4", updates=10), "a"
     )
-    found = []
+    rates = []
     for version in range(10):
-        made.on_message(update("a", version, 1.0))
-        found.append(made.schedule()["mixing"])
-    assert found == pytest.approx([0.8] * 4 + [0.4] * 6)
+        role.on_message(update("a", version, 1.0))
+        rates.append(role.schedule()["mixing"])
+    assert rates == pytest.approx([0.8] * 4 + [0.4] * 6)
 
 
 def test_too_stale_is_paid_for_and_not_applied() -> None:
-    made = joined(server(section="max_staleness = 2"), "a", "b")
+    role = joined(server(section="max_staleness = 2"), "a", "b")
     for version in range(3):
-        made.on_message(update("a", version, 1.0))
-    before = made.params.clone()
-    (again,) = made.on_message(update("b", 0, 9.0))
-    assert torch.equal(made.params, before)
-    assert (made.stale, made.version, again.to) == (1, 3, "b")
-    assert made.edges["b"].spent == (Spend(0.1, 1.0, 1),)
+        role.on_message(update("a", version, 1.0))
+    before = role.params.clone()
+    (again,) = role.on_message(update("b", 0, 9.0))
+    assert torch.equal(role.params, before)
+    assert (role.stale, role.version, again.to) == (1, 3, "b")
+    assert role.edges["b"].spent == (Spend(0.1, 1.0, 1),)
 
 
 def test_staleness_is_measured_from_the_base_in_the_message_and_survives_a_restart_of_the_edge() -> (
     None
 ):
-    made = joined(server(section='staleness = "polynomial"\nmixing = 1.0\na = 1.0'), "a", "b")
+    role = joined(server(section='staleness = "polynomial"\nmixing = 1.0\na = 1.0'), "a", "b")
     for version in range(3):
-        made.on_message(update("a", version, 0.0))
-    joined(made, "b")  # downloads again; what it had under way is as old as before
-    made.on_message(update("b", 0, 1.0))
-    assert made.schedule()["mixing"] == pytest.approx(1 / 4)
+        role.on_message(update("a", version, 0.0))
+    joined(role, "b")  # downloads again; what it had under way is as old as before
+    role.on_message(update("b", 0, 1.0))
+    assert role.schedule()["mixing"] == pytest.approx(1 / 4)
 
 
 def test_the_end() -> None:
-    made = joined(server(updates=2), "a")
-    made.on_message(update("a", 0, 1.0))
-    (out,) = made.on_message(update("a", 1, 1.0))
+    role = joined(server(updates=2), "a")
+    role.on_message(update("a", 0, 1.0))
+    (out,) = role.on_message(update("a", 1, 1.0))
     assert (out.to, out.message) == (EVERYONE, Halt(2, "all updates applied"))
 
 
@@ -147,57 +147,57 @@ def test_the_end() -> None:
 
 
 def test_without_a_limit_everybody_works_all_the_time() -> None:
-    made = server()
-    assert addressees(made.on_message(hello("a"))) == ["a"]
-    assert addressees(made.on_message(hello("b"))) == ["b"]
-    assert addressees(made.on_message(update("a", 0, 1.0))) == ["a"]
-    assert made.timer() is None
+    role = server()
+    assert addressees(role.on_message(hello("a"))) == ["a"]
+    assert addressees(role.on_message(hello("b"))) == ["b"]
+    assert addressees(role.on_message(update("a", 0, 1.0))) == ["a"]
+    assert role.timer() is None
 
 
 def test_the_scheduler_triggers_the_longest_idle() -> None:
-    made = server(section="concurrency = 2")
-    assert [addressees(made.on_message(hello(edge))) for edge in "abcd"] == [["a"], ["b"], [], []]
-    assert addressees(made.on_message(update("a", 0, 1.0))) == ["c"]
-    assert addressees(made.on_message(update("b", 0, 1.0))) == ["d"]
-    assert addressees(made.on_message(update("c", 1, 1.0))) == ["a"]
-    assert addressees(made.on_message(hello("a"))) == ["a"]  # it is at work: the same task again
-    assert made.on_message(hello("b")) == []
+    role = server(section="concurrency = 2")
+    assert [addressees(role.on_message(hello(edge))) for edge in "abcd"] == [["a"], ["b"], [], []]
+    assert addressees(role.on_message(update("a", 0, 1.0))) == ["c"]
+    assert addressees(role.on_message(update("b", 0, 1.0))) == ["d"]
+    assert addressees(role.on_message(update("c", 1, 1.0))) == ["a"]
+    assert addressees(role.on_message(hello("a"))) == ["a"]  # it is at work: the same task again
+    assert role.on_message(hello("b")) == []
 
 
 def test_concurrency_bounds_the_staleness() -> None:
-    made = server(section="concurrency = 3", count=10)
+    role = server(section="concurrency = 3", count=10)
     base: dict[str, int] = {}
     for number in range(10):
-        base |= {out.to: 0 for out in made.on_message(hello(f"e{number}"))}
+        base |= {out.to: 0 for out in role.on_message(hello(f"e{number}"))}
     generator = torch.Generator().manual_seed(1)
     for _ in range(300):
         edge = sorted(base)[int(torch.randint(len(base), (1,), generator=generator))]
-        for out in made.on_message(update(edge, base.pop(edge), 1.0)):
-            base[out.to] = made.version
+        for out in role.on_message(update(edge, base.pop(edge), 1.0)):
+            base[out.to] = role.version
     assert len(base) == 3
-    assert min(record.updates for record in made.edges.values()) > 10  # everybody's turn comes
-    assert max(made.staleness) < 40
+    assert min(record.updates for record in role.edges.values()) > 10  # everybody's turn comes
+    assert max(role.staleness) < 40
 
 
 def test_the_task_of_a_dead_worker_is_given_to_another() -> None:
-    made = server(section="concurrency = 1\ndeadline_s = 7.0")
-    joined(made, "dead", "b")
-    timer = made.timer()
+    role = server(section="concurrency = 1\ndeadline_s = 7.0")
+    joined(role, "dead", "b")
+    timer = role.timer()
     assert timer is not None
     assert timer.seconds == 7.0
-    assert made.on_message(Deadline(timer.number)) == []  # it has not had a whole period yet
-    assert made.on_message(Deadline(timer.number)) == []  # an old timer
-    again = made.timer()
+    assert role.on_message(Deadline(timer.number)) == []  # it has not had a whole period yet
+    assert role.on_message(Deadline(timer.number)) == []  # an old timer
+    again = role.timer()
     assert again is not None
-    assert addressees(made.on_message(Deadline(again.number))) == ["b"]
-    made.on_message(update("b", 0, 1.0))
-    made.on_message(update("dead", 0, 1.0))  # it lived: what it sends still counts
-    assert made.version == 2
+    assert addressees(role.on_message(Deadline(again.number))) == ["b"]
+    role.on_message(update("b", 0, 1.0))
+    role.on_message(update("dead", 0, 1.0))  # it lived: what it sends still counts
+    assert role.version == 2
 
 
 def test_a_retired_worker_makes_room() -> None:
-    made = joined(server(section="concurrency = 1"), "a", "b")
-    assert addressees(made.on_message(Retired("a", "spent", ()))) == ["b"]
+    role = joined(server(section="concurrency = 1"), "a", "b")
+    assert addressees(role.on_message(Retired("a", "spent", ()))) == ["b"]
 
 
 # -- FedBuff ---------------------------------------------------------------------------------------
@@ -205,32 +205,32 @@ def test_a_retired_worker_makes_room() -> None:
 
 def test_fedbuff_by_hand() -> None:
     section = 'buffer = 2\nserver_rate = 0.5\nstaleness = "polynomial"\na = 0.5'
-    made = joined(server("fedbuff", section), "a", "b")
-    made.on_message(update("a", 0, 1.0))
-    assert made.version == 0
-    assert torch.equal(made.params, torch.zeros(SIZE))
-    made.on_message(
+    role = joined(server("fedbuff", section), "a", "b")
+    role.on_message(update("a", 0, 1.0))
+    assert role.version == 0
+    assert torch.equal(role.params, torch.zeros(SIZE))
+    role.on_message(
         update("a", 0, 3.0)
     )  # the same version still: fresh, weight 1, not 1/(1 + √1) nor 1/√2
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 0.5 * (1.0 + 3.0) / 2))
-    assert made.version == 1
-    made.on_message(update("b", 0, 2.0))  # one version old
-    made.on_message(update("a", 1, 1.0))
+    torch.testing.assert_close(role.params, torch.full((SIZE,), 0.5 * (1.0 + 3.0) / 2))
+    assert role.version == 1
+    role.on_message(update("b", 0, 2.0))  # one version old
+    role.on_message(update("a", 1, 1.0))
     torch.testing.assert_close(
-        made.params, torch.full((SIZE,), 1.0 + 0.5 * (2.0 / 2**0.5 + 1.0) / 2)
+        role.params, torch.full((SIZE,), 1.0 + 0.5 * (2.0 / 2**0.5 + 1.0) / 2)
     )
-    assert made.version == 2
+    assert role.version == 2
 
 
 def test_fedbuff_takes_distances_to_the_base_not_to_the_current_model() -> None:
     # Two edges, both from version 0; the second arrives after the model has moved. Its distance is
     # its own.
-    made = joined(server("fedbuff", "buffer = 1\nstaleness = 'constant'"), "a", "b")
-    base = made.params.clone()
-    made.on_message(update("a", 0, torch.full((SIZE,), 4.0) - base))
-    made.on_message(update("b", 0, torch.full((SIZE,), 6.0) - base))
+    role = joined(server("fedbuff", "buffer = 1\nstaleness = 'constant'"), "a", "b")
+    base = role.params.clone()
+    role.on_message(update("a", 0, torch.full((SIZE,), 4.0) - base))
+    role.on_message(update("b", 0, torch.full((SIZE,), 6.0) - base))
     torch.testing.assert_close(
-        made.params, torch.full((SIZE,), 10.0)
+        role.params, torch.full((SIZE,), 10.0)
     )  # 6 if taken against the current model
 
 
@@ -238,30 +238,30 @@ def test_fedbuff_takes_distances_to_the_base_not_to_the_current_model() -> None:
 
 
 def test_fedavg_averages_those_it_asked() -> None:
-    made = server("fedavg", "clients = 2", count=4)
-    outgoing = [made.on_message(hello(edge)) for edge in "abcd"]
+    role = server("fedavg", "clients = 2", count=4)
+    outgoing = [role.on_message(hello(edge)) for edge in "abcd"]
     assert outgoing[:3] == [[], [], []]
-    asked = addressees(outgoing[3])
-    assert len(asked) == 2
-    first, second = asked
-    assert made.on_message(update(first, 0, 1.0)) == []
-    then = made.on_message(update(second, 0, 3.0))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))
-    assert made.version == 1
+    chosen = addressees(outgoing[3])
+    assert len(chosen) == 2
+    first, second = chosen
+    assert role.on_message(update(first, 0, 1.0)) == []
+    then = role.on_message(update(second, 0, 3.0))
+    torch.testing.assert_close(role.params, torch.full((SIZE,), 2.0))
+    assert role.version == 1
     assert len(addressees(then)) == 2
 
 
 def test_every_worker_is_chosen_about_as_often() -> None:
-    made = server("fedavg", "clients = 10", count=40)
-    asked: list[str] = []
+    role = server("fedavg", "clients = 10", count=40)
+    addressed: list[str] = []
     for number in range(40):
-        asked += addressees(made.on_message(hello(f"e{number}")))
+        addressed += addressees(role.on_message(hello(f"e{number}")))
     chosen: dict[str, int] = {}
     for _ in range(200):
-        now, asked = asked, []
+        now, addressed = addressed, []
         for edge in now:
             chosen[edge] = chosen.get(edge, 0) + 1
-            asked += addressees(made.on_message(update(edge, made.version, 1.0)))
+            addressed += addressees(role.on_message(update(edge, role.version, 1.0)))
     assert len(chosen) == 40
     assert 20 < min(chosen.values()) <= max(chosen.values()) < 85  # 50 expected, std 6
 
@@ -271,75 +271,75 @@ def test_the_average_does_not_depend_on_the_order_of_arrival() -> None:
         edge: torch.randn(SIZE, generator=torch.Generator().manual_seed(n))
         for n, edge in enumerate("abcd")
     }
-    found = []
+    models = []
     for order in ("abcd", "dcba", "cadb"):
-        made = joined(server("fedavg"), *"abcd")
+        role = joined(server("fedavg"), *"abcd")
         for edge in order:
-            made.on_message(update(edge, 0, values[edge]))
-        found.append(made.params)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+            role.on_message(update(edge, 0, values[edge]))
+        models.append(role.params)
+    assert torch.equal(models[0], models[1])
+    assert torch.equal(models[0], models[2])
 
 
 def test_a_dead_worker_does_not_block_a_round_and_is_not_asked_again() -> None:
-    made = joined(server("fedavg", "deadline_s = 5.0\nquorum = 0.5"), *"abcd")
+    role = joined(server("fedavg", "deadline_s = 5.0\nquorum = 0.5"), *"abcd")
     for edge in "abc":
-        made.on_message(update(edge, 0, 1.0))
-    timer = made.timer()
+        role.on_message(update(edge, 0, 1.0))
+    timer = role.timer()
     assert timer is not None
     assert timer.seconds == 5.0
-    then = made.on_message(Deadline(timer.number))
-    assert made.version == 1
+    then = role.on_message(Deadline(timer.number))
+    assert role.version == 1
     assert addressees(then) == ["a", "b", "c"]
     for edge in "abc":
-        made.on_message(update(edge, 1, 2.0))
-    assert made.version == 2  # nobody waited for d
-    assert made.schedule()["absent"] == 1
-    made.on_message(update("d", 0, 9.0))  # too late, but alive
-    assert made.stale == 1
+        role.on_message(update(edge, 1, 2.0))
+    assert role.version == 2  # nobody waited for d
+    assert role.schedule()["absent"] == 1
+    role.on_message(update("d", 0, 9.0))  # too late, but alive
+    assert role.stale == 1
     for edge in "abc":
-        then = made.on_message(update(edge, 2, 2.0))
+        then = role.on_message(update(edge, 2, 2.0))
     assert addressees(then) == ["a", "b", "c", "d"]
 
 
 def test_below_the_quorum_others_are_asked_and_nothing_is_averaged() -> None:
-    made = joined(server("fedavg", "clients = 2\nquorum = 1.0", count=3), *"abc")
-    assert isinstance(made, AveragingServer)
-    first, second = made.asked
-    made.on_message(update(first, 0, 1.0))
-    timer = made.timer()
+    role = joined(server("fedavg", "clients = 2\nquorum = 1.0", count=3), *"abc")
+    assert isinstance(role, AveragingServer)
+    first, second = role.asked
+    role.on_message(update(first, 0, 1.0))
+    timer = role.timer()
     assert timer is not None
     (spare,) = {"a", "b", "c"} - {first, second}
-    assert addressees(made.on_message(Deadline(timer.number))) == [spare]
-    assert made.version == 0
-    made.on_message(update(spare, 0, 5.0))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 3.0))
+    assert addressees(role.on_message(Deadline(timer.number))) == [spare]
+    assert role.version == 0
+    role.on_message(update(spare, 0, 5.0))
+    torch.testing.assert_close(role.params, torch.full((SIZE,), 3.0))
 
 
 def test_an_edge_counts_once_a_round() -> None:
-    made = joined(server("fedavg"), *"abcd")
-    made.on_message(update("a", 0, 1.0))
-    assert made.on_message(update("a", 0, 100.0)) == []
-    assert made.stale == 1
+    role = joined(server("fedavg"), *"abcd")
+    role.on_message(update("a", 0, 1.0))
+    assert role.on_message(update("a", 0, 100.0)) == []
+    assert role.stale == 1
     for edge in "bcd":
-        made.on_message(update(edge, 0, 1.0))
-    torch.testing.assert_close(made.params, torch.ones(SIZE))
+        role.on_message(update(edge, 0, 1.0))
+    torch.testing.assert_close(role.params, torch.ones(SIZE))
 
 
 def test_a_round_does_not_wait_for_a_retired_edge() -> None:
-    made = joined(server("fedavg"), *"abcd")
+    role = joined(server("fedavg"), *"abcd")
     for edge in "abc":
-        made.on_message(update(edge, 0, 1.0))
-    made.on_message(Retired("d", "spent", ()))
-    assert made.version == 1
+        role.on_message(update(edge, 0, 1.0))
+    role.on_message(Retired("d", "spent", ()))
+    assert role.version == 1
 
 
 def test_the_first_round_begins_without_those_who_never_come() -> None:
-    made = joined(server("fedavg", "deadline_s = 3.0"), "a", "b", "c")
-    timer = made.timer()
+    role = joined(server("fedavg", "deadline_s = 3.0"), "a", "b", "c")
+    timer = role.timer()
     assert timer is not None
-    assert addressees(made.on_message(Deadline(timer.number))) == ["a", "b", "c"]
-    assert addressees(made.on_message(hello("d"))) == ["d"]  # and it may still join
+    assert addressees(role.on_message(Deadline(timer.number))) == ["a", "b", "c"]
+    assert addressees(role.on_message(hello("d"))) == ["d"]  # and it may still join
 
 
 # -- restarts --------------------------------------------------------------------------------------
@@ -366,9 +366,9 @@ def test_a_restart_at_any_point_gives_the_same_bits(
     which: tuple[str, str], events: list[tuple[str, int]], data: st.DataObject
 ) -> None:
     name, section = which
-    whole, cut = server(name, section), data.draw(st.integers(0, len(events)))
+    unbroken, cut = server(name, section), data.draw(st.integers(0, len(events)))
     halves = server(name, section)
-    for role, breaks in ((whole, False), (halves, True)):
+    for role, breaks in ((unbroken, False), (halves, True)):
         for place, event in enumerate(events):
             if (
                 breaks and place == cut
@@ -379,8 +379,8 @@ def test_a_restart_at_any_point_gives_the_same_bits(
             happen(role, *event, place)
         if breaks:
             halves = role
-    assert torch.equal(whole.params, halves.params)
-    assert whole.state()[1] == halves.state()[1]
+    assert torch.equal(unbroken.params, halves.params)
+    assert unbroken.state()[1] == halves.state()[1]
 
 
 def happen(role: ServerRole, kind: str, number: int, place: int) -> None:
@@ -397,11 +397,11 @@ def happen(role: ServerRole, kind: str, number: int, place: int) -> None:
 
 
 def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
-    made = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1).define(), MODEL)
-    assert isinstance(made, MixingServer)
-    joined(made, "a")
-    made.on_message(update("a", 0, 4.0))
-    assert torch.equal(made.params, torch.full((SIZE,), 4.0))
+    role = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1).define(), MODEL)
+    assert isinstance(role, MixingServer)
+    joined(role, "a")
+    role.on_message(update("a", 0, 4.0))
+    assert torch.equal(role.params, torch.full((SIZE,), 4.0))
 
 
 def test_the_roles_are_what_their_names_say() -> None:

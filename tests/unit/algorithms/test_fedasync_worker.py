@@ -36,10 +36,12 @@ def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float
     return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
-def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> FedAsyncEdge:
+def worker(
+    section: str, privacy_plan: Plan, seed: int | None = 1, name: str = "fedasync"
+) -> FedAsyncEdge:
     algorithm = run_file(name, section).algorithm
     assert isinstance(algorithm, FedAsync)
-    releaser = Releaser(made, Ledger(":memory:", "test"), Random(seed))
+    releaser = Releaser(privacy_plan, Ledger(":memory:", "test"), Random(seed))
     return FedAsyncEdge(algorithm, "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
@@ -77,13 +79,13 @@ def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
 
 def test_worker_h_steps_with_the_proximal_pull_by_hand() -> None:
     start = torch.linspace(-1, 1, SIZE)
-    made = worker("learning_rate = 0.3\nsteps_min = 4\nproximal = 0.7", plan())
+    role = worker("learning_rate = 0.3\nsteps_min = 4\nproximal = 0.7", plan())
     random = Random(1)  # the same stream: the same rows
     x = start
     for _ in range(4):
         index = torch.from_numpy((random.words(4) % 12).astype("int64"))
         x = x - 0.3 * (mean_gradient(MODEL, x, DATA.x[index], DATA.y[index]) + 0.7 * (x - start))
-    push = pushed(made, GlobalModel(6, start, 1.0))
+    push = pushed(role, GlobalModel(6, start, 1.0))
     torch.testing.assert_close(push.released.vector, x)
     assert push.base_version == 6
 
@@ -100,20 +102,20 @@ def test_fedbuff_pushes_the_distance_to_its_base() -> None:
 
 def test_every_local_step_is_a_clipped_noisy_sum_over_a_fresh_batch() -> None:
     start = torch.zeros(SIZE)
-    made = worker("learning_rate = 1.0\nsteps_min = 1", plan("gaussian", z=1e-4, q=1.0))
+    role = worker("learning_rate = 1.0\nsteps_min = 1", plan("gaussian", z=1e-4, q=1.0))
     gradients = example_gradients(MODEL, start, DATA.x, DATA.y)
     total = clipped_sum(gradients, 0.05, torch.ones(12, dtype=torch.bool)).total.float() / 4.0
-    push = pushed(made, GlobalModel(0, start, 0.05))
+    push = pushed(role, GlobalModel(0, start, 0.05))
     torch.testing.assert_close(push.released.vector, -total, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
 def test_every_local_step_is_charged(mechanism: str) -> None:
-    made = worker(
+    role = worker(
         "steps_min = 7", plan(mechanism, z=20.0 if mechanism == "knorm" else 2.0), seed=None
     )
     for number in (1, 2, 3):
-        push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 1.0))
+        push = pushed(role, GlobalModel(0, torch.zeros(SIZE), 1.0))
         assert push.released.charged.count == 7 * number
         assert sum(row.count for row in push.released.spent) == 7 * number
 
@@ -121,25 +123,25 @@ def test_every_local_step_is_charged(mechanism: str) -> None:
 def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> (
     None
 ):
-    made = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
-    made.releaser.releases_left = 7
+    role = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
+    role.releaser.releases_left = 7
     counts: list[int] = []
     while isinstance(
-        out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push
+        out := role.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push
     ):
         counts.append(out.released.charged.count)
     assert isinstance(out, Retired)
     assert 7 - 3 < counts[-1] <= 7
     assert (
-        made.releaser.ledger.charged().count == counts[-1]
+        role.releaser.ledger.charged().count == counts[-1]
     )  # nothing was charged for what was not done
 
 
 def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
-    made = worker("steps_min = 3\nsteps_max = 9", plan())
-    found = [made.task_steps(version) for version in range(300)]
-    assert set(found) == set(range(3, 10))
-    assert found == [made.task_steps(version) for version in range(300)]
+    role = worker("steps_min = 3\nsteps_max = 9", plan())
+    counts = [role.task_steps(version) for version in range(300)]
+    assert set(counts) == set(range(3, 10))
+    assert counts == [role.task_steps(version) for version in range(300)]
 
 
 # -- the trusted-cloud form ------------------------------------------------------------------------
@@ -149,8 +151,10 @@ def test_a_trusted_cloud_gets_a_distance_of_bounded_length_and_the_weight_scales
     None
 ):
     trusted = replace(plan("gaussian", z=1.0), noise_at="server")
-    made = worker("learning_rate = 50.0\nsteps_min = 3", trusted, name="fedbuff")
-    push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 0.01, Terms(trusted.declared, 0.5, 1.0)))
+    trusting = worker("learning_rate = 50.0\nsteps_min = 3", trusted, name="fedbuff")
+    push = pushed(
+        trusting, GlobalModel(0, torch.zeros(SIZE), 0.01, Terms(trusted.declared, 0.5, 1.0))
+    )
     assert float(push.released.vector.norm()) == pytest.approx(0.01, rel=1e-3)
     # What is noised is this vector; the server then multiplies it, noise and all, by s/M <= 1/M.
     role = joined(server("fedbuff", 'buffer = 1\nstaleness = "polynomial"\na = 1.0'), "a")

@@ -60,7 +60,7 @@ class World:
         return self.last
 
     def turn(self, edge: str, lie: Callable[[Tensor], Tensor] = lambda led: led) -> None:
-        """One update on the newest model."""
+        """Send one update on the newest model."""
         role = self.role
         mine = Update(edge, role.version, role.params, role.clip, ())
         base = role.base(mine) if edge not in role.accused else role.params
@@ -70,12 +70,12 @@ class World:
 
 def world(name: str, **guard: Any) -> World:
     definition = run(name, **guard).define()
-    made = World(
+    federation = World(
         registry.server(definition, definition.build_model()), [], torch.Generator().manual_seed(1)
     )
     for number in range(5):
-        made.say(hello(f"edge-{number}"))
-    return made
+        federation.say(hello(f"edge-{number}"))
+    return federation
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -121,19 +121,19 @@ def test_who_works_against_the_others_takes_no_turns_of_theirs(name: str, moves:
     law = role.law(Update("edge-0", 0, role.params, role.clip, ()))
     mean = torch.zeros_like(role.params)
     mean[0] = law.pull * law.rows / 3
-    asked: list[str] = []
+    answers: list[str] = []
     for _ in range(40):
         before = role.version
         for number in range(5):
             sign = -1.0 if number == 3 else 1.0
             here.turn(f"edge-{number}", lambda led, sign=sign: led + sign * mean)  # type: ignore[misc]
-            asked += [out.to for out in here.last if number == 3]
+            answers += [out.to for out in here.last if number == 3]
     # then it is told apart, and asked again and again, but the model moves by the others' alone.
     assert role.accused == {}
     assert role.discounted == {"edge-3"}
     assert role.version - before == moves
     # A round waits for it, so there it counts, for little.
-    assert ("edge-3" in asked[-1:]) == (role.kept_out > 0) == role.one_by_one
+    assert ("edge-3" in answers[-1:]) == (role.kept_out > 0) == role.one_by_one
 
 
 @pytest.mark.parametrize("against", [1, 2])
@@ -161,9 +161,9 @@ def test_whatever_edges_send_within_the_law_all_are_asked_on(name: str, against:
     # everybody is asked for more.
     for number in range(5):
         here.turn(f"edge-{number}")
-        asked = {out.to for out in here.last}
-        assert not role.one_by_one or asked == {f"edge-{number}"}
-    assert role.one_by_one or asked == {f"edge-{number}" for number in range(5)}
+        addressees = {out.to for out in here.last}
+        assert not role.one_by_one or addressees == {f"edge-{number}"}
+    assert role.one_by_one or addressees == {f"edge-{number}" for number in range(5)}
 
 
 def test_a_release_lets_the_edge_begin_anew() -> None:
@@ -212,15 +212,15 @@ def test_the_rule_makes_a_rounds_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "guard", "said"),
+    ("name", "guard", "message"),
     [
         ("mapa", {"agreement": True}, "set guard.sums = true"),
         ("mapa", {"rule": "median"}, 'guard.rule="median": mapa takes updates one by one'),
         ("fedavg", {"trim": 2}, 'rule=mean trims nothing; say "trimmed"'),
     ],
 )
-def test_contradictions_are_refused(name: str, guard: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_contradictions_are_refused(name: str, guard: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         run(name, **guard)
 
 

@@ -48,7 +48,7 @@ def run_file(
     z: float = 64.0 * math.sqrt(0.01 / SIZE),
     count: int = 2,
 ) -> RunFile:
-    """Two edges; what one push's noise adds to the variance is 0.01 C²."""
+    """Return a run of two edges, in which one push's noise adds 0.01 C² to the variance."""
     return run_files.run_file(
         FILE,
         run={"updates": updates},
@@ -70,17 +70,17 @@ def hello(edge: str, noise: float = 0.01) -> Hello:
 
 
 def server(*edges: Hello, **changes: Any) -> MapaServer:
-    made = MapaServer(run_file(**changes).define(), MODEL)
+    cloud = MapaServer(run_file(**changes).define(), MODEL)
     for edge in edges or (hello("a"), hello("b")):
-        made.on_message(edge)
-    return made
+        cloud.on_message(edge)
+    return cloud
 
 
 def update(edge: str, version: int, value: float = 1.0) -> Update:
     return Update(edge, version, torch.full((SIZE,), value), 1.0, (Spend(0.1, 1.0, 1),))
 
 
-def one(outgoing: list[Any]) -> Any:
+def single(outgoing: list[Any]) -> Any:
     (only,) = outgoing
     return only
 
@@ -199,44 +199,44 @@ def test_a_stage_is_one_over_theta_squared_longer_than_the_last_where_noise_rule
 # -- Table II --------------------------------------------------------------------------------------
 
 
-def applied(made: MapaServer, count: int) -> MapaServer:
+def applied(cloud: MapaServer, count: int) -> MapaServer:
     for _ in range(count):
-        made.on_message(update("a", made.version))
-    return made
+        cloud.on_message(update("a", cloud.version))
+    return cloud
 
 
 def test_table_2_csgd() -> None:
-    made = server(name="csgd", mechanism="none", count=1)
+    cloud = server(name="csgd", mechanism="none", count=1)
     for t in (1, 2, 50):
-        applied(made, t - 1 - made.version)
+        applied(cloud, t - 1 - cloud.version)
         inverse = 10.0 + math.sqrt(t + 1) * 10.0 / (2.0 * math.sqrt(64.0))
-        assert made.learning_rate() == pytest.approx(1 / inverse)
+        assert cloud.learning_rate() == pytest.approx(1 / inverse)
 
 
 def test_table_2_asgd() -> None:
-    made = server(name="asgd", mechanism="none")
-    applied(made, 5)
-    made.on_message(update("b", 1))  # τ = 4
-    assert made.tau_max == 4
+    cloud = server(name="asgd", mechanism="none")
+    applied(cloud, 5)
+    cloud.on_message(update("b", 1))  # τ = 4
+    assert cloud.tau_max == 4
     inverse = 10.0 * 5**2 + math.sqrt(7 + 1) * 10.0 / (2.0 * math.sqrt(64.0))
-    assert made.learning_rate() == pytest.approx(1 / inverse)
+    assert cloud.learning_rate() == pytest.approx(1 / inverse)
 
 
 def test_table_2_audp() -> None:
-    made = applied(server(name="audp"), 3)
-    made.on_message(update("b", 1))  # τ = 2
+    cloud = applied(server(name="audp"), 3)
+    cloud.on_message(update("b", 1))  # τ = 2
     variance = 10.0**2 / 64 + 0.01 * 10.0**2
-    assert made.learning_rate() == pytest.approx(mapa.audp_rate(5, 2, variance, made.algorithm))
-    assert (made.clip, made.stage) == (10.0, 1)  # its ΔS stays
+    assert cloud.learning_rate() == pytest.approx(mapa.audp_rate(5, 2, variance, cloud.algorithm))
+    assert (cloud.clip, cloud.stage) == (10.0, 1)  # its ΔS stays
 
 
 def test_table_2_mapa() -> None:
-    made = server()
-    made.on_message(update("a", 0))
-    made.on_message(update("b", 0))  # τ = 1
+    cloud = server()
+    cloud.on_message(update("a", 0))
+    cloud.on_message(update("b", 0))  # τ = 1
     variance = 10.0**2 / 64 + 0.01 * 10.0**2
     p = max(8 * variance / (2 * 64**2 * (2 * 10.0 / 64) ** 2 * 0.25), 1)
-    assert made.learning_rate() == pytest.approx(1 / (2 * p * 10.0 * 2))
+    assert cloud.learning_rate() == pytest.approx(1 / (2 * p * 10.0 * 2))
 
 
 # -- Algorithm 1, cloud side -----------------------------------------------------------------------
@@ -250,11 +250,13 @@ def test_cloud_lines_1_and_2_the_noisiest_edge_rules_delta_0() -> None:
     )
     strict = calibrated.plan(1)
     assert strict.epsilon == 0.5
-    made = MapaServer(calibrated.define(), MODEL)
+    cloud = MapaServer(calibrated.define(), MODEL)
     assert (
-        made.noise_variance == strict.noise_variance(SIZE) > calibrated.plan(0).noise_variance(SIZE)
+        cloud.noise_variance
+        == strict.noise_variance(SIZE)
+        > calibrated.plan(0).noise_variance(SIZE)
     )
-    assert made.variance == pytest.approx(10.0**2 / 64 + strict.noise_variance(SIZE) * 10.0**2)
+    assert cloud.variance == pytest.approx(10.0**2 / 64 + strict.noise_variance(SIZE) * 10.0**2)
 
 
 @pytest.mark.parametrize("name", ["mapa", "audp"])
@@ -263,14 +265,14 @@ def test_cloud_lines_1_and_2_the_noisiest_edge_rules_delta_0() -> None:
 def test_nothing_that_an_edge_says_of_its_noise_moves_the_schedule(
     name: str, edge: str, noise: float
 ) -> None:
-    made, quiet = server(name=name), server(name=name)
-    made.on_message(hello(edge, noise))
-    for one_of_both in (made, quiet):
+    cloud, quiet = server(name=name), server(name=name)
+    cloud.on_message(hello(edge, noise))
+    for one_of_both in (cloud, quiet):
         applied(one_of_both, 5)
         one_of_both.on_message(update("b", 2))
-    assert made.schedule() == quiet.schedule()
-    assert made.stage_length() == quiet.stage_length()
-    assert torch.equal(made.params, quiet.params)
+    assert cloud.schedule() == quiet.schedule()
+    assert cloud.stage_length() == quiet.stage_length()
+    assert torch.equal(cloud.params, quiet.params)
 
 
 def test_cloud_line_2_the_smallest_epsilon_is_the_noisiest_edge() -> None:
@@ -290,174 +292,174 @@ def test_cloud_line_2_the_smallest_epsilon_is_the_noisiest_edge() -> None:
 
 
 def test_cloud_line_4_the_first_model_and_clip_norm() -> None:
-    made = server()
-    assert (made.version, made.clip) == (0, 10.0)
-    assert torch.equal(made.params, MODEL.init(1))
+    cloud = server()
+    assert (cloud.version, cloud.clip) == (0, 10.0)
+    assert torch.equal(cloud.params, MODEL.init(1))
     by_12 = server(clip=None, clip_max=1e6, deviation=30.0)
     assert by_12.clip == mapa.first_clip(30.0, 1e-3)
 
 
 def test_cloud_line_1_an_edge_is_answered_with_the_newest_model() -> None:
-    made = applied(server(), 3)
-    reply = one(made.on_message(hello("joiner")))
+    cloud = applied(server(), 3)
+    reply = single(cloud.on_message(hello("joiner")))
     assert reply.to == "joiner"
-    assert (reply.message.version, reply.message.clip) == (3, made.clip)
-    assert torch.equal(reply.message.params, made.params)
+    assert (reply.message.version, reply.message.clip) == (3, cloud.clip)
+    assert torch.equal(reply.message.params, cloud.params)
 
 
 def test_cloud_line_11_the_model_moves_against_the_update() -> None:
-    made = server()
-    before = made.params.clone()
+    cloud = server()
+    before = cloud.params.clone()
     for value in (1.0, -3.0):
-        gradient = update("a", made.version, value)
-        made.note_staleness(0)  # the rate is that of the staleness with this update
-        rate = made.learning_rate()
-        made.on_message(gradient)
-        assert torch.allclose(made.params, before - rate * gradient.vector)
-        assert not torch.equal(made.params, before)
-        before = made.params.clone()
+        gradient = update("a", cloud.version, value)
+        cloud.note_staleness(0)  # the rate is that of the staleness with this update
+        rate = cloud.learning_rate()
+        cloud.on_message(gradient)
+        assert torch.allclose(cloud.params, before - rate * gradient.vector)
+        assert not torch.equal(cloud.params, before)
+        before = cloud.params.clone()
 
 
 def test_cloud_line_12_the_updating_edge_gets_the_new_model() -> None:
-    made = server()
-    reply = one(made.on_message(update("b", 0)))
+    cloud = server()
+    reply = single(cloud.on_message(update("b", 0)))
     assert (reply.to, reply.message.version) == ("b", 1)
-    assert torch.equal(reply.message.params, made.params)
+    assert torch.equal(reply.message.params, cloud.params)
 
 
 def test_staleness_is_measured_from_the_version_that_was_sent() -> None:
-    made = applied(server(), 5)
-    made.on_message(update("b", 2))
-    assert made.staleness == {0: 5, 3: 1}
-    assert made.tau_max == 3
+    cloud = applied(server(), 5)
+    cloud.on_message(update("b", 2))
+    assert cloud.staleness == {0: 5, 3: 1}
+    assert cloud.tau_max == 3
 
 
 def test_tau_max_forgets_what_was_long_ago() -> None:
-    made = applied(server(), 5)
-    made.on_message(update("b", 0))
-    assert applied(made, STALENESS_WINDOW - 1).tau_max == 5
-    assert applied(made, 1).tau_max == 0
+    cloud = applied(server(), 5)
+    cloud.on_message(update("b", 0))
+    assert applied(cloud, STALENESS_WINDOW - 1).tau_max == 5
+    assert applied(cloud, 1).tau_max == 0
 
 
 def test_cloud_lines_10_and_13_a_stage_ends_after_t_s_updates() -> None:
-    made = server()
-    length = math.ceil(made.stage_length())
+    cloud = server()
+    length = math.ceil(cloud.stage_length())
     assert 1 < length < 100
-    applied(made, length - 1)
-    assert (made.stage, made.stage_step, made.clip) == (1, length - 1, 10.0)
-    applied(made, 1)
-    assert (made.stage, made.stage_step, made.clip, made.version) == (2, 0, 5.0, length)
+    applied(cloud, length - 1)
+    assert (cloud.stage, cloud.stage_step, cloud.clip) == (1, length - 1, 10.0)
+    applied(cloud, 1)
+    assert (cloud.stage, cloud.stage_step, cloud.clip, cloud.version) == (2, 0, 5.0, length)
 
 
 def test_the_c_of_an_update_is_that_of_its_model_also_just_after_a_stage() -> None:
     """By which the guard bounds it: 0.1 took the widest C of the last two stages."""
-    made = server()
-    length = math.ceil(made.stage_length())
-    applied(made, length)
-    assert [made.clip_at(version) for version in (0, length - 1, length, length + 9)] == [
+    cloud = server()
+    length = math.ceil(cloud.stage_length())
+    applied(cloud, length)
+    assert [cloud.clip_at(version) for version in (0, length - 1, length, length + 9)] == [
         10.0,
         10.0,
         5.0,
         5.0,
     ]
     again = server()
-    again.restore(*made.state())
+    again.restore(*cloud.state())
     assert (again.clip_at(length - 1), again.clip_at(length)) == (10.0, 5.0)
 
 
 def test_cloud_lines_15_and_16_the_next_stage_plans_with_theta_times_the_clip() -> None:
-    made = server()
-    first = made.variance
-    applied(made, math.ceil(made.stage_length()))
-    assert made.variance == pytest.approx(10.0**2 / 64 + 0.01 * 5.0**2) != first
-    assert one(made.on_message(update("a", made.version))).message.clip == 5.0
+    cloud = server()
+    first = cloud.variance
+    applied(cloud, math.ceil(cloud.stage_length()))
+    assert cloud.variance == pytest.approx(10.0**2 / 64 + 0.01 * 5.0**2) != first
+    assert single(cloud.on_message(update("a", cloud.version))).message.clip == 5.0
 
 
 def test_the_clip_norm_never_falls_below_clip_min() -> None:
-    made = server(clip=1.0, clip_min=0.4, gap=1e-4)
-    applied(made, 300)
-    assert (made.clip, made.stage) == (0.4, 3)  # 1, 0.5, 0.4
-    assert made.stage_step > 0
+    cloud = server(clip=1.0, clip_min=0.4, gap=1e-4)
+    applied(cloud, 300)
+    assert (cloud.clip, cloud.stage) == (0.4, 3)  # 1, 0.5, 0.4
+    assert cloud.stage_step > 0
 
 
 def test_without_any_variance_the_first_stage_never_ends() -> None:
-    made = server(deviation=0.0)
-    made.noise_variance = 0.0
-    assert made.stage_length() == math.inf
-    assert applied(made, 20).stage == 1
+    cloud = server(deviation=0.0)
+    cloud.noise_variance = 0.0
+    assert cloud.stage_length() == math.inf
+    assert applied(cloud, 20).stage == 1
 
 
 def test_cloud_line_18_halt_goes_to_everyone_at_t() -> None:
-    made = applied(server(updates=4), 3)
-    assert not made.halted
-    halt = one(made.on_message(update("a", 3)))
+    cloud = applied(server(updates=4), 3)
+    assert not cloud.halted
+    halt = single(cloud.on_message(update("a", 3)))
     assert (halt.to, halt.message.version) == (EVERYONE, 4)
     assert isinstance(halt.message, Halt)
 
 
 def test_after_halt_nothing_moves_and_hello_is_answered_with_halt() -> None:
-    made = applied(server(updates=2), 2)
-    params = made.params.clone()
-    assert made.on_message(update("b", 2)) == []
-    assert made.on_message(Halt(2, "again")) == []
-    assert torch.equal(made.params, params)
-    assert made.version == 2
-    reply = one(made.on_message(hello("late")))
-    assert (reply.to, reply.message) == ("late", Halt(2, made.halt_reason))
-    assert made.screen(update("a", 2)) == "halted"
+    cloud = applied(server(updates=2), 2)
+    params = cloud.params.clone()
+    assert cloud.on_message(update("b", 2)) == []
+    assert cloud.on_message(Halt(2, "again")) == []
+    assert torch.equal(cloud.params, params)
+    assert cloud.version == 2
+    reply = single(cloud.on_message(hello("late")))
+    assert (reply.to, reply.message) == ("late", Halt(2, cloud.halt_reason))
+    assert cloud.screen(update("a", 2)) == "halted"
 
 
 def test_an_update_that_came_with_the_last_one_moves_nothing_and_is_counted_as_spent() -> None:
-    made = applied(server(updates=2), 2)
-    params, spent = made.params.clone(), (Spend(0.1, 1.0, 3, "discrete_gaussian"),)
+    cloud = applied(server(updates=2), 2)
+    params, spent = cloud.params.clone(), (Spend(0.1, 1.0, 3, "discrete_gaussian"),)
     charged = Charged(3, b"head")
-    assert made.on_message(replace(update("a", 1), spent=spent, charged=charged)) == []
-    assert torch.equal(made.params, params)
-    assert made.version == 2
-    assert (made.edges["a"].spent, made.edges["a"].charged) == (spent, charged)
+    assert cloud.on_message(replace(update("a", 1), spent=spent, charged=charged)) == []
+    assert torch.equal(cloud.params, params)
+    assert cloud.version == 2
+    assert (cloud.edges["a"].spent, cloud.edges["a"].charged) == (spent, charged)
 
 
 def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:
-    made = server()
-    assert one(made.on_message(Halt(0, ""))).message.reason == "halted"
-    assert made.halt_reason == "halted"
+    cloud = server()
+    assert single(cloud.on_message(Halt(0, ""))).message.reason == "halted"
+    assert cloud.halt_reason == "halted"
 
 
 def test_unknown_and_impossible_updates_are_refused() -> None:
-    made = applied(server(), 25)
-    assert made.screen(update("a", 5)) is None
+    cloud = applied(server(), 25)
+    assert cloud.screen(update("a", 5)) is None
     assert (
-        made.screen(update("a", 4)) is None
+        cloud.screen(update("a", 4)) is None
     )  # too old, but its edge has paid for it: the fold must know
-    assert made.screen(update("stranger", 25)) == "unknown"
-    assert made.screen(update("a", 26)) == "version"
+    assert cloud.screen(update("stranger", 25)) == "unknown"
+    assert cloud.screen(update("a", 26)) == "version"
 
 
 def test_an_update_that_aged_on_its_way_is_not_applied_but_answered() -> None:
-    made = applied(server(), 25)
-    params = made.params.clone()
-    made.edges["b"] = replace(made.edges["b"], spent=())
-    reply = one(made.on_message(update("b", 4)))
-    assert made.edges["b"].spent == update("b", 4).spent
-    assert (reply.to, reply.message.version, made.stale, made.version) == ("b", 25, 1, 25)
-    assert torch.equal(made.params, params)
+    cloud = applied(server(), 25)
+    params = cloud.params.clone()
+    cloud.edges["b"] = replace(cloud.edges["b"], spent=())
+    reply = single(cloud.on_message(update("b", 4)))
+    assert cloud.edges["b"].spent == update("b", 4).spent
+    assert (reply.to, reply.message.version, cloud.stale, cloud.version) == ("b", 25, 1, 25)
+    assert torch.equal(cloud.params, params)
 
 
 def test_what_edges_spent_and_that_they_retired_is_kept() -> None:
-    made = server()
-    made.on_message(update("a", 0))
-    assert (made.edges["a"].updates, made.edges["a"].spent) == (1, (Spend(0.1, 1.0, 1),))
-    assert made.on_message(Retired("a", "budget", (Spend(0.1, 1.0, 9),))) == []
-    assert (made.edges["a"].retired, made.edges["a"].spent) == ("budget", (Spend(0.1, 1.0, 9),))
-    assert made.on_message(Retired("stranger", "budget", ())) == []
-    made.on_message(hello("a"))  # a new budget
-    assert made.edges["a"].retired == ""
+    cloud = server()
+    cloud.on_message(update("a", 0))
+    assert (cloud.edges["a"].updates, cloud.edges["a"].spent) == (1, (Spend(0.1, 1.0, 1),))
+    assert cloud.on_message(Retired("a", "budget", (Spend(0.1, 1.0, 9),))) == []
+    assert (cloud.edges["a"].retired, cloud.edges["a"].spent) == ("budget", (Spend(0.1, 1.0, 9),))
+    assert cloud.on_message(Retired("stranger", "budget", ())) == []
+    cloud.on_message(hello("a"))  # a new budget
+    assert cloud.edges["a"].retired == ""
 
 
 def test_paper_mode_survives_any_number_of_stages() -> None:
-    made = applied(server(mechanism="paper", gap=1e-300, updates=3000), 1500)
-    assert 0 < made.clip < 1e-8
-    assert bool(torch.isfinite(made.params).all())
+    cloud = applied(server(mechanism="paper", gap=1e-300, updates=3000), 1500)
+    assert 0 < cloud.clip < 1e-8
+    assert bool(torch.isfinite(cloud.params).all())
 
 
 # -- state -----------------------------------------------------------------------------------------
@@ -475,22 +477,22 @@ messages = st.lists(
 )
 
 
-def fed(made: MapaServer, sequence: list[Any]) -> MapaServer:
+def fed(cloud: MapaServer, sequence: list[Any]) -> MapaServer:
     for message in sequence:
         if isinstance(message, tuple):
             edge, back, value = message
-            message = update(edge, max(0, made.version - back), value)
-            if made.screen(message) is not None:
+            message = update(edge, max(0, cloud.version - back), value)
+            if cloud.screen(message) is not None:
                 continue
-        made.on_message(message)
-    return made
+        cloud.on_message(message)
+    return cloud
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(messages, st.integers(0, 60), st.sampled_from(["mapa", "audp"]))
 def test_a_restored_server_ends_in_the_same_bits(sequence: list[Any], cut: int, name: str) -> None:
-    made = fed(server(name=name, updates=30, gap=0.01), sequence[:cut])
-    tensors, values = made.state()
+    cloud = fed(server(name=name, updates=30, gap=0.01), sequence[:cut])
+    tensors, values = cloud.state()
     again = server(
         hello("z"), name=name, updates=30, gap=0.01
     )  # not fresh: all of it must be replaced
@@ -498,9 +500,9 @@ def test_a_restored_server_ends_in_the_same_bits(sequence: list[Any], cut: int, 
     again.restore(
         {key: tensor.clone() for key, tensor in tensors.items()}, json.loads(json.dumps(values))
     )
-    fed(made, sequence[cut:])
+    fed(cloud, sequence[cut:])
     fed(again, sequence[cut:])
-    assert again.params.numpy().tobytes() == made.params.numpy().tobytes()
-    assert json.dumps(again.state()[1]) == json.dumps(made.state()[1])
-    assert again.tau_max == made.tau_max
-    assert again.learning_rate() == made.learning_rate()
+    assert again.params.numpy().tobytes() == cloud.params.numpy().tobytes()
+    assert json.dumps(again.state()[1]) == json.dumps(cloud.state()[1])
+    assert again.tau_max == cloud.tau_max
+    assert again.learning_rate() == cloud.learning_rate()

@@ -39,38 +39,40 @@ def plan(
 
 
 def edge(
-    made: Plan,
+    privacy_plan: Plan,
     data: Dataset = DATA,
     seed: int | None = 1,
     model: Model = MODEL,
     *,
     rows_alone: bool = True,
 ) -> MapaEdge:
-    releaser = Releaser(made, Ledger(":memory:", "data"), Random(seed))
+    releaser = Releaser(privacy_plan, Ledger(":memory:", "data"), Random(seed))
     rows = sum_of(data, model, releaser, rows_alone=rows_alone, ways=WAYS)
     return MapaEdge("a", model, releaser, rows)
 
 
-def push(made: MapaEdge, clip: float = 1.0, version: int = 7) -> Push:
-    (sent,) = made.on_message(GlobalModel(version, PARAMS, clip))
+def push(role: MapaEdge, clip: float = 1.0, version: int = 7) -> Push:
+    (sent,) = role.on_message(GlobalModel(version, PARAMS, clip))
     assert sent.to == SERVER
     assert isinstance(sent.message, Push)
     return sent.message
 
 
 def test_edge_line_1_says_epsilon_and_what_the_server_plans_with() -> None:
-    made = edge(plan(z=1.5))
-    (said,) = made.start()
-    assert said.to == SERVER
-    assert said.message == Hello("a", 2.0, 1e-5, "gaussian", SIZE * (1.5 / 10) ** 2, 0.1, 100.0, ())
+    role = edge(plan(z=1.5))
+    (hello,) = role.start()
+    assert hello.to == SERVER
+    assert hello.message == Hello(
+        "a", 2.0, 1e-5, "gaussian", SIZE * (1.5 / 10) ** 2, 0.1, 100.0, ()
+    )
 
 
 def test_edge_line_2_no_push_after_halt() -> None:
-    made = edge(plan())
-    assert made.on_message(Halt(3, "")) == []
-    assert made.halted
-    assert made.on_message(GlobalModel(3, PARAMS, 1.0)) == []
-    assert made.releaser.ledger.history() == ()
+    role = edge(plan())
+    assert role.on_message(Halt(3, "")) == []
+    assert role.halted
+    assert role.on_message(GlobalModel(3, PARAMS, 1.0)) == []
+    assert role.releaser.ledger.history() == ()
 
 
 def test_edge_lines_3_and_8_the_push_names_its_model_and_clip_norm() -> None:
@@ -89,23 +91,23 @@ def test_edge_lines_4_and_5_a_clipped_sum_over_the_batch_by_hand() -> None:
 
 
 def test_edge_lines_6_and_7_the_noise_has_the_planned_size_on_every_coordinate() -> None:
-    made = edge(plan(q=1.0, batch=10.0, z=2.0))
-    vectors = torch.stack([push(made, clip=3.0).released.vector for _ in range(600)])
+    role = edge(plan(q=1.0, batch=10.0, z=2.0))
+    vectors = torch.stack([push(role, clip=3.0).released.vector for _ in range(600)])
     assert torch.allclose(vectors.std(0), torch.full((SIZE,), 2.0 * 3.0 / 10), rtol=0.15)
 
 
 def test_an_empty_batch_still_pushes_pure_noise() -> None:
-    made = edge(plan(q=1e-9, batch=10.0, z=1.0))
-    vectors = torch.stack([push(made).released.vector for _ in range(400)])
+    role = edge(plan(q=1e-9, batch=10.0, z=1.0))
+    vectors = torch.stack([push(role).released.vector for _ in range(400)])
     assert float(vectors.std()) == pytest.approx(0.1, rel=0.1)
     assert float(vectors.mean()) == pytest.approx(0.0, abs=0.01)
 
 
 def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> None:
     alike = Dataset(DATA.x[:1].expand(40, 1, 1, 3), DATA.y[:1].expand(40), 2, "test")
-    made = edge(plan(q=0.25, batch=10.0, z=1e-4), alike)
+    role = edge(plan(q=0.25, batch=10.0, z=1e-4), alike)
     drawn = [
-        float(push(made, clip=0.1).released.vector.norm()) * 10 / 0.1 for _ in range(30)
+        float(push(role, clip=0.1).released.vector.norm()) * 10 / 0.1 for _ in range(30)
     ]  # |B|, each row is C
     assert all(abs(size - round(size)) < 0.01 for size in drawn)
     assert len({round(size) for size in drawn}) > 3
@@ -125,31 +127,31 @@ def test_the_batch_has_one_shape_whatever_is_drawn(
         return real(model, params, x, y)
 
     monkeypatch.setattr(slots, work, recorded)
-    made = edge(plan(mechanism, q=0.3), rows_alone=False)
+    role = edge(plan(mechanism, q=0.3), rows_alone=False)
     for _ in range(30):
-        push(made)
-    size = made.releaser.plan.slots
+        push(role)
+    size = role.releaser.plan.slots
     assert shapes == {((size, 1, 1, 3), (size,))}
 
 
 def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
-    made = edge(plan(q=0.25, z=4.0), seed=None)
-    assert made.releaser.releases_left is not None
-    made.releaser.releases_left = 1
-    spent = push(made).released.spent
-    (retired,) = made.on_message(GlobalModel(8, PARAMS, 1.0))
+    role = edge(plan(q=0.25, z=4.0), seed=None)
+    assert role.releaser.releases_left is not None
+    role.releaser.releases_left = 1
+    spent = push(role).released.spent
+    (retired,) = role.on_message(GlobalModel(8, PARAMS, 1.0))
     assert retired.to == SERVER
     assert isinstance(retired.message, Retired)
     assert retired.message == Retired(
-        "a", retired.message.reason, spent, made.releaser.ledger.charged()
+        "a", retired.message.reason, spent, role.releaser.ledger.charged()
     )
     assert "budget" in retired.message.reason
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, made: MapaEdge) -> list[Tensor]:
-    """The rows that the modes without privacy draw."""
+def chosen(monkeypatch: pytest.MonkeyPatch, role: MapaEdge) -> list[Tensor]:
+    """Return the list that receives the rows drawn by the modes without privacy."""
     rows: list[Tensor] = []
-    plain = made.private_sum
+    plain = role.private_sum
     assert isinstance(plain, Plain)
     draw: Callable[[int], Tensor] = plain.with_replacement
 
@@ -162,9 +164,9 @@ def chosen(monkeypatch: pytest.MonkeyPatch, made: MapaEdge) -> list[Tensor]:
 
 
 def test_without_noise_the_push_is_the_exact_mean_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = edge(plan("none", z=0.0))
-    rows = chosen(monkeypatch, made)
-    sent = push(made, clip=1e-6)  # nothing is clipped
+    role = edge(plan("none", z=0.0))
+    rows = chosen(monkeypatch, role)
+    sent = push(role, clip=1e-6)  # nothing is clipped
     assert len(rows[0]) == 10
     assert torch.equal(
         sent.released.vector, mean_gradient(MODEL, PARAMS, DATA.x[rows[0]], DATA.y[rows[0]])
@@ -173,10 +175,10 @@ def test_without_noise_the_push_is_the_exact_mean_gradient(monkeypatch: pytest.M
 
 def test_paper_mode_clips_the_mean_and_not_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = Plan("paper", 0.25, 10.0, 0.0, 0.1, 100.0, 2.0, 1e-5, paper_epsilon=1e9)
-    made = edge(quiet)
-    rows = chosen(monkeypatch, made)
+    role = edge(quiet)
+    rows = chosen(monkeypatch, role)
     for clip in (1e-2, 100.0):
-        sent = push(made, clip)
+        sent = push(role, clip)
         mean = mean_gradient(MODEL, PARAMS, DATA.x[rows[-1]], DATA.y[rows[-1]])
         expected = mean / max(1.0, float(mean.norm()) / clip)
         assert torch.allclose(sent.released.vector, expected, atol=1e-6)
@@ -186,10 +188,10 @@ def test_paper_mode_clips_the_mean_and_not_the_examples(monkeypatch: pytest.Monk
 def test_paper_mode_adds_its_noise_to_the_first_layer_only(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("cnn", (1, 4, 4), 2, channels=(2,), kernel=3)
     x = torch.randn(12, 1, 4, 4, generator=torch.Generator().manual_seed(2))
-    made = edge(plan("paper", z=0.0), Dataset(x, torch.arange(12) % 2, 2, "test"), model=model)
-    rows = chosen(monkeypatch, made)
+    role = edge(plan("paper", z=0.0), Dataset(x, torch.arange(12) % 2, 2, "test"), model=model)
+    rows = chosen(monkeypatch, role)
     params = model.init(1)
-    (out,) = made.on_message(GlobalModel(0, params, 1e6))
+    (out,) = role.on_message(GlobalModel(0, params, 1e6))
     assert isinstance(out.message, Push)
     sent = out.message.released.vector
     mean = mean_gradient(model, params, x[rows[0]], (torch.arange(12) % 2)[rows[0]])

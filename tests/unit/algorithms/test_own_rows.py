@@ -34,11 +34,11 @@ ROWS, CLIP, DELTA = 12, 1.0, 1e-5
 
 
 def model_of(kind: type[Solve]) -> ModuleModel:
-    return named(kind.__name__)
+    return model_by_name(kind.__name__)
 
 
 @cache
-def named(name: str) -> ModuleModel:
+def model_by_name(name: str) -> ModuleModel:
     kind = getattr(own_modules, name)
     return module_model(
         f"nets:{name}",
@@ -61,15 +61,16 @@ def edge(
     units: bool = False,
     make: Callable[..., EdgeRole] = MapaEdge,
 ) -> EdgeRole:
-    """With `rows` rows and a public one, of which the record is the last private one if it is
-    there.
+    """Return an edge with `rows` rows and a public one.
+
+    The record, if present, is the last private row.
     """
     x, y = model.random_batch(rows + 1, torch.Generator().manual_seed(2))
     x[rows], y[rows] = 0.0, 0
-    kept = torch.tensor([at for at in range(rows + 1) if record or at != rows - 1])
-    count = len(kept) - 1
+    members = torch.tensor([at for at in range(rows + 1) if record or at != rows - 1])
+    count = len(members) - 1
     pairs = Units(np.arange(count), np.array([*range(0, count, 2), count]), 2, True)
-    data = EdgeRows(x[kept], y[kept], pairs if units else None)
+    data = EdgeRows(x[members], y[members], pairs if units else None)
     # Public: the same with the record and without.
     plan = Plan(mechanism, rate, rate * rows, z, CLIP, CLIP, math.inf, DELTA, rows_max=rows)
     releaser = Releaser(plan, Ledger(":memory:", "own"), Random())
@@ -82,7 +83,7 @@ def slots(role: EdgeRole) -> Slots:
 
 
 def attack(model: ModuleModel) -> torch.Tensor:
-    """Parameters that make the module raise for the record."""
+    """Return parameters that make the module raise for the record."""
     x, _ = model.random_batch(ROWS + 1, torch.Generator().manual_seed(2))
     params = model.init(1)
     against(model.unflatten(params), x[ROWS - 1])
@@ -97,12 +98,12 @@ def test_a_record_that_raises_adds_nothing_to_the_sum(
     model, params = model_of(kind), attack(model_of(kind))
     role, everyone = slots(edge(model, mechanism)), torch.arange(ROWS)
     drawn = torch.ones(ROWS, dtype=torch.bool)
-    found = role.clipped(params, CLIP, everyone, drawn).total
+    total = role.clipped(params, CLIP, everyone, drawn).total
     # In the other world the public row stands in its slot.
     without = torch.where(everyone == ROWS - 1, ROWS, everyone)
     other = role.clipped(params, CLIP, without, everyone != ROWS - 1).total
-    assert torch.equal(found, other)
-    assert found.any()
+    assert torch.equal(total, other)
+    assert total.any()
 
 
 def test_a_unit_with_a_row_that_raises_adds_nothing() -> None:
@@ -114,8 +115,8 @@ def test_a_unit_with_a_row_that_raises_adds_nothing() -> None:
     masks = torch.ones(ROWS // 2, dtype=torch.bool)
     all_but_one = torch.arange(ROWS // 2) != ROWS // 2 - 1
     everyone = torch.arange(ROWS // 2)
-    found = role.clipped(params, CLIP, everyone, masks).total
-    assert torch.equal(found, role.clipped(params, CLIP, everyone, all_but_one).total)
+    total = role.clipped(params, CLIP, everyone, masks).total
+    assert torch.equal(total, role.clipped(params, CLIP, everyone, all_but_one).total)
 
 
 def fedasync(*arguments: object) -> EdgeRole:
@@ -144,12 +145,12 @@ def test_the_delay_is_rehearsed_on_a_grid_of_public_rows_and_charges_nothing() -
 
 @pytest.mark.parametrize("pushes", [40, *nightly(1500)])
 def test_what_is_sent_tells_no_more_than_is_claimed(pushes: int) -> None:
-    """As many pushes as once showed ε ≥ 2.79 of 0.07, by an edge that ended."""
+    """Prove with as many pushes as once showed ε ≥ 2.79 of 0.07, by an edge that ended."""
     model, params = model_of(Solve), attack(model_of(Solve))
     rate, z = 0.1, 5.429
     rows = ROWS if pushes < 1000 else 100
-    seen: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
-    for record in seen:
+    pushed: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    for record in pushed:
         role = edge(model, record=record, rate=rate, rows=rows, z=z)
         if rows != ROWS:
             against(model.unflatten(params), rows_of(role).x[rows - 1])
@@ -158,11 +159,11 @@ def test_what_is_sent_tells_no_more_than_is_claimed(pushes: int) -> None:
             assert isinstance(out.message, Push)
             sent = out.message.released.vector.double()
             length = len(wire_up.up("own", 1, out.message, model.schema_hash()))
-            seen[record].append((float(sent.norm()), length))
+            pushed[record].append((float(sent.norm()), length))
     claim = epsilon_pld((Spend(rate, z, 1, "discrete_gaussian"),), DELTA)
     for which in (0, 1):
         inside, outside = (
-            np.array([float(one[which]) for one in seen[at]]) for at in (True, False)
+            np.array([float(push[which]) for push in pushed[at]]) for at in (True, False)
         )
         assert proven(inside, outside, DELTA)[1] <= claim
         assert proven(outside, inside, DELTA)[1] <= claim

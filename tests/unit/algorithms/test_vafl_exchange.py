@@ -1,7 +1,4 @@
-"""VAFL against its paper, continued:
-
-one exchange between a client and the server, and what all exchanges cost.
-"""
+"""VAFL against its paper: one exchange between a client and the server, and the cost of all."""
 
 from __future__ import annotations
 
@@ -36,24 +33,24 @@ FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates_that_client_alone() -> (
     None
 ):
-    made = world().after_tables()
-    waiting = {message.edge for message in uploads(made)}
+    federation = world().after_tables()
+    waiting = {message.edge for message in uploads(federation)}
     assert waiting == set(
-        made.parties
+        federation.parties
     )  # line 3: each has begun by itself, nobody's answer was needed
     for k in range(1, 9):
-        message = take(made, next(uploads(made)))
-        others = list(made.under_way)
-        before = made.server.params
-        (reply,) = made.deliver(message)  # line 11: nothing else was sent, the upload asks
-        assert (made.server.version, reply.to) == (k, message.edge)
-        assert not torch.equal(made.server.params, before)  # line 8
+        message = take(federation, next(uploads(federation)))
+        others = list(federation.under_way)
+        before = federation.server.params
+        (reply,) = federation.deliver(message)  # line 11: nothing else was sent, the upload asks
+        assert (federation.server.version, reply.to) == (k, message.edge)
+        assert not torch.equal(federation.server.params, before)  # line 8
         assert isinstance(reply.message, Feedback)
         assert reply.message.gradient is not None
         assert (
-            made.under_way[:-1] == others
+            federation.under_way[:-1] == others
         )  # line 3 again: one client is activated, by its own answer
-        again = made.under_way[-1]
+        again = federation.under_way[-1]
         assert isinstance(again, Update)
         assert (again.edge, part_of(again).step) == (message.edge, part_of(message).step + 1)
 
@@ -64,25 +61,26 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
     images, labels, records = table("digits", None)
     images = images.reshape(-1, 1, 16, 4)  # whose blocks are squares, as a convolution needs them
     data = (images, labels, records)
-    made = world(
+    federation = world(
         plan=plan, kind=kind, hidden=(6,), combine="concat", width=3, data=data
     ).after_tables()
-    message = take(made, next(uploads(made)))
-    party, server = made.parties[message.edge], made.server
+    message = take(federation, next(uploads(federation)))
+    party, server = federation.parties[message.edge], federation.server
     server.params = torch.linspace(
         -1, 1, server.head.size
     )  # at θ_0 = 0 no gradient would come back
     rows, place = part_of(message).rows, server.place(message.edge)
     theta = party.theta.clone().requires_grad_()
-    own = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
-    own = clip_rows(own, plan.bound) if plan.private else own
+    embedded = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
+    embedded = clip_rows(embedded, plan.bound) if plan.private else embedded
     h = server.table[rows].clone()
-    h[:, place] = message.vector.view(len(rows), -1) - own.detach() + own  # the noise is a constant
+    # The noise is a constant.
+    h[:, place] = message.vector.view(len(rows), -1) - embedded.detach() + embedded
     torch.autograd.backward(
         functional.cross_entropy(server.head.logits(server.params, h), labels[rows])
     )
     before = party.theta
-    made.deliver(message)
+    federation.deliver(message)
     assert theta.grad is not None
     assert float(theta.grad.norm()) > 0
     assert torch.allclose(party.theta, before - 0.5 * theta.grad, atol=1e-6)
@@ -90,9 +88,9 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
 def test_eqs_12_13_the_smoothness_constant_of_a_perturbed_kink_falls_with_c(c: float) -> None:
-    """L of h over a bias:
+    """Take L of h over a bias: 1/(2·sqrt(3)·c) of one relu.
 
-    1/(2·sqrt(3)·c) of one relu, which is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c.
+    It is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c.
     """
     h, width = embedding("mlp", (1,), 1, hidden=(1,), smoothing=c), 0.2 * c
     slopes = []
@@ -121,11 +119,13 @@ class Counting(World):
 
 
 def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
-    made = world(run_file(updates=60, every=20), plan=FRESH, combine="concat", width=4, seed=None)
-    counting = Counting(made.server, made.parties)
+    federation = world(
+        run_file(updates=60, every=20), plan=FRESH, combine="concat", width=4, seed=None
+    )
+    counting = Counting(federation.server, federation.parties)
     server = counting.start().run()
     assert server.version == 60
-    for name, party in made.parties.items():
+    for name, party in federation.parties.items():
         most = max(counting.counts[name].values())
         expected = math.sqrt(most) * 2 * FRESH.bound / FRESH.std
         assert most > 2
@@ -136,9 +136,7 @@ def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
 
 
 class Newest(World):
-    """Gives a party only the last of what one upload makes the server say to it, as the driver
-    does.
-    """
+    """Gives a party only the last answer that one upload makes the server send, as the driver does."""
 
     def answered(self, message: Uplink) -> list[Outgoing]:
         return list({reply.to: reply for reply in super().answered(message)}.values())
@@ -146,10 +144,10 @@ class Newest(World):
 
 @pytest.mark.parametrize("order", range(5))
 def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
-    """An evaluation falls due where old entries are waited for:
+    """Let an evaluation fall due while the server waits for old entries.
 
-    the first of two requests was lost, then refused.
+    The first of its two requests was lost, then refused.
     """
-    made = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
-    server = Newest(made.server, made.parties).start().run(order)
+    federation = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
+    server = Newest(federation.server, federation.parties).start().run(order)
     assert (server.version, server.halt_reason) == (120, "all updates applied")

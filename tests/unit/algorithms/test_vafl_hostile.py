@@ -66,19 +66,19 @@ def test_an_embedding_out_of_all_bounds_is_refused() -> None:
 @pytest.mark.parametrize("plan", [FRESH, replace(FRESH, mode="trained")])
 def test_what_a_party_says_of_its_noise_and_mode_moves_nothing(plan: EmbeddingPlan) -> None:
     # Given a party that says it has no noise, and is of another mode than the run,
-    made, honest = world(plan=plan).start(), world(plan=plan).start()
+    lying, honest = world(plan=plan).start(), world(plan=plan).start()
     lies = {
         "noise_variance": 0.0,
         "mechanism": "embedding:dp_sgd" if plan is FRESH else "embedding:cached",
     }
-    made.under_way = [replace(m, **lies) if isinstance(m, Hello) else m for m in made.under_way]  # type: ignore[arg-type]
+    lying.under_way = [replace(m, **lies) if isinstance(m, Hello) else m for m in lying.under_way]  # type: ignore[arg-type]
     # then its embeddings are weighted as the run says, and it is given a gradient only where its
     # mode learns.
-    for one in (made, honest):
-        one.run(until=lambda one=one: one.server.version >= 8)  # type: ignore[misc]
-    assert torch.equal(made.server.scales(), honest.server.scales())
-    assert bool((made.server.scales() < 1.0).all())
-    learnt = [edge for edge, answer in made.server.answers.items() if answer.gradient is not None]
+    for federation in (lying, honest):
+        federation.run(until=lambda federation=federation: federation.server.version >= 8)  # type: ignore[misc]
+    assert torch.equal(lying.server.scales(), honest.server.scales())
+    assert bool((lying.server.scales() < 1.0).all())
+    learnt = [edge for edge, answer in lying.server.answers.items() if answer.gradient is not None]
     assert learnt == [
         edge for edge, answer in honest.server.answers.items() if answer.gradient is not None
     ]
@@ -86,8 +86,8 @@ def test_what_a_party_says_of_its_noise_and_mode_moves_nothing(plan: EmbeddingPl
 
 
 def test_one_party_alone_makes_no_iteration_of_several() -> None:
-    made = world(run_file(synchronous=True)).after_tables()
-    server = made.server
+    federation = world(run_file(synchronous=True)).after_tables()
+    server = federation.server
     table = server.table.clone()
     for step in range(1, 20):
         server.on_message(upload(server, "edge-0", step, torch.arange(32)))
@@ -106,8 +106,8 @@ def test_one_party_alone_makes_no_iteration_of_several() -> None:
 def test_a_servers_word_that_fits_nothing_is_refused_before_anything_is_paid_for(
     plan: EmbeddingPlan,
 ) -> None:
-    made = world(plan=plan).after_tables()
-    party = made.parties["edge-0"]
+    federation = world(plan=plan).after_tables()
+    party = federation.parties["edge-0"]
     paid, records = (
         party.releaser.ledger.charged(),
         len(party.place) if party.place is not None else 0,

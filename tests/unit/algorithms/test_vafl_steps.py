@@ -58,12 +58,12 @@ def test_theorems_7_and_9_the_server_steps_t_times_as_far_as_a_party(rule: str) 
 
 @pytest.mark.parametrize("rule", ["theorem_2", "theorem_4"])
 def test_theorems_8_and_10_a_larger_t_starts_with_a_longer_step(rule: str) -> None:
-    one, four = (
+    slow, fast = (
         StepRule(rule=rule, smoothness=3.0, convexity=0.1, delay=5, rarest=0.2, t=t) for t in (1, 4)
     )
-    assert four.party(0) == pytest.approx(4 * one.party(0))
-    assert four.server(9) == four.party(9)
-    assert four.party(10**9) == pytest.approx(one.party(10**9), rel=1e-3)
+    assert fast.party(0) == pytest.approx(4 * slow.party(0))
+    assert fast.server(9) == fast.party(9)
+    assert fast.party(10**9) == pytest.approx(slow.party(10**9), rel=1e-3)
 
 
 def test_the_experiments_step_is_constant_with_a_share_for_the_server() -> None:

@@ -23,7 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.simulated import SimulatedLedger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import EmbeddingReleaser
-from tests.helpers.run_files import run_file as made
+from tests.helpers.run_files import run_file as base_run_file
 from tests.helpers.vafl_rig import run_file
 
 EXPERIMENTS = sorted(
@@ -32,9 +32,9 @@ EXPERIMENTS = sorted(
 
 
 def private(mode: str, **changes: Any) -> RunFile:
-    made = run_file(algorithm=f'mode = "{mode}"').model_dump()
-    made["privacy"] |= {"mechanism": "gaussian", "epsilon": 8.0, "pushes": 9} | changes
-    return RunFile.model_validate(made)
+    document = run_file(algorithm=f'mode = "{mode}"').model_dump()
+    document["privacy"] |= {"mechanism": "gaussian", "epsilon": 8.0, "pushes": 9} | changes
+    return RunFile.model_validate(document)
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda path: path.stem)
@@ -79,9 +79,9 @@ def test_dp_sgd_gives_half_of_mu_squared_to_each() -> None:
 def test_a_stated_noise_is_taken_and_a_party_may_have_its_own_budget() -> None:
     run = private("fresh", noise_multiplier=4.0).model_dump()
     run["edges"]["epsilon"] = [1.0]
-    made = RunFile.model_validate(run)
-    assert vertical(made.define()).plan(0).noise_multiplier == 4.0
-    assert [vertical(made.define()).plan(party).epsilon for party in (0, 1)] == [1.0, 8.0]
+    parsed = RunFile.model_validate(run)
+    assert vertical(parsed.define()).plan(0).noise_multiplier == 4.0
+    assert [vertical(parsed.define()).plan(party).epsilon for party in (0, 1)] == [1.0, 8.0]
 
 
 def test_synchronous_means_all_parties_on_common_batches() -> None:
@@ -108,7 +108,7 @@ def test_every_client_may_have_its_own_regularizer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "values", "named"),
+    ("section", "values", "key"),
     [
         ("privacy", {"mechanism": "discrete_gaussian"}, "privacy.mechanism=discrete_gaussian"),
         ("privacy", {"mechanism": "gaussian", "noise_at": "server"}, "at the party"),
@@ -126,17 +126,17 @@ def test_every_client_may_have_its_own_regularizer() -> None:
         ("privacy", {"mechanism": "gaussian", "batch": 1e6}, "above the 1437 rows"),
     ],
 )
-def test_contradictions_are_refused(section: str, values: dict[str, Any], named: str) -> None:
-    made = run_file().model_dump()
-    made[section] |= values
-    with pytest.raises(ValueError, match=named.replace(".", r"\.")):
-        RunFile.model_validate(made)
+def test_contradictions_are_refused(section: str, values: dict[str, Any], key: str) -> None:
+    document = run_file().model_dump()
+    document[section] |= values
+    with pytest.raises(ValueError, match=key.replace(".", r"\.")):
+        RunFile.model_validate(document)
 
 
 def test_uploads_are_no_gradients_whose_norm_a_guard_could_bound() -> None:
-    made = private("fresh").model_dump() | {"guard": {"norm_factor": 1.0}}
+    document = private("fresh").model_dump() | {"guard": {"norm_factor": 1.0}}
     with pytest.raises(ValueError, match=r"guard.norm_factor=1: vafl's uploads are no gradients"):
-        RunFile.model_validate(made)
+        RunFile.model_validate(document)
 
 
 def test_quadrants_are_four() -> None:
@@ -145,17 +145,17 @@ def test_quadrants_are_four() -> None:
 
 
 def test_a_horizontal_run_has_no_parties() -> None:
-    run = made(run={"updates": 1}, algorithm={"name": "mapa"})
+    run = base_run_file(run={"updates": 1}, algorithm={"name": "mapa"})
     with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
         vertical(run.define())
 
 
 def test_records_of_one_person_are_told_apart() -> None:
     ids = torch.tensor([7, 8, 7])
-    made = vertical_settings.record_ids(
+    record_ids = vertical_settings.record_ids(
         Dataset(torch.zeros(3, 1), torch.zeros(3), 2, "pd/train", ids)
     )
-    assert made == ["pd/train/7/0", "pd/train/8/0", "pd/train/7/1"]
+    assert record_ids == ["pd/train/7/0", "pd/train/8/0", "pd/train/7/1"]
     assert vertical_settings.record_ids(
         Dataset(torch.zeros(1, 1), torch.zeros(1), 2, "x/test")
     ) == ["x/test/0/0"]

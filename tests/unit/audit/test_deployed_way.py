@@ -76,9 +76,9 @@ def run(name: str, mechanism: str) -> Definition[Any]:
 
 
 def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
-    """The role of an edge, as `tacit edge` and `tacit peer` make it with their own settings."""
-    given = EdgeSettings(run_file=str(folder / "run.toml"))
-    owner = RowOwner(given.data, given.device, given.policy, given.rows_alone)
+    """Return an edge's role, as `tacit edge` and `tacit peer` make it with their own settings."""
+    settings = EdgeSettings(run_file=str(folder / "run.toml"))
+    owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
     ledger = Ledger(":memory:", "digits")
     with closing(ledger), open(os.devnull, "rb") as lock:  # noqa: PTH123  (a device)
         identity = Identity(0, folder, lock)
@@ -86,15 +86,15 @@ def deployed(definition: Definition[Any], folder: Path) -> EdgeRole:
 
 
 def way(role: EdgeRole) -> str:
-    """How it computes and why, without the number of slots, which the plan says."""
+    """Return how the role computes, and why, without its number of slots, which the plan states."""
     return role.private_sum.way.rpartition(" slots: ")[2]
 
 
 def audited(kind: type[EdgeRole], mechanism: str) -> EdgeRole:
-    """The audit's own edge of this class."""
+    """Return the audit's own edge of this class."""
     for subject in (*HONEST, *ALGORITHMS):
-        made = subject.but(mechanism=mechanism)
-        role = make(made, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
+        variant = subject.but(mechanism=mechanism)
+        role = make(variant, quiet_world(NARROW).records(canary=True), Randomness(1)).edge
         if type(role) is kind:
             return role
     raise AssertionError(f"{kind} is not audited")
@@ -136,9 +136,9 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert way(mine) == way(role).replace(role.model.name, "audit")
     assert type(mine.private_sum) is type(role.private_sum)
     for model in (role.model, mine.model):
-        found = recorded(model, "cpu", torch.float32, torch.int64)
-        assert isinstance(found, Recorded)
-        assert (found.mapped is None) == (kind is Solving)
+        recording = recorded(model, "cpu", torch.float32, torch.int64)
+        assert isinstance(recording, Recorded)
+        assert (recording.mapped is None) == (kind is Solving)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)
@@ -168,9 +168,9 @@ def test_only_the_simulator_asks_for_slots(tmp_path: Path) -> None:
 
 @pytest.fixture(params=[(RowSums, "sum"), (RowSums, "checked"), (RowsAlone, "compute")])
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deployed way, of which one function does nothing but raise."""
+    """Replace one function of the deployed way by one that only raises."""
 
-    def raises(*given: object, **named: object) -> None:
+    def raises(*args: object, **kwargs: object) -> None:
         raise Broken
 
     owner, name = request.param
@@ -178,7 +178,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def attacks(subject: Subject) -> Mapping[str, Callable[[], object]]:
-    """Each of the audit's tests of this subject, with few messages."""
+    """Return the audit's tests of this subject by name, each with few messages."""
     sampled = {
         name: partial(test, subject, Randomness(1), 8)
         for name, test in SAMPLED_TESTS.items()

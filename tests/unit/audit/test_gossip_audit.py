@@ -22,8 +22,8 @@ PEER = Subject("peer", algorithm="adp2sgd")
 
 
 @cache
-def found(subject: Subject, pushes: int) -> dict[str, Finding]:
-    """The larger of the bounds of both directions, by unit."""
+def larger_bounds(subject: Subject, pushes: int) -> dict[str, Finding]:
+    """Return the larger of the bounds of both directions, by unit."""
     return {
         finding.quantity: finding
         for finding in sorted(canary(subject, Randomness(3), pushes), key=lambda f: f.measured)
@@ -31,7 +31,7 @@ def found(subject: Subject, pushes: int) -> dict[str, Finding]:
 
 
 def test_a_neighbour_learns_no_more_than_the_ledger_says_and_the_test_has_power() -> None:
-    honest = found(PEER, 1500)
+    honest = larger_bounds(PEER, 1500)
     assert 0.4 < honest["μ"].measured <= honest["μ"].claim == 1.0
     assert honest["ε"].measured <= honest["ε"].claim
 
@@ -45,8 +45,8 @@ def test_a_neighbour_learns_no_more_than_the_ledger_says_and_the_test_has_power(
     ],
 )
 def test_too_little_noise_shows(mutant: Subject) -> None:
-    assert found(mutant, 1000)["μ"].measured > 1.2  # of 1
+    assert larger_bounds(mutant, 1000)["μ"].measured > 1.2  # of 1
 
 
 def test_the_papers_amplification_by_the_number_of_peers_is_refuted() -> None:
-    assert found(PEER, 1500)["ε"].measured > Amplified("K = 256").epsilon
+    assert larger_bounds(PEER, 1500)["ε"].measured > Amplified("K = 256").epsilon

@@ -45,7 +45,7 @@ class Packed(Slots):
     """As edges once were: the rows one behind the other, in a batch as long as there are rows."""
 
     def draw(self) -> Batch:
-        """All rows, in their order: the attacks are at q = 1."""
+        """Draw all rows in their order: the attacks are at q = 1."""
         return Batch(torch.arange(len(self.y) - 1), torch.ones(len(self.y) - 1, dtype=torch.bool))
 
 
@@ -59,7 +59,10 @@ def edge(
     *,
     alone: bool = True,
 ) -> MapaEdge:
-    """alone: in the way of `tacit edge`; else, and for what fills slots itself, in slots."""
+    """Return an edge that computes as `tacit edge` does if `alone`, else in slots.
+
+    A kind that fills slots itself is in slots either way.
+    """
     ways = WAYS if kind is Slots else Ways(slots=kind, outer=kind)
     plan = Plan(
         mechanism, 1.0, 320.0, z, clip, clip, math.inf, DELTA
@@ -70,7 +73,7 @@ def edge(
 
 
 def sent(role: MapaEdge, params: Tensor, clip: float) -> bytes | None:
-    """What the edge says to a model, as bytes; None: nothing."""
+    """Return the edge's answer to a model, as bytes, or None if it sends nothing."""
     for out in role.on_message(GlobalModel(1, params, clip)):
         if isinstance(out.message, Push):
             return wire_up.up("attack", 1, out.message, SCHEMA)
@@ -84,9 +87,7 @@ ROWS, LOUD = 100, 20.0  # rows beside the record that is removed; z
 
 
 def cancelling(seed: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Parameters (d,) and a row (102,) for which both scores are sums that cancel to zero, on
-    paper.
-    """
+    """Return parameters (d,) and a row (102,) whose scores cancel to zero on paper."""
     generator = torch.Generator().manual_seed(seed)
     weights, values = (torch.rand(50, generator=generator) / 2 + 0.5 for _ in range(2))
     weights *= torch.randint(2, (50,), generator=generator) * 2 - 1
@@ -98,9 +99,9 @@ def cancelling(seed: int, scale: float) -> tuple[Tensor, Tensor]:
 
 
 def rows(row: Tensor, *, record: bool) -> Dataset:
-    """(record,) row, quiet, row, quiet, …:
+    """Return the rows (record,) row, quiet, row, quiet, and so on.
 
-    the record is quiet, too, and moves every other by one place.
+    The record is quiet, too, and moves every other row by one place.
     """
     quiet = torch.zeros(102)
     quiet[0] = 1.0
@@ -109,14 +110,14 @@ def rows(row: Tensor, *, record: bool) -> Dataset:
 
 
 def mean_shift(kind: type[Slots], params: Tensor, row: Tensor, clip: float) -> Tensor:
-    """How far the record moves the sum (d,), if every push is like the first.
+    """Return how far the record moves the sum (d,), if every push is like the first.
 
-    It has no gradient of its own.
+    The record has no gradient of its own.
     """
     sums = []
     for record in (True, False):
-        made = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
-        slots = made.private_sum
+        role = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
+        slots = role.private_sum
         assert isinstance(slots, Slots)
         batch = slots.draw()
         sums.append(slots.clipped(params, clip, batch.index, batch.mask).total.double())
@@ -125,12 +126,15 @@ def mean_shift(kind: type[Slots], params: Tensor, row: Tensor, clip: float) -> T
 
 @cache
 def weakness(scale: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Parameters, row and direction for which this machine's kernels tell places apart the most."""
-    found = []
+    """Return the parameters, row and direction for which this machine's kernels differ most.
+
+    They differ in what they compute of one row in different places.
+    """
+    candidates = []
     for seed in range(60):
         params, row = cancelling(seed, scale)
-        found.append((params, row, mean_shift(Packed, params, row, clip)))
-    return max(found, key=lambda each: float(each[2].norm()))
+        candidates.append((params, row, mean_shift(Packed, params, row, clip)))
+    return max(candidates, key=lambda each: float(each[2].norm()))
 
 
 def proven_by_place(
@@ -143,9 +147,9 @@ def proven_by_place(
     *,
     alone: bool = True,
 ) -> tuple[float, float]:
-    """(µ, ε) that PUSHES pushes with the record and as many without it prove, along `shift`;
+    """Return the (µ, ε) that pushes with and without the record prove along `shift`.
 
-    0 where nothing leaves.
+    There are PUSHES of each. Both numbers are 0 where nothing leaves.
     """
     scores: list[ScoreValues] = []
     for record in (True, False):
@@ -198,9 +202,9 @@ def test_parameters_that_nobody_learnt_are_refused_and_nothing_is_charged() -> N
 
 
 def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
-    """By strange row:
+    """Return, by strange row, what the times of pushes with it prove.
 
-    what the times of pushes with it prove, against pushes with an ordinary row.
+    They are compared with the times of pushes with an ordinary row.
     """
     return {finding.test: finding for finding in times(subject, Randomness(), pushes)}
 
@@ -209,11 +213,11 @@ def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
 def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_a_push(
     mechanism: Mechanism,
 ) -> None:
-    found = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
-    assert set(found) == {"time, overflow", "time, denormals"}
+    findings = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
+    assert set(findings) == {"time, overflow", "time, denormals"}
     assert all(
         finding.measured <= finding.claim == epsilon_pld([Spend(1.0, QUIET_Z, 1, mechanism)], DELTA)
-        for finding in found.values()
+        for finding in findings.values()
     )
 
 
@@ -221,5 +225,5 @@ def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_
 def test_the_attack_finds_a_copy_that_is_made_for_some_rows_only() -> None:
     ways = Ways(slots=CopiesStrangeRows, outer=CopiesStrangeRows)
     subject = Subject("MUTANT", ways=ways, rows_alone=False, honest=False)
-    found = proven_by_time(subject, 160)["time, overflow"]
-    assert found.measured > found.claim
+    timing = proven_by_time(subject, 160)["time, overflow"]
+    assert timing.measured > timing.claim

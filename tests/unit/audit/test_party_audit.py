@@ -17,7 +17,7 @@ from tacit.audit.subject import Randomness
 from tests.helpers.nightly import nightly
 
 LONG = "steps"  # of training, of which few are enough to see that they pass
-QUICK = [one for one in HONEST if one[0] != LONG]
+QUICK = [case for case in HONEST if case[0] != LONG]
 
 
 def leaked(name: str, subject: AttackedParty, count: int) -> Finding:
@@ -26,7 +26,8 @@ def leaked(name: str, subject: AttackedParty, count: int) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("name", "subject", "count"), [*QUICK, *nightly(*(one for one in HONEST if one not in QUICK))]
+    ("name", "subject", "count"),
+    [*QUICK, *nightly(*(case for case in HONEST if case not in QUICK))],
 )
 def test_a_hostile_server_learns_no_more_than_the_ledger_says(
     name: str, subject: AttackedParty, count: int
@@ -48,8 +49,8 @@ def test_every_mode_with_a_promise_is_audited() -> None:
 @pytest.mark.parametrize(
     ("name", "subject", "count"),
     [
-        *(one for one in MUTANTS if one[0] != LONG),
-        *nightly(*(one for one in MUTANTS if one[0] == LONG)),
+        *(case for case in MUTANTS if case[0] != LONG),
+        *nightly(*(case for case in MUTANTS if case[0] == LONG)),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

@@ -22,13 +22,13 @@ compiled = pytest.mark.skipif(
 @compiled
 @pytest.mark.parametrize(("name", "model"), MODELS.items())
 def test_no_kind_of_rows_takes_longer_than_another(name: str, model: Model) -> None:
-    found = row_times({name: model})
-    assert [finding.verdict for finding in found] == ["passes"] * 2, found
+    findings = row_times({name: model})
+    assert [finding.verdict for finding in findings] == ["passes"] * 2, findings
 
 
 @compiled
 def test_the_tanh_of_a_library_is_noticed() -> None:
-    """What the loops had before: for some numbers it takes a shorter way."""
+    """Compile the tanh that the loops had before: it takes a shorter way for some numbers."""
     import math
 
     import numba
@@ -48,6 +48,6 @@ def test_the_tanh_of_a_library_is_noticed() -> None:
         work()
         return work
 
-    found = slowest([on(number) for number in STRANGE.values()])
-    alarm = Finding("time, strange rows", "libm", "ratio", 1.25, found, found > 1.25, honest=False)
-    assert alarm.verdict == "caught", found
+    ratio = slowest([on(number) for number in STRANGE.values()])
+    alarm = Finding("time, strange rows", "libm", "ratio", 1.25, ratio, ratio > 1.25, honest=False)
+    assert alarm.verdict == "caught", ratio

@@ -15,7 +15,7 @@ from tests.system.cli.test_main import Captured, child, tacit
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command by its words, those of groups as well."""
+    """Return every command by its words, those of groups as well."""
 
     def walk(words: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield words, command
@@ -30,26 +30,26 @@ ALL = list(commands())
 
 
 @pytest.mark.parametrize("words", [words for words, _ in ALL])
-@pytest.mark.parametrize("asked", ["-h", "--help"])
+@pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_says_what_it_does_and_gives_an_example(
-    words: str, asked: str, capsys: Captured
+    words: str, option: str, capsys: Captured
 ) -> None:
-    assert tacit(*words.split(), asked) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "Usage: tacit" in shown
-    assert "Example: " in shown
+    assert tacit(*words.split(), option) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Usage: tacit" in output
+    assert "Example: " in output
 
 
 @pytest.mark.parametrize(("words", "command"), ALL)
 def test_its_example_is_one_of_it_and_is_understood(words: str, command: Any) -> None:
-    said = shlex.split(command.epilog.removeprefix("Example: "))
-    while "=" in said[0]:  # a setting in front
-        del said[0]
-    assert said[0] == "tacit"
-    assert " ".join(said[1:]).startswith(words)
+    example = shlex.split(command.epilog.removeprefix("Example: "))
+    while "=" in example[0]:  # a setting in front
+        del example[0]
+    assert example[0] == "tacit"
+    assert " ".join(example[1:]).startswith(words)
     # It ends here where a name or value is none that the command takes.
-    made = command.make_context(words, said[1 + len(words.split()) :])
-    assert made is not None
+    context = command.make_context(words, example[1 + len(words.split()) :])
+    assert context is not None
 
 
 def test_there_are_all_of_them() -> None:
@@ -57,8 +57,8 @@ def test_there_are_all_of_them() -> None:
 
 
 def test_the_shell_completes_names() -> None:
-    done = child(_TACIT_COMPLETE="complete_bash", COMP_WORDS="tacit st", COMP_CWORD="1")
-    assert done.stdout.split() == ["status"]
+    process = child(_TACIT_COMPLETE="complete_bash", COMP_WORDS="tacit st", COMP_CWORD="1")
+    assert process.stdout.split() == ["status"]
 
 
 @pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["keys", "privacy"]])

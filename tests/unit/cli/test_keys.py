@@ -15,36 +15,36 @@ from tacit.errors import ConfigError
 ROOT = Path(__file__).parents[3]
 
 
-def said(*arguments: str) -> str:
+def printed(*arguments: str) -> str:
     result = CliRunner().invoke(app, ["keys", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs" / "run-file.md").read_text() == said(), (
+    assert (ROOT / "docs" / "run-file.md").read_text() == printed(), (
         "say: tacit keys > docs/run-file.md"
     )
 
 
 def test_every_key_of_every_section_has_a_meaning() -> None:
-    rows = [line for line in said().splitlines() if line.startswith("| `")]
+    rows = [line for line in printed().splitlines() if line.startswith("| `")]
     assert len(rows) > 120
     assert not [row for row in rows if row.endswith("|  |")]
 
 
 def test_one_section_by_its_name_or_its_algorithms() -> None:
-    assert said("privacy").startswith("## [privacy]\n")
-    assert "`buffer`" in said("fedbuff")
-    assert said("fedbuff") == said("sgd")
-    assert said("algorithm").count("## [algorithm]") == 5
+    assert printed("privacy").startswith("## [privacy]\n")
+    assert "`buffer`" in printed("fedbuff")
+    assert printed("fedbuff") == printed("sgd")
+    assert printed("algorithm").count("## [algorithm]") == 5
     with pytest.raises(ConfigError, match=r"SECTION='privicy'.*privacy"):
         CliRunner().invoke(app, ["keys", "privicy"], catch_exceptions=False)
 
 
 def test_the_schema_knows_every_key_of_the_experiments() -> None:
-    schema = json.loads(said("--schema"))
-    known = {name: set(part["properties"]) for name, part in schema["$defs"].items()}
+    schema = json.loads(printed("--schema"))
+    properties = {name: set(part["properties"]) for name, part in schema["$defs"].items()}
     algorithms = {
         name: target.rpartition("/")[2]
         for name, target in schema["properties"]["algorithm"]["discriminator"]["mapping"].items()
@@ -54,4 +54,4 @@ def test_the_schema_knows_every_key_of_the_experiments() -> None:
             part = schema["properties"][section]
             chosen = "BenchmarkData" if section == "data" else algorithms.get(content.get("name"))
             reference = part.get("$ref", "").rpartition("/")[2] or chosen
-            assert set(content) <= known[reference], path.name
+            assert set(content) <= properties[reference], path.name

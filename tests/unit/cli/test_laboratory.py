@@ -25,7 +25,7 @@ main.main(sys.argv[1:])
 
 
 def without(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`tacit ARGUMENTS` where the laboratory is not installed."""
+    """Run `tacit ARGUMENTS` where the laboratory is not installed."""
     return subprocess.run(
         [sys.executable, "-c", MISSING, *arguments],
         capture_output=True,
@@ -37,16 +37,16 @@ def without(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("words", [name.replace(".", " ") for name in laboratory.NAMES])
 def test_without_it_its_commands_say_in_one_line_what_to_install(words: str) -> None:
-    done = without(*words.split(), "--quick", "one", "two")
+    process = without(*words.split(), "--quick", "one", "two")
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "tacit: this command is the laboratory's: pip install tacit-lab\n"
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == "tacit: this command is the laboratory's: pip install tacit-lab\n"
 
 
 def test_without_it_everything_else_is_there() -> None:
-    shown = without("--help").stdout
-    assert "figures" in shown
-    assert "pip install tacit-lab" in shown
+    output = without("--help").stdout
+    assert "figures" in output
+    assert "pip install tacit-lab" in output
     assert without("plan", "privacy", "--help").returncode == 0
 
 
@@ -55,7 +55,7 @@ def test_with_it_it_has_the_commands_that_tacit_knows_of() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level names that a file imports, anywhere in it."""
+    """Return the top-level names that a file imports, anywhere in it."""
     nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]

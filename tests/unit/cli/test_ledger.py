@@ -21,7 +21,7 @@ from tests.unit.identity.test_kinship import charge, data
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two sessions, three rows, 6 releases of digits; and one of mnist."""
+    """Return a ledger of two sessions and three rows: 6 releases of digits, and one of mnist."""
     for _ in range(2):
         with closing(Ledger(tmp_path / "ledger.db", "digits")) as ledger:
             for z in (1.5, 1.5, 2.0):
@@ -33,11 +33,11 @@ def path(tmp_path: Path) -> Path:
 
 def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
     assert tacit("ledger", "show", str(path.parent), "--delta", "1e-6") == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     expected = epsilon_pld(read_chains(path)[0].history(), 1e-6)
-    assert f"digits: 6 releases, ε {expected:.4g} (PLD)" in shown
-    assert "mnist: 1 releases, ε ∞ (not private) (PLD)" in shown
-    assert read_chains(path)[0].head.hex() in shown
+    assert f"digits: 6 releases, ε {expected:.4g} (PLD)" in output
+    assert "mnist: 1 releases, ε ∞ (not private) (PLD)" in output
+    assert read_chains(path)[0].head.hex() in output
     assert tacit("ledger", "show", str(path), "--json") == 0
     digits, mnist = json.loads(capsys.readouterr().out)
     assert (digits["count"], digits["epsilon_pld"]) == (
@@ -48,8 +48,8 @@ def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's data folder with the ledgers of `clinic`, of which two edges have released."""
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a user's data folder with ledgers of `clinic`, of which two edges have released."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     home = tmp_path / "home" / "tacit"
     clinic = data("clinic", range(300))
@@ -61,39 +61,44 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["clinic", "copy.csv"])
 def test_show_lists_the_ledgers_of_own_data_by_any_of_its_names(
-    own: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
+    data_folder: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clinic").mkdir()  # the project's folder, as `tacit new` makes it
     (tmp_path / "copy.csv").write_text("age,outcome\n", encoding="utf-8")
     called = str(tmp_path / name) if name == "copy.csv" else name
     assert tacit("ledger", "show", called) == 0
-    shown = capsys.readouterr().out
-    assert "clinic: whose privacy: row" in shown
-    assert f"known as {tmp_path / 'copy.csv'}, too" in shown
-    files = sorted(own.glob("ledgers/*/0/edge-*.db"))
+    output = capsys.readouterr().out
+    assert "clinic: whose privacy: row" in output
+    assert f"known as {tmp_path / 'copy.csv'}, too" in output
+    files = sorted(data_folder.glob("ledgers/*/0/edge-*.db"))
     for edge, (times, file) in enumerate(zip((3, 9), files, strict=True)):
         spent = text_tables.epsilon(epsilon_pld(read_chains(file)[0].history(), 1e-5))
-        [line] = [line for line in shown.splitlines() if f"edge-{edge} " in line]
+        [line] = [line for line in output.splitlines() if f"edge-{edge} " in line]
         assert line.split() == [f"edge-{edge}", str(times), spent, str(file)]
     assert tacit("ledger", "show", called, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["names"] == ["clinic", str(tmp_path / "copy.csv")]
-    assert [one["count"] for one in document["ledgers"]] == [3, 9]
-    assert [one["file"] for one in document["ledgers"]] == list(map(str, files))
+    assert [entry["count"] for entry in document["ledgers"]] == [3, 9]
+    assert [entry["file"] for entry in document["ledgers"]] == list(map(str, files))
 
 
 def test_show_says_what_edges_start_from_and_that_a_name_has_no_ledger(
-    own: Path, capsys: Captured
+    data_folder: Path, capsys: Captured
 ) -> None:
-    own_ledgers.place(replace(data("clinic", range(300)), dealing="by row to 3 edges"), 2, own)
+    own_ledgers.place(
+        replace(data("clinic", range(300)), dealing="by row to 3 edges"), 2, data_folder
+    )
     assert tacit("ledger", "show", "clinic", "--json") == 0
-    found = json.loads(capsys.readouterr().out)["ledgers"]
-    assert [(one["edge"], one["count"]) for one in found] == [("edge-2", 9), ("at the start", 9)]
+    ledgers = json.loads(capsys.readouterr().out)["ledgers"]
+    assert [(entry["edge"], entry["count"]) for entry in ledgers] == [
+        ("edge-2", 9),
+        ("at the start", 9),
+    ]
     assert tacit("ledger", "show", "clinik") == 3
-    said = capsys.readouterr().err
-    assert f"no data called clinik has a ledger in {own}" in said
-    [path] = own.glob("ledgers/*/1/edge-2.db")
+    errors = capsys.readouterr().err
+    assert f"no data called clinik has a ledger in {data_folder}" in errors
+    [path] = data_folder.glob("ledgers/*/1/edge-2.db")
     with closing(sqlite3.connect(path)) as database:
         database.executescript("UPDATE entry SET count = 1 WHERE number = 1")
     assert tacit("ledger", "show", "clinic") == 5
@@ -108,9 +113,9 @@ def test_verify_says_that_it_is_whole_or_leaves_with_5(path: Path, capsys: Captu
         database.executescript("UPDATE entry SET count = 1 WHERE dataset = 'digits' AND number = 1")
     for command in ("show", "verify", "export"):
         assert tacit("ledger", command, str(path)) == 5
-        said = capsys.readouterr().err
-        assert said.startswith(f"tacit: ledger {path}: row 1 of digits: the chain is broken")
-        assert said.count("\n") == 1
+        errors = capsys.readouterr().err
+        assert errors.startswith(f"tacit: ledger {path}: row 1 of digits: the chain is broken")
+        assert errors.count("\n") == 1
 
 
 def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(

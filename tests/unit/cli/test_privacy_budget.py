@@ -1,7 +1,4 @@
-"""`tacit plan privacy`:
-
-the three questions, the table, the picture, and one line for every bad input.
-"""
+"""`tacit plan privacy`: three questions, a table, a picture, and one line for every bad input."""
 
 from __future__ import annotations
 
@@ -19,44 +16,44 @@ from tests.system.cli.test_main import Captured, one_line, tacit
 
 def answer(capsys: Captured, *arguments: str) -> dict[str, Any]:
     assert tacit("plan", "privacy", *arguments, "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 class TestQuestions:
     def test_noise_from_epsilon_and_pushes(self, capsys: Captured) -> None:
-        found = answer(
+        document = answer(
             capsys, "--epsilon", "2", "--pushes", "3000", "--batch", "256", "--records", "12000"
         )
-        assert found["noise_multiplier"] == pytest.approx(2.463)
-        assert (found["pushes"], found["batch"], found["padded_batch"]) == (
+        assert document["noise_multiplier"] == pytest.approx(2.463)
+        assert (document["pushes"], document["batch"], document["padded_batch"]) == (
             3000,
             256,
             padded_size(12000, 256 / 12000),
         )
-        spend = Spend(256 / 12000, found["noise_multiplier"], 3000, "discrete_gaussian")
+        spend = Spend(256 / 12000, document["noise_multiplier"], 3000, "discrete_gaussian")
         assert (
-            found["epsilon_pld"]
+            document["epsilon_pld"]
             == epsilon_pld([spend], 1e-5)
             <= 2
-            < found["epsilon_rdp"]
+            < document["epsilon_rdp"]
             == epsilon_rdp([spend], 1e-5)
         )
-        assert 0 < found["delta_set_aside"] < 1e-9
+        assert 0 < document["delta_set_aside"] < 1e-9
 
     def test_pushes_from_epsilon_and_noise(self, capsys: Captured) -> None:
-        found = answer(
+        document = answer(
             capsys, "--epsilon", "2", "--noise-multiplier", "0.8", "--sampling-rate", "0.004"
         )
-        assert found["pushes"] == 3080  # privacy.md 3.2 d
-        assert found["padded_batch"] is None
+        assert document["pushes"] == 3080  # privacy.md 3.2 d
+        assert document["padded_batch"] is None
 
     def test_epsilon_from_noise_and_pushes(self, capsys: Captured) -> None:
-        found = answer(
+        document = answer(
             capsys, "--noise-multiplier", "0.8", "--pushes", "3000", "--sampling-rate", "0.004"
         )
-        assert found["epsilon_pld"] == pytest.approx(1.975, abs=0.005)
-        assert found["budget"] is None
+        assert document["epsilon_pld"] == pytest.approx(1.975, abs=0.005)
+        assert document["budget"] is None
 
     @pytest.mark.parametrize("mechanism", privacy_budget.MECHANISMS)
     def test_every_mechanism(self, mechanism: str, capsys: Captured) -> None:
@@ -69,9 +66,9 @@ class TestQuestions:
         fixed = ("--noise-multiplier", "0.0005", "--pushes", "1", "--sampling-rate", "1")
         assert answer(capsys, *fixed)["epsilon_pld"] is None
         assert tacit("plan", "privacy", *fixed) == 0
-        shown = capsys.readouterr().out
-        assert shown.count("∞ (not private)") == 2
-        assert "no guarantee" in shown
+        output = capsys.readouterr().out
+        assert output.count("∞ (not private)") == 2
+        assert "no guarantee" in output
 
 
 def test_the_table_says_what_was_asked(capsys: Captured) -> None:
@@ -90,8 +87,8 @@ def test_the_table_says_what_was_asked(capsys: Captured) -> None:
         )
         == 0
     )
-    shown = capsys.readouterr().out
-    for said in (
+    output = capsys.readouterr().out
+    for phrase in (
         "gaussian",
         "ε (PLD)",
         "of 2",
@@ -99,9 +96,9 @@ def test_the_table_says_what_was_asked(capsys: Captured) -> None:
         "b = 32 of 300000 records",
         "padded batch",
     ):
-        assert said in shown
-    assert f"{padded_size(300_000, 32 / 300_000)} rows" in shown
-    assert "δ is above 1/records" in shown
+        assert phrase in output
+    assert f"{padded_size(300_000, 32 / 300_000)} rows" in output
+    assert "δ is above 1/records" in output
 
 
 def test_the_picture_is_a_png_with_something_in_it(tmp_path: Path, capsys: Captured) -> None:
@@ -121,7 +118,7 @@ RATE = ("--sampling-rate", "0.1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--epsilon", "-1", "--pushes", "5", *RATE), "--epsilon -1.0: expected a number above 0"),
         (("--epsilon", "nan", "--pushes", "5", *RATE), "--epsilon nan"),
@@ -176,12 +173,12 @@ RATE = ("--sampling-rate", "0.1")
         (("--epsilon", "1", "--pushes", "five", *RATE), "--pushes"),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[str, ...], said: str, capsys: Captured) -> None:
+def test_bad_input_is_one_line(arguments: tuple[str, ...], message: str, capsys: Captured) -> None:
     assert tacit("plan", "privacy", *arguments) == 2
-    assert said in one_line(capsys)
+    assert message in one_line(capsys)
 
 
 def test_without_a_command_the_group_shows_its_help(capsys: Captured) -> None:
     tacit("plan")
-    said = capsys.readouterr()
-    assert "privacy" in said.out + said.err
+    captured = capsys.readouterr()
+    assert "privacy" in captured.out + captured.err

@@ -63,10 +63,10 @@ def test_an_algorithm_says_who_works_and_who_is_protected(
 
 
 def test_noise_is_calibrated_once_for_every_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+    epsilons: list[float] = []
 
     def calibrate(epsilon: float, *_: object) -> float:
-        asked.append(epsilon)
+        epsilons.append(epsilon)
         return 1.0
 
     monkeypatch.setattr("tacit.config.plans.calibrate", calibrate)
@@ -74,7 +74,7 @@ def test_noise_is_calibrated_once_for_every_budget(monkeypatch: pytest.MonkeyPat
     assert [plans.plan(number).epsilon for number in range(5)] == [1.0, 1.0, 8.0, 2.0, 2.0]
     assert plans.named("edge-2").epsilon == plans.budget("edge-2") == 8.0
     assert plans.named("a stranger").epsilon == 2.0
-    assert asked == [1.0, 8.0, 2.0]
+    assert epsilons == [1.0, 8.0, 2.0]
 
 
 def test_without_noise_nothing_is_calibrated() -> None:

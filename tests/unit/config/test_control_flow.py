@@ -53,10 +53,10 @@ def test_the_privacy_sheet_and_the_check_say_that_times_may_tell(tmp_path: Path)
     run = run_of(tmp_path, control_flow="trusted").define()
     stated = run.promise.total({}).document()
     assert "sees when pushes come" in stated["trusted"]
-    assert any("times of pushes may tell" in one for one in preflight.warnings(run, 100))
+    assert any("times of pushes may tell" in warning for warning in preflight.warnings(run, 100))
     plain = run_of(tmp_path).define()
     assert plain.promise.total({}).document()["trusted"] == "nobody but the edge itself"
-    assert not any("times of pushes" in one for one in preflight.warnings(plain, 100))
+    assert not any("times of pushes" in warning for warning in preflight.warnings(plain, 100))
     nothing = replace(run.promise, private=False).total({}).document()
     assert nothing["guarantee"] == "none"
 

@@ -23,7 +23,7 @@ UPDATES = {"fedavg": 100, "fedbuff": 100, "dp-pasgd": 100}  # rounds and buffers
 
 
 def required(name: str, dataset: str = "digits", more: str = "") -> str:
-    """A run file of the required keys."""
+    """Return a run file of the required keys."""
     private = "" if name in PRIVATE else '[privacy]\nmechanism = "none"\n'
     alone = "[edges]\ncount = 1\n" if name in ("csgd", "sgd") else ""
     return (
@@ -67,26 +67,26 @@ def test_audp_takes_eq_12_from_whom_gives_its_numbers() -> None:
 
 
 def test_a_file_that_says_them_is_called_the_same() -> None:
-    said = required("fedasync", more="[privacy]\npushes = 1100\nclip = 2.0\n")
+    stated = required("fedasync", more="[privacy]\npushes = 1100\nclip = 2.0\n")
     left_out = config.parse(required("fedasync"), "b")
-    assert config.parse(said, "a").fingerprint() == left_out.fingerprint()
+    assert config.parse(stated, "a").fingerprint() == left_out.fingerprint()
 
 
 def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
-    """Metrics on the test set at the end; nothing had been said against the run."""
+    """Return the metrics on the test set at the end of a run that drew no warning before."""
     run = config.parse(text, "test")
     notes = "; ".join(warnings(run.define(), run.build_model().size))
     assert "drowns" not in notes, notes
     folder.mkdir()
-    found = simulated_run.simulate(run.define(), root, folder, lambda run_status: None)
-    assert found.state == "finished"
+    simulated = simulated_run.simulate(run.define(), root, folder, lambda run_status: None)
+    assert simulated.state == "finished"
     return metrics(folder)
 
 
 def metrics(folder: Path) -> dict[str, float]:
-    """Of the summary in `folder`."""
-    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
-    return found
+    """Read the metrics of the summary in `folder`."""
+    scores: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
+    return scores
 
 
 def test_every_name_is_tried() -> None:

@@ -37,20 +37,20 @@ class TestDifferences:
             "privacy": {"epsilon": 3.0}
         }
 
-    @pytest.mark.parametrize("kept", KEPT)
-    def test_read_as_a_run_file_they_give_the_same_run(self, kept: dict[str, Any]) -> None:
-        whole = RunFile.model_validate(kept["run"])
-        different = fingerprint.differences(whole)
+    @pytest.mark.parametrize("stored", KEPT)
+    def test_read_as_a_run_file_they_give_the_same_run(self, stored: dict[str, Any]) -> None:
+        run_file = RunFile.model_validate(stored["run"])
+        different = fingerprint.differences(run_file)
         assert json.loads(fingerprint.canonical(different)) == different
-        assert RunFile.model_validate(different) == whole
+        assert RunFile.model_validate(different) == run_file
 
     def test_a_section_whose_default_is_not_its_classs_own(self) -> None:
-        """[network.uplink] takes no time where it is not named;
+        """Name [network.uplink]: without it an uplink takes no time, with it a second.
 
-        named, it takes a second, as every delay does.
+        Every named delay takes a second by default.
         """
-        named = run(network={"uplink": {}, "compute": {}, "away": [{"edge": 1, "leaves": 0.0}]})
-        different = fingerprint.differences(named)
+        run_file = run(network={"uplink": {}, "compute": {}, "away": [{"edge": 1, "leaves": 0.0}]})
+        different = fingerprint.differences(run_file)
         assert different["network"] == {"uplink": {}, "away": [{"edge": 1, "leaves": 0.0}]}
         assert RunFile.model_validate(different).network == Network(
             uplink=Delay(), away=(Away(edge=1, leaves=0.0),)
@@ -96,9 +96,9 @@ class TestFingerprint:
             == "01facc00d30cbf74c1e4dc739252d44b45900ebb8df80b499ef8e66c50036054"
         )
 
-    @pytest.mark.parametrize("kept", KEPT)
-    def test_is_the_one_that_0_2_gave(self, kept: dict[str, Any]) -> None:
-        assert RunFile.model_validate(kept["run"]).fingerprint() == kept["fingerprint"]
+    @pytest.mark.parametrize("stored", KEPT)
+    def test_is_the_one_that_0_2_gave(self, stored: dict[str, Any]) -> None:
+        assert RunFile.model_validate(stored["run"]).fingerprint() == stored["fingerprint"]
 
     def test_names_of_two_kinds_differ(self) -> None:
         assert fingerprint.name("run", SMALL) != fingerprint.name("point", SMALL)

@@ -12,8 +12,8 @@ from tacit.config.preflight import warnings
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 
 
-def said(text: str) -> str:
-    """All of it, of a run file."""
+def warnings_text(text: str) -> str:
+    """Return all warnings about a run file, in one line."""
     run = config.parse(text, "test")
     return "; ".join(warnings(run.define(), run.build_model().size))
 
@@ -29,21 +29,23 @@ def test_keys_that_an_algorithm_does_not_read_are_named(
     file: str, changed: str, expected: str
 ) -> None:
     source = (EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8")
-    assert not said(source)
-    assert said(source.replace("[algorithm]", f"[algorithm]\n{changed}")) == expected
+    assert not warnings_text(source)
+    assert warnings_text(source.replace("[algorithm]", f"[algorithm]\n{changed}")) == expected
 
 
 def test_a_delta_that_allows_to_give_a_record_away_is_named() -> None:
     source = (EXPERIMENTS / "mapa-digits.toml").read_text(encoding="utf-8")
-    assert "above 1/" not in said(source)
-    assert "δ = 0.01 is above 1/" in said(source.replace("[privacy]", "[privacy]\ndelta = 0.01"))
+    assert "above 1/" not in warnings_text(source)
+    assert "δ = 0.01 is above 1/" in warnings_text(
+        source.replace("[privacy]", "[privacy]\ndelta = 0.01")
+    )
 
 
 def test_the_largest_epsilon_that_pays_for_less_than_the_run_is_named() -> None:
     source = (EXPERIMENTS / "mapa-digits.toml").read_text(encoding="utf-8")
     pays = "the budgets pay for"
-    assert pays not in said(source)
-    assert pays in said(source.replace("updates = ", "updates = 1"))
+    assert pays not in warnings_text(source)
+    assert pays in warnings_text(source.replace("updates = ", "updates = 1"))
 
 
 @pytest.mark.parametrize(("epsilon", "hidden"), [(2.0, True), (8.0, True), (10_000.0, False)])
@@ -61,4 +63,4 @@ name = "vafl"
 mechanism = "gaussian"
 epsilon = {epsilon}
 """
-    assert ("noise hides what a record's embedding says" in said(text)) is hidden
+    assert ("noise hides what a record's embedding says" in warnings_text(text)) is hidden

@@ -231,7 +231,7 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("algorithm.name", '"adam"', "algorithm.name='adam'"),
         ("model.name", '"vgg"', "model.name='vgg'"),
@@ -249,12 +249,12 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
         ("edges.epsilon", "[1.0, 0.0]", "edges.epsilon.1=0.0"),
     ],
 )
-def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: str) -> None:
-    assert said in refusal(text({key: value}))
+def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, message: str) -> None:
+    assert message in refusal(text({key: value}))
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"privacy.batch": "719"}, "privacy.batch=719 is above the 718 rows of one edge"),
         ({"edges.count": "100"}, "privacy.batch=32 is above the 14 rows of one edge"),
@@ -282,9 +282,9 @@ def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: 
     ],
 )
 def test_values_that_contradict_one_another_are_refused(
-    changes: dict[str, str | None], said: str
+    changes: dict[str, str | None], message: str
 ) -> None:
-    assert said in refusal(text(changes))
+    assert message in refusal(text(changes))
 
 
 def test_all_problems_are_said_at_once() -> None:
@@ -415,10 +415,10 @@ def test_edges_and_seed_are_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")]
+    ("replaced", "message"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")]
 )
-def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], said: str) -> None:
-    assert said in refusal(text(), **replaced)
+def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], message: str) -> None:
+    assert message in refusal(text(), **replaced)
 
 
 def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:

@@ -81,8 +81,8 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     ]  # test_guard_sums: but for what decides the model it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
     sections |= {"algorithm": Mapa, "data": BenchmarkData}
-    there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
-    assert there == set(OTHER) | OF_A_MODULE | {"data.kind"}
+    keys = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
+    assert keys == set(OTHER) | OF_A_MODULE | {"data.kind"}
     assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
         *FEDASYNC,
         "algorithm.steps_max",
@@ -168,9 +168,9 @@ def test_the_rate_is_batch_over_the_public_size() -> None:
 
 def test_noise_is_calibrated_for_the_pushes_where_none_is_given() -> None:
     run = parsed({"privacy.noise_multiplier": None, "privacy.pushes": "100"})
-    left = run.plan(0).pushes_left(())
-    assert left is not None
-    assert left >= 100
+    pushes_left = run.plan(0).pushes_left(())
+    assert pushes_left is not None
+    assert pushes_left >= 100
 
 
 @pytest.mark.parametrize("mechanism", ["none", "paper"])
@@ -189,11 +189,11 @@ def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
 
 
 def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
-    said: dict[str, str | None] = {
+    keys: dict[str, str | None] = {
         "privacy.noise_at": '"server"',
         "privacy.mechanism": '"gaussian"',
     }
-    plan = parsed(said | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
+    plan = parsed(keys | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
     assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
     central = plan.central()
     assert (central.private, central.sampling_rate, central.batch) == (True, 1.0, 1.0)

@@ -37,8 +37,8 @@ def section(**keys: object) -> Mapa:
 def test_a_schedule_is_a_function_of_the_version_alone(
     keys: dict[str, object], expected: list[float]
 ) -> None:
-    made = section(**keys)
-    assert [made.factor(version, 100) for version in (0, 25, 50, 75, 100)] == pytest.approx(
+    settings = section(**keys)
+    assert [settings.factor(version, 100) for version in (0, 25, 50, 75, 100)] == pytest.approx(
         expected, abs=1e-6
     )
 
@@ -65,7 +65,7 @@ def test_a_rate_of_the_run_file_takes_the_place_of_table_ii(name: str) -> None:
     ],
 )
 def test_local_steps_follow_it_at_the_edge(algorithm: dict[str, object]) -> None:
-    """What is pushed at the end of a linear schedule has moved by next to nothing."""
+    """Check that a push at the end of a linear schedule has moved by next to nothing."""
     run = run_file(
         run={"updates": 100},
         algorithm={**algorithm, "schedule": "linear"},
@@ -105,10 +105,10 @@ def test_peers_follow_it_by_the_global_counter(name: str) -> None:
 
 
 def test_parties_and_their_server_follow_it_unless_a_theorem_gives_the_step() -> None:
-    made = Vafl.model_validate({"name": "vafl", "schedule": "linear"})
-    steps = StepRule(rate=0.5, server_share=0.5, horizon=100, factor=made.factor)
+    settings = Vafl.model_validate({"name": "vafl", "schedule": "linear"})
+    steps = StepRule(rate=0.5, server_share=0.5, horizon=100, factor=settings.factor)
     assert (steps.party(50), steps.server(50)) == (0.25, 0.125)
-    by_theorem = StepRule(rule="theorem_1", horizon=100, factor=made.factor)
+    by_theorem = StepRule(rule="theorem_1", horizon=100, factor=settings.factor)
     assert by_theorem.party(50) == by_theorem.party(0)
-    given = {"name": "vafl", "schedule": "linear", "steps_rule": "theorem_1"}
-    assert (made.unread(), Vafl.model_validate(given).unread()) == ([], ["schedule"])
+    keys = {"name": "vafl", "schedule": "linear", "steps_rule": "theorem_1"}
+    assert (settings.unread(), Vafl.model_validate(keys).unread()) == ([], ["schedule"])

@@ -14,12 +14,12 @@ from tacit.datasets.alignment import align, names
 from tacit.errors import DataError
 
 
-@given(order=st.permutations(list(range(12))), kept=st.integers(1, 12))
-def test_every_row_of_the_roster_is_found(order: list[int], kept: int) -> None:
-    roster = names((f"id-{row}" for row in range(kept)), b"salt", "server")
+@given(order=st.permutations(list(range(12))), size=st.integers(1, 12))
+def test_every_row_of_the_roster_is_found(order: list[int], size: int) -> None:
+    roster = names((f"id-{row}" for row in range(size)), b"salt", "server")
     mine = names((f"id-{row}" for row in order), b"salt", "party")
     places = align(roster, mine, "party")
-    assert [order[place] for place in places] == list(range(kept))
+    assert [order[place] for place in places] == list(range(size))
 
 
 def test_a_name_is_a_keyed_hash() -> None:

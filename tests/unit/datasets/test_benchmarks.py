@@ -29,7 +29,7 @@ def needs(name: str) -> None:
 
 @pytest.fixture
 def usps(tmp_path: Path) -> Path:
-    """A data folder with its own copy of the USPS file, to be damaged."""
+    """Return a data folder with its own copy of the USPS file, to be damaged."""
     needs("usps")
     (tmp_path / "usps").mkdir()
     (tmp_path / "usps" / "usps.npz").write_bytes((ROOT / "usps" / "usps.npz").read_bytes())
@@ -86,9 +86,10 @@ def test_mnist_test_labels_have_the_known_beginning() -> None:
 
 def test_rows_selects_before_scaling_what_take_selects_after() -> None:
     rows = torch.tensor([5, 3, 3, 100])
-    some, whole = load("digits", "train", None, rows=rows), load("digits", "train", None).take(rows)
-    assert torch.equal(some.x, whole.x)
-    assert torch.equal(some.y, whole.y)
+    loaded = load("digits", "train", None, rows=rows)
+    taken_after = load("digits", "train", None).take(rows)
+    assert torch.equal(loaded.x, taken_after.x)
+    assert torch.equal(loaded.y, taken_after.y)
     assert len(load("digits", "train", None, rows=rows[:0])) == 0
 
 
@@ -174,8 +175,8 @@ def idx(magic: int, *dims: int, values: bytes) -> bytes:
 
 
 def test_idx_round_trip() -> None:
-    whole = gzip.compress(idx(IMAGES, 2, 1, 3, values=bytes(range(6))))
-    assert read_idx(whole, IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
+    archive = gzip.compress(idx(IMAGES, 2, 1, 3, values=bytes(range(6))))
+    assert read_idx(archive, IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ FULL: Features = ("upright", "scattering", STROKES)
 
 
 def moments(image: Tensor) -> tuple[float, float, float]:
-    """Row and column of the centre of mass, from the middle; the mixed second moment."""
+    """Return the centre of mass (row, column), from the middle, and the mixed second moment."""
     mass = image[0].double() / image.sum().double()
     rows = torch.arange(image.shape[1]).double()[:, None] - (image.shape[1] - 1) / 2
     columns = torch.arange(image.shape[2]).double() - (image.shape[2] - 1) / 2
@@ -52,21 +52,21 @@ def test_a_projection_is_what_its_formula_says(tmp_path: Path) -> None:
     mean, axes = torch.tensor([0.5, 0.0, 0.0]), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     write(tmp_path / "b", mean, axes, torch.tensor([0.25, 0.0]), "two axes")
     step = Projection(tmp_path / "b", digest(tmp_path / "b"), 2, 0.5)
-    found = step.of_record(torch.tensor([3.0, 4.0, 0.0]))
+    projected = step.of_record(torch.tensor([3.0, 4.0, 0.0]))
     # u = (.6, .8, 0); v = (.8 · (.25 + 1e-5)^-.25, 0): of length 10 then
-    assert found.tolist() == pytest.approx([10.0, 0.0])
+    assert projected.tolist() == pytest.approx([10.0, 0.0])
     both = step.of_record(torch.tensor([0.0, 3.0, 4.0]))
     scaled = [0.6 * (0.25 + 1e-5) ** -0.25, 0.8 * 1e-5**-0.25]
     assert both.tolist() == pytest.approx(
-        [LENGTH * one / math.hypot(*scaled) for one in scaled], rel=1e-5
+        [LENGTH * number / math.hypot(*scaled) for number in scaled], rel=1e-5
     )
     assert says(tmp_path / "b") == "two axes"
 
 
 def test_every_record_has_the_same_public_length() -> None:
-    found = apply(FULL, pictures(8, seed=5))
-    assert found.shape == (8, 64)
-    assert torch.allclose(found.norm(dim=1), torch.full((8,), LENGTH))
+    features = apply(FULL, pictures(8, seed=5))
+    assert features.shape == (8, 64)
+    assert torch.allclose(features.norm(dim=1), torch.full((8,), LENGTH))
     nothing = apply((STROKES,), torch.zeros(1, 81, 7, 7))
     assert bool(torch.isfinite(nothing).all())
     assert float(nothing.norm()) <= LENGTH * 1.001
@@ -85,7 +85,7 @@ def test_public_bounds_are_brought_to_one() -> None:
 def test_neither_company_nor_place_changes_a_bit_of_a_record() -> None:
     steps = FULL
     records = pictures(12, seed=7)
-    alone = torch.cat([apply(steps, one[None]) for one in records])
+    alone = torch.cat([apply(steps, record[None]) for record in records])
     chance = torch.Generator().manual_seed(1)
     for count in (2, 5, 12):
         order = torch.randperm(12, generator=chance)[:count]
@@ -125,10 +125,12 @@ def test_the_generator_makes_the_shipped_basis_anew() -> None:
     axes = Axes()
     for block in torch.split(pictures(COUNT, SEED), 500):
         axes.see(apply(("upright", "scattering"), block))
-    mean, found, _ = axes.found(32)
-    kept_mean, kept = STROKES._constants()
-    assert torch.allclose(mean.float(), kept_mean, atol=1e-5)
-    turned = (found.float() @ torch.nn.functional.normalize(kept[:32], dim=1).T).diagonal()
+    mean, computed, _ = axes.found(32)
+    shipped_mean, shipped_axes = STROKES._constants()
+    assert torch.allclose(mean.float(), shipped_mean, atol=1e-5)
+    turned = (
+        computed.float() @ torch.nn.functional.normalize(shipped_axes[:32], dim=1).T
+    ).diagonal()
     assert float(turned.abs().min()) > 0.99
 
 
@@ -137,30 +139,32 @@ def test_axes_are_those_of_all_records_whatever_the_blocks() -> None:
     axes = Axes()
     for block in torch.split(records, 7):
         axes.see(block)
-    mean, found, variances = axes.found(3)
+    mean, principal, variances = axes.found(3)
     flat = torch.nn.functional.normalize(records.flatten(1).double(), dim=1)
     spread = torch.cov(flat.T, correction=0)
     assert torch.allclose(mean, flat.mean(0))
-    assert torch.allclose(found @ spread @ found.T, torch.diag(variances), atol=1e-12)
+    assert torch.allclose(principal @ spread @ principal.T, torch.diag(variances), atol=1e-12)
     assert torch.allclose(variances, torch.linalg.eigvalsh(spread).flip(0)[:3])
     with pytest.raises(DataError, match="--axes 7: 60 records of 6 numbers have fewer"):
         axes.found(7)
 
 
 @pytest.mark.parametrize(
-    ("shape", "axes", "said"),
+    ("shape", "axes", "message"),
     [
         ((81, 7, 8), 64, "is of 3969 numbers, here are 4536"),
         ((81, 7, 7), 513, "axes=513: strokes.safetensors has 512"),
     ],
 )
-def test_a_basis_that_does_not_fit_is_refused(shape: tuple[int, ...], axes: int, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_basis_that_does_not_fit_is_refused(
+    shape: tuple[int, ...], axes: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
         shape_with((Projection(STROKES.path, STROKES.sha256, axes, 0.5),), shape)
 
 
 @pytest.mark.parametrize(
-    ("axes", "variances", "said"),
+    ("axes", "variances", "message"),
     [
         (torch.eye(3)[:2], torch.tensor([1.0, torch.nan]), "shapes or numbers do not fit"),
         (torch.eye(3)[:2], torch.ones(3), "shapes or numbers do not fit"),
@@ -169,11 +173,11 @@ def test_a_basis_that_does_not_fit_is_refused(shape: tuple[int, ...], axes: int,
     ],
 )
 def test_a_basis_of_no_sense_is_refused_before_it_costs_anything(
-    tmp_path: Path, axes: Tensor, variances: Tensor, said: str
+    tmp_path: Path, axes: Tensor, variances: Tensor, message: str
 ) -> None:
     path = tmp_path / "b"
     write(path, torch.zeros(3), axes, variances, "strange")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         Projection(path, digest(path), 2, 0.5).shape_of((3,))
 
 
@@ -211,7 +215,7 @@ def test_a_word_alone_means_what_it_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "said"),
+    ("features", "message"),
     [
         ('["fourier"]', "data.features"),
         ('[{ basis = "none.safetensors" }]', "no such file"),
@@ -225,6 +229,6 @@ def test_a_word_alone_means_what_it_meant(tmp_path: Path) -> None:
         ('["scattering", { basis = "strokes", axes = 600 }]', "axes=600"),
     ],
 )
-def test_steps_that_cannot_be_are_refused(tmp_path: Path, features: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_steps_that_cannot_be_are_refused(tmp_path: Path, features: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         _ = run(tmp_path, features).source.shape

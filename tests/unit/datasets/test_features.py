@@ -1,7 +1,4 @@
-"""Frozen features:
-
-the scattering transform is what its formula says, and a function of one image alone.
-"""
+"""Frozen features: the scattering transform follows its formula and sees one image alone."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ def images(count: int, side: int, seed: int = 0) -> Tensor:
 
 
 def stroke(side: int = 28, shift: int = 0) -> Tensor:
-    """A smooth bent line in the middle of a dark image, `shift` pixels to the right."""
+    """Draw a smooth bent line in the middle of a dark image, `shift` pixels to the right."""
     rows, columns = torch.meshgrid(
         torch.arange(side) - side / 2, torch.arange(side) - side / 2, indexing="ij"
     )
@@ -39,7 +36,7 @@ def stroke(side: int = 28, shift: int = 0) -> Tensor:
 
 
 def convolved(maps: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """Cyclic convolution by its definition: one shift at a time."""
+    """Return the cyclic convolution by its definition: one shift at a time."""
     out = np.zeros(maps.shape, complex)
     for (row, column), weight in np.ndenumerate(kernel):
         out += weight * np.roll(maps, (row, column), (0, 1))
@@ -47,7 +44,7 @@ def convolved(maps: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 def gauss(side: int, step: int) -> np.ndarray:
-    """φ for a map of every step-th pixel: σ = 1.6 input pixels, sum 1."""
+    """Return φ for a map of every step-th pixel: σ = 1.6 input pixels, sum 1."""
     at = step * (np.arange(side) + side * np.arange(-3, 4)[:, None])  # seven turns around the torus
     line = np.exp(-(at**2) / (2 * 1.6**2)).sum(0)
     plane: np.ndarray = np.outer(line, line) / line.sum() ** 2
@@ -55,9 +52,9 @@ def gauss(side: int, step: int) -> np.ndarray:
 
 
 def by_definition(image: Tensor) -> Iterator[np.ndarray]:
-    """The slow twin in float64:
+    """Compute the slow twin in float64: every channel in order.
 
-    every channel in order, by sums over shifts, without a Fourier transform.
+    It sums over shifts, without a Fourier transform.
     """
     x = np.pad(image.double().numpy(), 4, mode="reflect")
     side = len(x)
@@ -84,15 +81,15 @@ def by_definition(image: Tensor) -> Iterator[np.ndarray]:
 def test_every_channel_equals_its_definition() -> None:
     (image,) = images(1, 8)
     expected = np.stack(list(by_definition(image)))
-    found = scattering(image[None])[0].numpy()
-    assert found.shape == expected.shape == (81, 2, 2)
-    assert np.allclose(found, expected, atol=1e-5)
+    maps = scattering(image[None])[0].numpy()
+    assert maps.shape == expected.shape == (81, 2, 2)
+    assert np.allclose(maps, expected, atol=1e-5)
 
 
 def test_a_wave_of_one_frequency_by_hand() -> None:
-    """x = (-1)^row:
+    """Take x = (-1)^row, whose |x ∗ ψ| is |ψ^(π, 0)| everywhere.
 
-    |x ∗ ψ| is |ψ^(π, 0)| everywhere, so S1 is that number and S2, which sees a constant, is 0.
+    So S1 is that number, and S2, which sees a constant, is 0.
     """
     x = (1.0 - 2.0 * (torch.arange(28) % 2)).repeat(28, 1).T[None]
     maps = scattering(x)[0]
@@ -117,9 +114,7 @@ def test_a_wavelet_has_mean_zero_and_real_fourier_coefficients(j: int, angle: fl
 
 
 def test_the_transform_does_not_expand() -> None:
-    """Energies and distances of features are at most those of the images that were padded
-    (Mallat 2012).
-    """
+    """Compare energies and distances of features with those of the padded images (Mallat 2012)."""
     x, y = images(6, 28), images(6, 28, seed=1)
     padded = torch.nn.functional.pad((x - y)[:, None], (4,) * 4, mode="reflect")
     change = torch.linalg.vector_norm(scattering(x) - scattering(y), dim=(1, 2, 3))
@@ -144,34 +139,36 @@ def test_a_constant_image_has_no_features(value: float) -> None:
 
 
 def test_every_group_has_mean_zero_and_variance_at_most_one() -> None:
-    found = apply("scattering", images(3, 28)[:, None])
-    assert found.shape == (3, 81, 7, 7)
-    groups = torch.split(found, [1] + [8] * 10, dim=1)
+    maps = apply("scattering", images(3, 28)[:, None])
+    assert maps.shape == (3, 81, 7, 7)
+    groups = torch.split(maps, [1] + [8] * 10, dim=1)
     for group in groups:
         assert torch.allclose(group.mean((1, 2, 3)), torch.zeros(3), atol=1e-5)
         assert (group.var((1, 2, 3), correction=0) <= 1 + 1e-5).all()
 
 
 def test_normalisation_by_hand() -> None:
-    """The average channel alone is a group: values 1 and 3 become -1 and 1;
+    """Normalise a group of the average channel alone: values 1 and 3 become -1 and 1.
 
-    a group of one value becomes 0.
+    A group of one value becomes 0.
     """
     maps = torch.full((1, 81, 1, 2), 5.0)
     maps[0, 0, 0] = torch.tensor([1.0, 3.0])
-    found = normalised(maps)
-    assert torch.allclose(found[0, 0, 0], torch.tensor([-1.0, 1.0]), atol=1e-4)
-    assert found[0, 1:].abs().max() == 0
+    scaled = normalised(maps)
+    assert torch.allclose(scaled[0, 0, 0], torch.tensor([-1.0, 1.0]), atol=1e-4)
+    assert scaled[0, 1:].abs().max() == 0
 
 
 def test_an_image_has_the_same_features_alone_and_in_any_batch() -> None:
-    """To the last bit:
+    """Compare to the last bit.
 
-    what a record contributes must not depend on its neighbours (sensitivity rests on it).
+    Sensitivity rests on it: what a record contributes must not depend on its neighbours.
     """
     x = images(37, 28)[:, None]
     together = apply("scattering", x)
-    assert torch.equal(torch.cat([apply("scattering", one) for one in torch.split(x, 1)]), together)
+    assert torch.equal(
+        torch.cat([apply("scattering", image) for image in torch.split(x, 1)]), together
+    )
     assert torch.equal(apply("scattering", x.flip(0)).flip(0), together)
     assert torch.equal(apply("scattering", x), together)
     assert together.dtype == torch.float32
@@ -209,12 +206,12 @@ def test_what_is_no_square_image_is_refused_in_one_line(shape: tuple[int, ...]) 
 
 def test_a_dataset_is_loaded_with_its_features() -> None:
     rows = torch.tensor([7, 3])
-    found, pixels = (
+    loaded, pixels = (
         load("digits", "train", None, rows, "scattering"),
         load("digits", "train", None, rows),
     )
-    assert torch.equal(found.x, apply("scattering", pixels.x))
-    assert torch.equal(found.y, pixels.y)
+    assert torch.equal(loaded.x, apply("scattering", pixels.x))
+    assert torch.equal(loaded.y, pixels.y)
 
 
 RUN = """

@@ -125,30 +125,30 @@ def front(folder: Path, name: str, arguments: str) -> Front:
 
 
 def network() -> nn.Module:
-    """A module like `nets.Whole` there, with statistics that batch norm has seen."""
+    """Return a module like `nets.Whole` there, with statistics that batch norm has seen."""
     torch.manual_seed(3)
     space: dict[str, Any] = {}
     exec(compile(NETS, "nets", "exec"), space)
-    made: nn.Module = space["Whole"](WIDE)
-    made.train()(torch.rand(64, 1, 6, 6))
-    return made.eval()
+    module: nn.Module = space["Whole"](WIDE)
+    module.train()(torch.rand(64, 1, 6, 6))
+    return module.eval()
 
 
 def test_neither_company_nor_place_changes_a_bit_of_a_record(
-    folder: Path, whole: nn.Module
+    folder: Path, unsplit: nn.Module
 ) -> None:
     path = folder / "front.safetensors"
-    made = front(folder, "Front", f'{{"wide": {WIDE}}}')
-    step = replace(made, weights=path, weights_sha256=digest(path))
+    untrained = front(folder, "Front", f'{{"wide": {WIDE}}}')
+    step = replace(untrained, weights=path, weights_sha256=digest(path))
     records = torch.rand(9, 1, 6, 6, generator=torch.Generator().manual_seed(1))
-    alone = torch.cat([apply((step,), one[None]) for one in records])
+    alone = torch.cat([apply((step,), record[None]) for record in records])
     assert alone.shape == (9, 4 * WIDE)
     for order in (torch.tensor([8, 0, 3]), torch.arange(9).flip(0)):
         assert torch.equal(apply((step,), records[order]), alone[order])
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("Remembers", "{}", "gives one record two answers"),
         ("Sum", "{}", "gives one record two answers"),
@@ -161,9 +161,9 @@ def test_neither_company_nor_place_changes_a_bit_of_a_record(
     ],
 )
 def test_what_is_no_function_of_one_record_is_refused(
-    folder: Path, name: str, arguments: str, said: str
+    folder: Path, name: str, arguments: str, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         shape_with((front(folder, name, arguments),), (1, 6, 6))
 
 
@@ -173,17 +173,17 @@ def test_a_record_of_another_shape_is_refused_by_its_shape(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Strange", "AssertionError at a record"),
         ("Ragged", "another shape, or a change of itself, at a record"),
         ("Late", "another shape, or a change of itself, at a record"),
     ],
 )
-def test_an_error_at_a_record_says_nothing_of_it(folder: Path, name: str, said: str) -> None:
+def test_an_error_at_a_record_says_nothing_of_it(folder: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         apply((front(folder, name, "{}"),), torch.full((1, 1, 6, 6), 1e5))
-    assert str(refused.value) == f"data.features.front=nets:{name}: {said}"
+    assert str(refused.value) == f"data.features.front=nets:{name}: {message}"
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
 
 
@@ -195,20 +195,22 @@ def test_a_private_record_that_the_front_raises_at_is_nan_and_changes_no_other(
     steps = (front(folder, name, "{}"),)
     plain = apply(steps, records)
     records[1] = 1e5
-    found = apply(steps, records, private=True)
-    assert found[1].isnan().all()
-    assert torch.equal(found[[0, 2]], plain[[0, 2]])
+    features = apply(steps, records, private=True)
+    assert features[1].isnan().all()
+    assert torch.equal(features[[0, 2]], plain[[0, 2]])
 
 
 def test_a_front_that_writes_to_its_input_changes_no_row(folder: Path) -> None:
     records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
-    kept = records.clone()
-    found = apply((front(folder, "Writes", "{}"),), records)
-    assert torch.equal(records, kept)
-    assert torch.equal(found, (kept + 1).flatten(1))
+    copy_before = records.clone()
+    features = apply((front(folder, "Writes", "{}"),), records)
+    assert torch.equal(records, copy_before)
+    assert torch.equal(features, (copy_before + 1).flatten(1))
 
 
-def test_making_one_moves_no_random_numbers_of_the_process(folder: Path, whole: nn.Module) -> None:
+def test_making_one_moves_no_random_numbers_of_the_process(
+    folder: Path, unsplit: nn.Module
+) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -217,7 +219,7 @@ def test_making_one_moves_no_random_numbers_of_the_process(folder: Path, whole: 
 
 
 def run(folder: Path, model: dict[str, Any], **data: Any) -> RunFile:
-    """A run of ten small pictures in an npz; what a model sees of them is the test's."""
+    """Return a run of ten small pictures in an npz, with the model's inputs as the test states."""
     chance = np.random.default_rng(5)
     x, y = chance.random((COUNT, 1, 6, 6)), np.arange(COUNT) % 2
     np.savez(folder / "rows.npz", x=x, y=y)
@@ -235,57 +237,57 @@ def run(folder: Path, model: dict[str, Any], **data: Any) -> RunFile:
 
 
 def steps(weights: str | None = "front.safetensors") -> list[dict[str, Any]]:
-    named = {} if weights is None else {"weights": weights}
-    return [{"front": "nets:Front", "arguments": {"wide": WIDE}, **named}]
+    source = {} if weights is None else {"weights": weights}
+    return [{"front": "nets:Front", "arguments": {"wide": WIDE}, **source}]
 
 
 @pytest.fixture
-def whole(folder: Path) -> nn.Module:
-    """The network, whose weights lie in `folder`: of all of it, and of its front."""
-    made = network()
-    save_file(made.state_dict(), folder / "whole.safetensors")
-    save_file(made.get_submodule("front").state_dict(), folder / "front.safetensors")
-    return made
+def unsplit(folder: Path) -> nn.Module:
+    """Return the network, after its weights and those of its front are written to `folder`."""
+    module = network()
+    save_file(module.state_dict(), folder / "whole.safetensors")
+    save_file(module.get_submodule("front").state_dict(), folder / "front.safetensors")
+    return module
 
 
 def test_a_head_on_a_front_is_the_network_whose_front_is_frozen(
-    folder: Path, whole: nn.Module, tmp_path: Path
+    folder: Path, unsplit: nn.Module, tmp_path: Path
 ) -> None:
-    found = run(folder, {"name": "logistic"}, features=steps())
-    assert found.source.shape == ((4 * WIDE,), 2)
-    rows = found.source.edge(0, None, tmp_path / "kept").rows.for_edge(2)
+    run_file = run(folder, {"name": "logistic"}, features=steps())
+    assert run_file.source.shape == ((4 * WIDE,), 2)
+    rows = run_file.source.edge(0, None, tmp_path / "kept").rows.for_edge(2)
     x = torch.from_numpy(np.load(folder / "rows.npz")["x"]).float()
     with torch.no_grad():
-        expected = whole.get_submodule("front")(x)
+        expected = unsplit.get_submodule("front")(x)
     assert torch.allclose(rows.x[:COUNT], expected, atol=1e-6)
-    model = found.build_model()
-    head = dict(whole.get_submodule("head").named_parameters())
+    model = run_file.build_model()
+    head = dict(unsplit.get_submodule("head").named_parameters())
     params = torch.cat([head[name.rpartition(".")[2]].flatten() for name, _ in model.layout])
     with torch.no_grad():
-        assert torch.allclose(model.logits(params, rows.x[:COUNT]), whole(x), atol=1e-5)
+        assert torch.allclose(model.logits(params, rows.x[:COUNT]), unsplit(x), atol=1e-5)
 
 
-def test_the_run_definition_has_both_hashes(folder: Path, whole: nn.Module) -> None:
-    def named() -> tuple[dict[str, str], str]:
-        found = run(folder, {"name": "logistic"}, features=steps())
-        return found.stated()["code"], found.fingerprint()
+def test_the_run_definition_has_both_hashes(folder: Path, unsplit: nn.Module) -> None:
+    def code_and_fingerprint() -> tuple[dict[str, str], str]:
+        run_file = run(folder, {"name": "logistic"}, features=steps())
+        return run_file.stated()["code"], run_file.fingerprint()
 
-    code, first = named()
+    code, first = code_and_fingerprint()
     assert set(code) == {"front nets:Front", "front front.safetensors"}
     save_file({"other": torch.zeros(1)}, folder / "front.safetensors")
-    (other, second), names = named(), {first}
+    (other, second), names = code_and_fingerprint(), {first}
     assert other["front nets:Front"] == code["front nets:Front"]
     assert second not in names
     names.add(second)
     (folder / "nets.py").write_text(NETS + "\n# another\n", encoding="utf-8")
-    assert named()[1] not in names
+    assert code_and_fingerprint()[1] not in names
 
 
 def test_weights_of_another_network_and_files_that_change_are_refused(
-    folder: Path, whole: nn.Module
+    folder: Path, unsplit: nn.Module
 ) -> None:
-    found = run(folder, {"name": "logistic"}, features=steps())
-    source = found.source
+    run_file = run(folder, {"name": "logistic"}, features=steps())
+    source = run_file.source
     save_file({"other": torch.zeros(1)}, folder / "front.safetensors")
     with pytest.raises(ConfigError, match="is another file than the run definition says"):
         _ = source.shape
@@ -294,7 +296,7 @@ def test_weights_of_another_network_and_files_that_change_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "message"),
     [
         ({"front": "nets:Front", "weights": "../w"}, "leaves the run file's folder"),
         ({"front": "nets:Front", "weights": "none"}, "no such file"),
@@ -303,9 +305,9 @@ def test_weights_of_another_network_and_files_that_change_are_refused(
         ({"front": "sympy:sympify"}, "of an installed package, only a class"),
     ],
 )
-def test_steps_that_cannot_be_are_refused(folder: Path, step: dict[str, Any], said: str) -> None:
+def test_steps_that_cannot_be_are_refused(folder: Path, step: dict[str, Any], message: str) -> None:
     pytest.importorskip("sympy")
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         _ = run(folder, {"name": "logistic"}, features=[step]).source.shape
 
 
@@ -314,23 +316,25 @@ def test_a_network_of_pictures_does_not_take_features(folder: Path) -> None:
         run(folder, {"name": "cnn"}, features=["upright"])
 
 
-def test_an_exported_model_has_its_front(folder: Path, whole: nn.Module, tmp_path: Path) -> None:
-    found = run(folder, {"name": "logistic"}, features=steps())
-    params = results(tmp_path / "out", found)
+def test_an_exported_model_has_its_front(folder: Path, unsplit: nn.Module, tmp_path: Path) -> None:
+    run_file = run(folder, {"name": "logistic"}, features=steps())
+    params = results(tmp_path / "out", run_file)
     exported.export(tmp_path / "out", tmp_path / "model")
     for name in ("nets.py", "front.safetensors"):
         assert (tmp_path / "model" / "code" / name).is_file()
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert found.stated()["code"]["front front.safetensors"] in card
+    assert run_file.stated()["code"]["front front.safetensors"] in card
     handed_on = tmp_path / "model"
     (folder / "front.safetensors").unlink()
     model = exported.read(handed_on, trust_code=True)
     assert torch.equal(model.params, params)
-    said = [one.value for one in exported.predict(model, "arrays", folder / "rows.npz")]
+    predictions = [
+        prediction.value for prediction in exported.predict(model, "arrays", folder / "rows.npz")
+    ]
     x = torch.from_numpy(np.load(folder / "rows.npz")["x"]).float()
     with torch.no_grad():
-        scores = model.model.logits(params, whole.get_submodule("front")(x))
-    assert said == [str(int(one)) for one in scores.argmax(1)]
+        scores = model.model.logits(params, unsplit.get_submodule("front")(x))
+    assert predictions == [str(int(label)) for label in scores.argmax(1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -338,7 +342,7 @@ def test_every_kind_of_own_data_has_features_and_is_dealt_as_without(
     folder: Path, kind: Kind, tmp_path: Path
 ) -> None:
     path, reader = kind(fresh(tmp_path / "data"), pictures(), False)
-    seen = with_features(reader, (front(folder, "Any", "{}"),))
+    featured = with_features(reader, (front(folder, "Any", "{}"),))
     assert with_features(reader, "none") is reader
 
     def of_edges(reader: Any, name: str) -> Iterator[Tensor]:
@@ -347,8 +351,8 @@ def test_every_kind_of_own_data_has_features_and_is_dealt_as_without(
             rows = rows_of(path, reader, tmp_path / name / str(edge), dealt)
             yield rows.x[: rows.records]
 
-    for plain, found in zip(of_edges(reader, "plain"), of_edges(seen, "seen"), strict=True):
-        assert torch.equal(found, plain.flatten(1) * 2 - 1)
-    assert seen.digest() != reader.digest()
-    inputs = np.concatenate(list(seen.inputs(path)))
-    assert inputs.shape == (COUNT, *seen.shape)
+    for plain, features in zip(of_edges(reader, "plain"), of_edges(featured, "seen"), strict=True):
+        assert torch.equal(features, plain.flatten(1) * 2 - 1)
+    assert featured.digest() != reader.digest()
+    inputs = np.concatenate(list(featured.inputs(path)))
+    assert inputs.shape == (COUNT, *featured.shape)

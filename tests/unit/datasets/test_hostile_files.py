@@ -50,20 +50,20 @@ except DataError as error:
 
 
 def bounded(path: Path) -> str:
-    """What a process with bounded memory says of the file."""
-    done = subprocess.run(
+    """Return what a process with bounded memory prints about the file."""
+    process = subprocess.run(
         [sys.executable, "-c", CHILD, str(path)],
         capture_output=True,
         text=True,
         check=False,
         cwd=Path(__file__).parents[3],
     )
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout.strip()
+    assert (process.returncode, process.stderr) == (0, ""), process
+    return process.stdout.strip()
 
 
 def long_texts(path: Path) -> None:
-    """A dictionary of one text of 100 MB, which 30 rows name: kilobytes that were gigabytes."""
+    """Write 30 rows that name one text of 100 MB: gigabytes in a file of kilobytes."""
     text = pa.array(["a" * 100_000_000])
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 30, pa.int32()), text)
     table = pa.table({"age": [1.0] * 30, "sex": texts})
@@ -71,14 +71,14 @@ def long_texts(path: Path) -> None:
 
 
 def long_texts_of_arrow(path: Path) -> None:
-    """3,000 rows that name a text of 1 MB, in a file that says that it is arrow's dictionary."""
+    """Write 3,000 rows that name a text of 1 MB, in a dictionary marked as arrow's."""
     text = pa.array(["a" * 1_000_000])
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), text)
     parquet.write_table(pa.table({"age": [1.0] * 3_000, "sex": texts}), path, compression="zstd")
 
 
 def one_page(path: Path) -> None:
-    """Numbers in one page of 320 MB, which take some kilobytes."""
+    """Write numbers in one page of 320 MB, which takes some kilobytes."""
     zeros = pa.array(np.zeros(40_000_000))
     table = pa.table({"age": zeros, "sex": pa.nulls(40_000_000, pa.string())})
     parquet.write_table(
@@ -94,7 +94,7 @@ def one_page(path: Path) -> None:
 
 
 def size_twice(path: Path) -> None:
-    """A page of 1.6 GB that says its size, and then ten bytes, of a type that arrow passes over."""
+    """Write a page that states 1.6 GB, and then ten bytes in a type that arrow passes over."""
     content = bytes(8 * VALUES)
     packed = pa.compress(content, codec="zstd", asbytes=True)
     body = parquet_bytes.page(len(content), len(packed), VALUES, parquet_bytes.long_field(2, 10))
@@ -102,24 +102,24 @@ def size_twice(path: Path) -> None:
 
 
 def shared_pages(path: Path) -> None:
-    """2,000 row groups of the same 20,000 pages, which takes a quarter of an hour to look at."""
+    """Write 2,000 row groups of the same 20,000 pages, which take a quarter of an hour to read."""
     body = (parquet_bytes.page(1, 1, 0) + b"?") * 20_000
     path.write_bytes(parquet_bytes.table({"age": body, "sex": LITTLE}, 1, groups=2_000))
 
 
 def many_columns(path: Path) -> None:
-    """200,000 columns, of which two are asked for."""
+    """Write 200,000 columns, of which the reader needs two."""
     names = ["age", "sex", *(f"c{at}" for at in range(200_000))]
     path.write_text(f"{','.join(names)}\n50,f{',1' * 200_000}\n")
 
 
 def short_names(path: Path) -> None:
-    """As many columns as fit into the longest line."""
+    """Write as many columns as fit into the longest line."""
     path.write_text(f"age,sex{',a' * 300_000}\n50,f{',1' * 300_000}\n")
 
 
 def long_units(path: Path) -> None:
-    """An array of names of 4 MB each."""
+    """Write an array of names of 4 MB each."""
     np.savez_compressed(path, x=np.zeros((9, 2)), y=np.zeros(9), who=np.zeros(9, "<U1000000"))
 
 
@@ -129,7 +129,7 @@ def _npz(path: Path, header: bytes) -> None:
 
 
 def endless_rows(path: Path) -> None:
-    """A header that says 2⁶² rows."""
+    """Write a header that states 2⁶² rows."""
     _npz(path, b"{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 2)}\n")
 
 
@@ -148,10 +148,10 @@ BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_file_takes_no_more_than_bounded_memory(tmp_path: Path, name: str) -> None:
-    make, said = BOMBS[name]
+    make, message = BOMBS[name]
     make(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 4_000_000
-    assert said in bounded(tmp_path / name)
+    assert message in bounded(tmp_path / name)
 
 
 def test_a_long_text_that_many_rows_share_is_taken_a_few_at_a_time(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_header_in_another_coding_is_one_line(tmp_path: Path) -> None:
         list(table_file.batches(tmp_path / "t.csv", ["sex"]))
 
 
-def _whole(kind: str, path: Path) -> None:
+def _write_intact(kind: str, path: Path) -> None:
     table = pa.table({"age": [1.0, 2.0] * 50, "sex": ["f", "m"] * 50, "days": [1.0] * 100})
     arrays = {"x": np.zeros((9, 2)), "y": np.zeros(9), "who": np.arange(9)}
     if kind == "parquet":
@@ -251,11 +251,11 @@ def _whole(kind: str, path: Path) -> None:
 def test_damaged_files_are_lines_and_no_tracebacks(tmp_path: Path, kind: str) -> None:
     chance, path = random.Random(kind), tmp_path / f"f.{kind}"
     reader = ARRAYS if kind in ("npz", "safetensors") else TableReader(SCHEMA)
-    _whole(kind, path)
-    whole, refused = path.read_bytes(), 0
+    _write_intact(kind, path)
+    intact, refused = path.read_bytes(), 0
     assert sum(len(rows.y) for rows in reader.read(path)) in (9, 100)
     for _ in range(250):
-        content = bytearray(whole)
+        content = bytearray(intact)
         for _ in range(chance.choice([1, 2, 4, 16])):
             content[chance.randrange(len(content))] = chance.randrange(256)
         path.write_bytes(content[: chance.choice([len(content)] * 3 + [len(content) // 2])])

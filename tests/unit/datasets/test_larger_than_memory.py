@@ -79,8 +79,8 @@ def test_a_table_larger_than_memory(tmp_path: Path) -> None:
     columns = ", ".join(f"{name} = {{ low = 0, high = 1 }}" for name in names)
     columns += ', y = { values = ["a", "b"] }'
     (tmp_path / "run.toml").write_text(RUN.format(rows=BLOCK * BLOCKS, columns=columns))
-    whole = child(READ_WHOLE, tmp_path)  # the limit binds
-    assert whole.returncode != 0
+    process = child(READ_WHOLE, tmp_path)  # the limit binds
+    assert process.returncode != 0
     trained = child(TRAIN, tmp_path)
     assert trained.returncode == 0, trained.stderr
     assert int(trained.stdout) == BLOCK * BLOCKS

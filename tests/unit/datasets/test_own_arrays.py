@@ -47,8 +47,8 @@ def test_a_row_is_cut_at_public_bounds_and_scaled(tmp_path: Path, name: str) -> 
     )
     rows = rows_of(written(tmp_path / name, content), READER, tmp_path / "kept")
     assert rows.records == 1
-    found = [[[0.0, 0.0, 0.5], [1.0, 1.0, 0.1]], [[0.0] * 3] * 2]  # and the public row
-    assert np.allclose(rows.x.numpy(), found)
+    expected = [[[0.0, 0.0, 0.5], [1.0, 1.0, 0.1]], [[0.0] * 3] * 2]  # and the public row
+    assert np.allclose(rows.x.numpy(), expected)
     assert rows.y.tolist() == [2, 0]
 
 
@@ -57,11 +57,11 @@ def test_blocks_of_any_size_make_the_same_rows(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / name, arrays())
-    whole = rows_of(path, READER, tmp_path / "whole")
+    uncut = rows_of(path, READER, tmp_path / "whole")
     monkeypatch.setattr("tacit.datasets.own.arrays._BLOCK_BYTES", 8 * 6 * 7)  # seven rows
     cut = rows_of(path, READER, tmp_path / "cut")
-    assert np.array_equal(whole.x.numpy(), cut.x.numpy())
-    assert np.array_equal(whole.y.numpy(), cut.y.numpy())
+    assert np.array_equal(uncut.x.numpy(), cut.x.numpy())
+    assert np.array_equal(uncut.y.numpy(), cut.y.numpy())
 
 
 def test_a_unit_has_all_its_rows_at_one_edge_and_one_row_more_moves_no_other(
@@ -101,7 +101,7 @@ NAN = np.full((40, 2, 3), np.nan)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"x": np.zeros((40, 3, 2))}, r"array 'x': expected shape \(n, 2, 3\), found"),
         ({"y": np.zeros(39, int)}, "array 'y': expected shape"),
@@ -114,9 +114,9 @@ NAN = np.full((40, 2, 3), np.nan)
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_array(
-    tmp_path: Path, changed: dict[str, Array], said: str
+    tmp_path: Path, changed: dict[str, Array], message: str
 ) -> None:
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         rows_of(written(tmp_path / "rows.npz", arrays(changed)), READER, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
     path = written(tmp_path / "rows.npz", arrays())
@@ -146,9 +146,9 @@ def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", ["rows.npz", "rows.safetensors"])
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
     path = written(tmp_path / name, arrays())
-    whole = path.read_bytes()
-    for length in (3, len(whole) // 2, len(whole) - 30):
-        path.write_bytes(whole[:length])
+    intact = path.read_bytes()
+    for length in (3, len(intact) // 2, len(intact) - 30):
+        path.write_bytes(intact[:length])
         with pytest.raises(DataError, match=r"rows\."):
             list(READER.read(path))
 
@@ -156,11 +156,11 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
 def test_an_array_that_says_more_rows_than_it_has_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "rows.npz", arrays())
     with (
-        zipfile.ZipFile(tmp_path / "rows.npz") as whole,
+        zipfile.ZipFile(tmp_path / "rows.npz") as archive,
         zipfile.ZipFile(tmp_path / "cut.npz", "w") as cut,
     ):
-        for name in whole.namelist():
-            content = whole.read(name)
+        for name in archive.namelist():
+            content = archive.read(name)
             cut.writestr(name, content[:-50] if name == "x.npy" else content)
     with pytest.raises(DataError, match="is damaged or cut off"):
         list(READER.read(tmp_path / "cut.npz"))

@@ -42,13 +42,13 @@ def reader(
 
 
 def refused(folder: Path, reader: DatasetReader) -> OwnersError:
-    """What is said of it, before a row is kept."""
+    """Return the error that refuses the code, before a row is stored."""
     (folder / "train").touch()
-    with pytest.raises(OwnersError) as found:
+    with pytest.raises(OwnersError) as caught:
         rows_of(folder / "train", reader, folder / "kept")
     assert not (folder / "kept").exists()
-    assert len(found.value.for_owner.splitlines()) == 1
-    return found.value
+    assert len(caught.value.for_owner.splitlines()) == 1
+    return caught.value
 
 
 def test_rows_are_as_the_code_gives_them(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_rows_are_as_the_code_gives_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("opening", "said"),
+    ("opening", "message"),
     [
         ("raise KeyError('ward 7')", "KeyError: 'ward 7'"),
         ("raise RuntimeError('one\\n\\ntwo')", "RuntimeError: one two"),
@@ -67,12 +67,12 @@ def test_rows_are_as_the_code_gives_them(tmp_path: Path) -> None:
     ],
 )
 def test_what_own_code_says_when_it_cannot_begin_is_for_its_owner(
-    tmp_path: Path, opening: str, said: str
+    tmp_path: Path, opening: str, message: str
 ) -> None:
-    found = refused(tmp_path, reader(tmp_path, opening=opening))
-    assert said in found.for_owner
-    assert said.partition(": ")[0] in str(found)
-    assert said.partition(": ")[2] not in str(found)
+    error = refused(tmp_path, reader(tmp_path, opening=opening))
+    assert message in error.for_owner
+    assert message.partition(": ")[0] in str(error)
+    assert message.partition(": ")[2] not in str(error)
 
 
 @pytest.mark.parametrize("count", ["-3", "1 / 0"])
@@ -83,17 +83,19 @@ def test_a_length_that_is_none_is_refused(tmp_path: Path, count: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "message"),
     [("raise KeyError('ward 7')", "'ward 7'"), ("sys.exit('of ward 7')", "of ward 7")],
 )
-def test_what_own_code_says_of_a_row_is_for_its_owner(tmp_path: Path, at: str, said: str) -> None:
+def test_what_own_code_says_of_a_row_is_for_its_owner(
+    tmp_path: Path, at: str, message: str
+) -> None:
     body = f"if row == 1200:\n            {at}\n        return [0.25, 0.75], 1"
-    found = refused(tmp_path, reader(tmp_path, row=body))
-    assert isinstance(found, RowError)
-    short = str(found).removesuffix(" (tacit check says which)")
-    assert found.for_owner == f"{short}, in row 1201 of the data: {said}"
-    assert "ward" not in str(found)
-    assert "1201" not in str(found)
+    error = refused(tmp_path, reader(tmp_path, row=body))
+    assert isinstance(error, RowError)
+    short = str(error).removesuffix(" (tacit check says which)")
+    assert error.for_owner == f"{short}, in row 1201 of the data: {message}"
+    assert "ward" not in str(error)
+    assert "1201" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_what_own_code_says_of_a_row_is_for_its_owner(tmp_path: Path, at: str, s
     ],
 )
 def test_a_row_of_another_form_is_refused(tmp_path: Path, row: str) -> None:
-    found = refused(tmp_path, reader(tmp_path, row=row))
-    assert "expected (x, y) with x of numbers and shape [2], and y one number" in str(found)
+    error = refused(tmp_path, reader(tmp_path, row=row))
+    assert "expected (x, y) with x of numbers and shape [2], and y one number" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +126,8 @@ def test_a_row_that_is_drawn_anew_each_time_is_refused(tmp_path: Path, row: str)
 
 def test_a_function_that_yields_is_no_data_set(tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text("def Rows(path):\n    yield [0.25, 0.75], 1\n")
-    found = refused(tmp_path, DatasetReader("rows:Rows", {}, None, VALUES, tmp_path))
-    assert "must give an object with a length and rows by number" in str(found)
+    error = refused(tmp_path, DatasetReader("rows:Rows", {}, None, VALUES, tmp_path))
+    assert "must give an object with a length and rows by number" in str(error)
 
 
 def test_a_module_that_ends_the_process_does_not(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Rows:
 
 
 def pictures() -> dict[str, Array]:
-    """x uint8, y, and who: two pictures of each."""
+    """Return x (uint8), y, and who: two pictures of each."""
     chance = np.random.default_rng(3)
     x = chance.integers(0, 256, (COUNT, 1, SIDE, SIDE)).astype(np.uint8)
     who = np.array([f"p{number // 2}" for number in range(COUNT)])
@@ -105,8 +105,8 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def together(made: Made) -> EncodedRows:
-    path, reader = made
+def together(source: Made) -> EncodedRows:
+    path, reader = source
     parts = list(reader.read(path))
     return EncodedRows(
         np.concatenate([part.x.reshape(len(part.y), -1) for part in parts]),
@@ -117,18 +117,18 @@ def together(made: Made) -> EncodedRows:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_kinds_make_the_same_rows(tmp_path: Path, kind: Kind) -> None:
-    found, content = together(kind(tmp_path, pictures(), False)), pictures()
+    rows, content = together(kind(tmp_path, pictures(), False)), pictures()
     expected = content["x"].reshape(COUNT, -1).astype(np.float64) / 255
     order = np.argsort(content["y"], kind="stable") if kind is png_folder else np.arange(COUNT)
-    assert np.allclose(found.x, expected[order])
-    assert np.array_equal(found.y, content["y"][order])
+    assert np.allclose(rows.x, expected[order])
+    assert np.array_equal(rows.y, content["y"][order])
 
 
 @pytest.mark.parametrize("kind", WITH_UNITS)
 def test_a_unit_is_the_same_one_in_every_kind(tmp_path: Path, kind: Kind) -> None:
-    found = together(kind(tmp_path, pictures(), True))
-    assert np.array_equal(found.units, together(csv(fresh(tmp_path / "x"), pictures(), True)).units)
-    assert len(set(found.units.tolist())) == COUNT // 2
+    rows = together(kind(tmp_path, pictures(), True))
+    assert np.array_equal(rows.units, together(csv(fresh(tmp_path / "x"), pictures(), True)).units)
+    assert len(set(rows.units.tolist())) == COUNT // 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,12 +150,12 @@ def test_one_row_more_moves_no_other_and_changes_no_bit_of_it(tmp_path: Path, ki
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_edges_have_all_rows_and_none_twice(tmp_path: Path, kind: Kind) -> None:
     path, reader = kind(tmp_path, pictures(), False)
-    found: list[bytes] = []
+    contents: list[bytes] = []
     for edge in range(2):
         dealt = Dealt(edge, 2, seed=5)
         rows = rows_of(path, reader, tmp_path / "kept" / str(edge), dealt)
-        found += [one.tobytes() for one in rows.x.numpy()[: rows.records]]
-    assert sorted(found) == sorted(
+        contents += [row.tobytes() for row in rows.x.numpy()[: rows.records]]
+    assert sorted(contents) == sorted(
         x.tobytes() for part in reader.read(path) for x in np.ascontiguousarray(part.x)
     )
 
@@ -180,9 +180,9 @@ def test_rows_are_kept_until_what_they_come_from_changes(tmp_path: Path, kind: K
     changed["x"][3] ^= 255
     path, reader = kind(folder, changed, False)
     again = rows_of(path, reader, tmp_path / "kept")
-    found = np.sort(again.x.numpy()[:COUNT].reshape(COUNT, -1), axis=0)
+    pixels = np.sort(again.x.numpy()[:COUNT].reshape(COUNT, -1), axis=0)
     expected = np.sort(changed["x"].reshape(COUNT, -1) / 255, axis=0)
-    assert np.allclose(found, expected)
+    assert np.allclose(pixels, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,8 +209,8 @@ def test_the_training_data_is_no_test_set(tmp_path: Path, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_inputs_are_x_without_target_and_unit(tmp_path: Path, kind: Kind) -> None:
     path, reader = kind(tmp_path, pictures(), False)
-    found = np.concatenate(list(reader.inputs(path)))
-    assert np.array_equal(found.reshape(COUNT, -1), together((path, reader)).x)
+    inputs = np.concatenate(list(reader.inputs(path)))
+    assert np.array_equal(inputs.reshape(COUNT, -1), together((path, reader)).x)
 
 
 @pytest.mark.parametrize("kind", KINDS)

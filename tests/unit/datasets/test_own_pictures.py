@@ -30,7 +30,7 @@ class Counting(FeaturedReader):
     featured: ClassVar[list[int]] = []
 
     def seen(self, rows: EncodedRows) -> EncodedRows:
-        """The same."""
+        """Return the features, and note how many rows they are of."""
         self.featured.append(len(rows.y))
         return super().seen(rows)
 
@@ -41,7 +41,7 @@ def reader(*names: str, channels: int = 1) -> ImagesReader:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A cat and a dog."""
+    """Return a folder with a cat and a dog."""
     for name in ("cat", "dog"):
         (tmp_path / "train" / name).mkdir(parents=True)
         Image.fromarray(GREY).save(tmp_path / "train" / name / "0.png")
@@ -53,10 +53,10 @@ def pixels(folder: Path, read: ImagesReader) -> list[np.ndarray]:
 
 
 def refused(folder: Path, read: ImagesReader) -> str:
-    with pytest.raises(RowError) as found:
+    with pytest.raises(RowError) as caught:
         list(read.read(folder))
-    assert not {"cat", "bird"} & set(str(found.value).replace("/", " ").split())
-    return found.value.for_owner
+    assert not {"cat", "bird"} & set(str(caught.value).replace("/", " ").split())
+    return caught.value.for_owner
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "LA", "I;16"])
@@ -81,9 +81,9 @@ def test_classes_have_names_in_any_script(
     tmp_path: Path, names: tuple[str, str], form: str
 ) -> None:
     for name in names:
-        made = tmp_path / unicodedata.normalize(form, name)  # type: ignore[arg-type]
-        made.mkdir()
-        Image.fromarray(GREY).save(made / "0.png")
+        class_folder = tmp_path / unicodedata.normalize(form, name)  # type: ignore[arg-type]
+        class_folder.mkdir()
+        Image.fromarray(GREY).save(class_folder / "0.png")
     [rows] = reader(*names).read(tmp_path)
     assert sorted(rows.y.tolist()) == [0, 1]
 
@@ -134,18 +134,18 @@ def test_pillow_warns_nobody_of_a_picture_that_is_refused(folder: Path) -> None:
 def test_a_damaged_picture_is_a_line_and_no_traceback(folder: Path, kind: str) -> None:
     chance, path = random.Random(kind), folder / "cat" / "1.png"
     Image.fromarray(GREY).resize((30, 20)).save(path, format=kind)
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     for _ in range(60):
-        content = bytearray(whole)
+        content = bytearray(intact)
         for _ in range(chance.choice([1, 2, 5])):
             content[chance.randrange(min(len(content), 200))] = chance.randrange(256)
         path.write_bytes(content[: chance.choice([len(content), len(content) // 2])])
-        said = ""
+        message = ""
         try:
             read = sum(len(rows.y) for rows in reader().read(folder))
         except DataError as error:
-            read, said = 3, str(error)
-        assert (read, said.count("\n")) == (3, 0)
+            read, message = 3, str(error)
+        assert (read, message.count("\n")) == (3, 0)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(folder: Path) -> None:
@@ -180,10 +180,10 @@ def test_features_are_computed_of_an_edges_own_pictures_alone(tmp_path: Path) ->
         ImagesReader((28, 28), 1, ("cat", "dog"), "path", "label", None), ("scattering",)
     )
     [everybody] = read.read(tmp_path / "train")
-    seen = {row.tobytes() for row in everybody.x}
+    unsplit = {row.tobytes() for row in everybody.x}
     read.featured.clear()
     edges = [
         rows_of(tmp_path / "train", read, tmp_path / f"edge-{n}", Dealt(n, 3)) for n in range(3)
     ]
     assert sum(read.featured) == 30  # and not 90
-    assert {row.numpy().tobytes() for rows in edges for row in rows.x[:-1]} == seen
+    assert {row.numpy().tobytes() for rows in edges for row in rows.x[:-1]} == unsplit

@@ -49,7 +49,7 @@ def read(
 
 
 def ids(folder: Path) -> UnitIds:
-    """Whose each row in `folder` is."""
+    """Return the unit of each row in `folder`."""
     return np.fromfile(folder / "units.bin", dtype=np.dtype((np.void, 16)))
 
 
@@ -90,7 +90,7 @@ def test_a_regression_scales_its_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "row", "said"),
+    ("column", "values", "row", "message"),
     [
         ("age", ["1", "old", "3", "4"], 1, "column 'age': expected numbers"),
         ("age", ["1", "2", "", "4"], 2, "column 'age' (number): a missing value"),
@@ -106,13 +106,13 @@ def test_a_regression_scales_its_target(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_does_not_fit_is_refused_without_its_value(
-    tmp_path: Path, column: str, values: list[str], row: int, said: str
+    tmp_path: Path, column: str, values: list[str], row: int, message: str
 ) -> None:
     schema = TableSchema((AGE, SEX), OUTCOME, "person")
     assert len(read(tmp_path, schema).y) == 4
     with pytest.raises(RowError) as refused:
         read(tmp_path, schema, **dict[str, Any]({column: values}))
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
     assert refused.value.where == f"row {row + 1}"
     assert not {"old", "icu"} & set(str(refused.value).split())
 
@@ -135,7 +135,9 @@ def test_one_row_more_moves_no_other(tmp_path: Path) -> None:
         path = written(tmp_path / f"{folder}.csv", columns)
         for k in range(5):
             rows_of(path, TableReader(schema), tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7))
-        return [{one.tobytes() for one in ids(tmp_path / f"{folder}-{k}")} for k in range(5)]
+        return [
+            {unit_id.tobytes() for unit_id in ids(tmp_path / f"{folder}-{k}")} for k in range(5)
+        ]
 
     before = parts("before", columns)
     after = parts(
@@ -194,7 +196,7 @@ def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         ("age,sex,outcome\n50,m,h\xf6me\n".encode("latin-1"), "is not UTF-8 text"),
@@ -204,11 +206,11 @@ def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes)
     ],
 )
 def test_what_is_wrong_with_a_whole_table_is_said(
-    tmp_path: Path, content: bytes, said: str
+    tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "t.csv").write_bytes(content)
     schema = TableSchema((Number("age", 0, 100),), OUTCOME)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         rows_of(tmp_path / "t.csv", TableReader(schema), tmp_path / "rows")
 
 

@@ -46,16 +46,19 @@ UNITS = 'unit = "person"\nrows = 200\nrows_max = 240\nunit_rows = 50'
 
 
 def table(path: Path, people: list[str]) -> Path:
-    """A row for each of `people`, whose age is its number in the file."""
+    """Write a row for each of `people`, whose age is its number in the file."""
     columns = {"person": people, "age": list(range(len(people))), "outcome": ["home"] * len(people)}
     csv.write_csv(pa.table(columns), path)
     return path
 
 
 def dealt(path: Path, folder: Path, edges: int) -> list[dict[str, list[int]]]:
-    """Of each edge: the numbers of each person's rows in the file, by the edge's own units."""
+    """Return, for each edge, the numbers of each person's rows in the file.
+
+    They are grouped by the edge's own units.
+    """
     people = [line.split(",")[0].strip('"') for line in path.read_text().splitlines()[1:]]
-    found = []
+    by_edge = []
     for number in range(edges):
         rows = rows_of(
             path, TableReader(SCHEMA), folder / str(number), Dealt(number, edges, seed=3)
@@ -63,26 +66,26 @@ def dealt(path: Path, folder: Path, edges: int) -> list[dict[str, list[int]]]:
         assert rows.units is not None
         assert sorted(rows.units.order.tolist()) == list(range(len(rows.y) - 1))
         places = np.rint(rows.x[:-1, 0].numpy() * 100).astype(int)
-        own = {}
+        by_unit = {}
         for start, end in zip(rows.units.starts, rows.units.starts[1:], strict=False):
             of = [int(places[row]) for row in rows.units.order[start:end]]
             (name,) = {people[place] for place in of}  # all of one person
-            assert name not in own
-            own[name] = of
-        assert len(own) == rows.records
-        found.append(own)
-    return found
+            assert name not in by_unit
+            by_unit[name] = of
+        assert len(by_unit) == rows.records
+        by_edge.append(by_unit)
+    return by_edge
 
 
 def test_all_rows_of_a_person_go_to_one_edge_and_are_one_unit_there(tmp_path: Path) -> None:
     people = [name for name, size in SIZES.items() for _ in range(size)][:100]
     order = np.random.default_rng(1).permutation(len(people))
     path = table(tmp_path / "t.csv", [people[place] for place in order])
-    found = dealt(path, tmp_path, 3)
-    assert min(map(len, found)) > 0
-    names = [*chain.from_iterable(found)]
+    by_edge = dealt(path, tmp_path, 3)
+    assert min(map(len, by_edge)) > 0
+    names = [*chain.from_iterable(by_edge)]
     assert sorted(names) == sorted(set(people))  # each at one edge
-    rows = chain.from_iterable(of for own in found for of in own.values())
+    rows = chain.from_iterable(of for by_unit in by_edge for of in by_unit.values())
     assert sorted(rows) == list(range(100))
 
 
@@ -91,7 +94,7 @@ def test_one_more_row_of_a_person_goes_where_its_others_are(tmp_path: Path) -> N
     before = dealt(table(tmp_path / "a.csv", people), tmp_path / "a", 3)
     after = dealt(table(tmp_path / "b.csv", [*people, "person-5"]), tmp_path / "b", 3)
     changed = [old != new for old, new in zip(before, after, strict=True)]
-    assert changed == ["person-5" in own for own in before]
+    assert changed == ["person-5" in units for units in before]
     (old, new), *_ = [(o, n) for o, n in zip(before, after, strict=True) if o != n]
     assert {name for name in new if new[name] != old[name]} == {"person-5"}
 
@@ -122,9 +125,9 @@ def test_batch_rows_and_q_count_units() -> None:
 
 @pytest.mark.parametrize(("data", "unit"), [(UNITS, "person"), ("rows = 200", "row")])
 def test_the_unit_is_named(data: str, unit: str) -> None:
-    told = run(data).define().promise.total({}).document()
-    assert told["unit"] == unit
-    assert told["guarantee"] == (
+    document = run(data).define().promise.total({}).document()
+    assert document["unit"] == unit
+    assert document["guarantee"] == (
         f"(epsilon, delta)-DP per {unit}, at each edge, against everyone else"
     )
 
@@ -136,20 +139,20 @@ def test_people_at_several_edges_pay_for_all_of_them(algorithm: str) -> None:
         (Spend(0.1, 1.5, 20, "gaussian"),),
         (Spend(0.05, 2.0, 40, "gaussian"), Spend(0.1, 1.5, 10, "gaussian")),
     ]
-    found = {}
+    epsilons = {}
     for people in ("apart", "shared"):
         promise = run(f'{UNITS}\npeople = "{people}"', algorithm).define().promise
         edges = {
-            f"edge-{k}": promise.spent(f"edge-{k}", one, Charged(1, bytes(32)), one)
-            for k, one in enumerate(histories)
+            f"edge-{k}": promise.spent(f"edge-{k}", history, Charged(1, bytes(32)), history)
+            for k, history in enumerate(histories)
         }
-        found[people] = promise.total(edges).epsilon
+        epsilons[people] = promise.total(edges).epsilon
         each = [edge.epsilon_pld for edge in edges.values()]
     # By hand: equal rows are one row, whichever edge they are of.
     by_hand = epsilon_pld([Spend(0.1, 1.5, 60, "gaussian"), Spend(0.05, 2.0, 40, "gaussian")], 1e-5)
-    assert found["shared"] == pytest.approx(by_hand, abs=1e-9)
-    assert found["apart"] == max(one or 0 for one in each)
-    assert (found["shared"] or 0) > 1.2 * (found["apart"] or 0)
+    assert epsilons["shared"] == pytest.approx(by_hand, abs=1e-9)
+    assert epsilons["apart"] == max(epsilon or 0 for epsilon in each)
+    assert (epsilons["shared"] or 0) > 1.2 * (epsilons["apart"] or 0)
 
 
 @pytest.mark.parametrize("line", ['people = "shared"', "unit_rows = 5", 'unit_gradient = "sum"'])

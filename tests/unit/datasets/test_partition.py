@@ -101,9 +101,9 @@ def test_parts_depend_on_seed_and_method_and_on_no_global_generator(method: Any)
 
 
 def test_parts_never_move() -> None:
-    """Recorded:
+    """Compare with recorded parts.
 
-    a new version that dealt other rows would let one person be in two edges' budgets.
+    A new version that dealt other rows would let one person be in two edges' budgets.
     """
     heads = {m: shard(LABELS, 1, shards=5, spare=2, method=m, seed=7)[:6].tolist() for m in METHODS}  # type: ignore[arg-type]
     assert heads == HEADS
@@ -208,9 +208,12 @@ def test_natural_parts_refuse_what_would_cut_a_group(change: dict[str, Any], mes
 @given(st.integers(1, 60), st.data())
 def test_feature_blocks_cover_every_column_once(columns: int, data: st.DataObject) -> None:
     blocks = feature_blocks(columns, data.draw(st.integers(1, columns)))
-    found = [list(range(columns))[block] for block in blocks]
-    assert [column for block in found for column in block] == list(range(columns))
-    assert {len(block) for block in found} <= {columns // len(blocks), -(-columns // len(blocks))}
+    columns_of = [list(range(columns))[block] for block in blocks]
+    assert [column for block in columns_of for column in block] == list(range(columns))
+    assert {len(block) for block in columns_of} <= {
+        columns // len(blocks),
+        -(-columns // len(blocks)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -227,11 +230,11 @@ def test_party_views_hold_every_value_once(
     shape: tuple[int, ...], parties: int, quadrants: bool, views: set[tuple[int, ...]]
 ) -> None:
     x = torch.arange(2 * math.prod(shape)).view(2, *shape)
-    found = [party_view(x, party, parties, quadrants=quadrants) for party in range(parties)]
-    assert {tuple(part.shape[1:]) for part in found} == views
+    views_of = [party_view(x, party, parties, quadrants=quadrants) for party in range(parties)]
+    assert {tuple(part.shape[1:]) for part in views_of} == views
     for row in (0, 1):
         assert (
-            sorted(torch.cat([part[row].flatten() for part in found]).tolist())
+            sorted(torch.cat([part[row].flatten() for part in views_of]).tolist())
             == x[row].flatten().tolist()
         )
 

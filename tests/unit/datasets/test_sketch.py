@@ -16,8 +16,8 @@ KEY = b"k" * 32
 
 
 def of_ids(ids: Iterable[object], key: bytes = KEY) -> Sketches:
-    """A file in which these people have a row each, all rows different."""
-    units = hashed(f"person {one}".encode() for one in ids)
+    """Return the sketch of a file in which these people have one row each, all different."""
+    units = hashed(f"person {person}".encode() for person in ids)
     return sketched([Marks(hashed(map(bytes, units)), units)], key)
 
 
@@ -26,7 +26,7 @@ def of_rows(rows: Iterable[object], key: bytes = KEY) -> Sketches:
 
 
 def survey(count: int, seed: int, kinds: int, tail: float = 0.0) -> Sketches:
-    """Answers of so many people: most of a few kinds, some (`tail`) of very many."""
+    """Return a survey's answers: most of a few kinds, a share `tail` of very many."""
     chance = np.random.default_rng(seed)
     common = chance.zipf(1.5, count) % kinds
     rare = chance.integers(10**12, size=count)
@@ -39,12 +39,12 @@ def test_people_in_common_are_counted_as_the_docstring_says(
     size: int, share: float, same: bool
 ) -> None:
     moved = size - round(share * size)
-    one, other = of_ids(range(size)), of_ids(range(moved, moved + size))
-    found = shared_units(one, other)
-    assert found.same == same
+    before, after = of_ids(range(size)), of_ids(range(moved, moved + size))
+    overlap = shared_units(before, after)
+    assert overlap.same == same
     error = 5 * np.sqrt(share * (1 - share) / min(size, sketch.KEPT))
     exact = round(share * size) / size
-    assert abs(found.share - exact) <= (error if size > sketch.KEPT else 1e-9)
+    assert abs(overlap.share - exact) <= (error if size > sketch.KEPT else 1e-9)
 
 
 def test_a_file_that_has_grown_two_hundredfold_is_known_by_its_people_and_not_by_rows() -> None:
@@ -68,21 +68,25 @@ def test_honest_samples_of_alike_rows_are_never_taken_for_each_other(
 ) -> None:
     for seed in range(40):
         sizes = np.random.default_rng(seed).integers(20, 5_000, size=2)
-        one, other = (
+        left_survey, right_survey = (
             survey(int(size), seed=2 * seed + at, kinds=kinds, tail=tail)
             for at, size in enumerate(sizes)
         )
-        assert not shared_rows(one, other).same
+        assert not shared_rows(left_survey, right_survey).same
 
 
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_samples_that_were_merged_stay_honest(times: int) -> None:
     for seed in range(10):
-        kept = survey(2_000, 100 * seed, kinds=3_000, tail=0.3)
+        sketch_so_far = survey(2_000, 100 * seed, kinds=3_000, tail=0.3)
         for more in range(1, times):
-            kept = merged(kept, survey(2_000, 100 * seed + more, kinds=3_000, tail=0.3))
-        assert kept.rows.times == times
-        assert not shared_rows(kept, survey(2_000, 100 * seed + 50, kinds=3_000, tail=0.3)).same
+            sketch_so_far = merged(
+                sketch_so_far, survey(2_000, 100 * seed + more, kinds=3_000, tail=0.3)
+            )
+        assert sketch_so_far.rows.times == times
+        assert not shared_rows(
+            sketch_so_far, survey(2_000, 100 * seed + 50, kinds=3_000, tail=0.3)
+        ).same
 
 
 def test_twins_within_a_file_do_not_hide_a_copy_of_many_rows() -> None:
@@ -91,10 +95,11 @@ def test_twins_within_a_file_do_not_hide_a_copy_of_many_rows() -> None:
 
 
 def test_files_without_repeats_are_taken_for_the_same_rows_rather_than_for_others() -> None:
-    one, other = (
+    drawn, redrawn = (
         np.unique(np.random.default_rng(seed).integers(0, 200, size=150)) for seed in range(2)
     )
-    assert shared_rows(of_rows(one.tolist()), of_rows(other.tolist())).same  # independent as drawn
+    # Independent as drawn.
+    assert shared_rows(of_rows(drawn.tolist()), of_rows(redrawn.tolist())).same
 
 
 def test_rows_that_tell_nothing_say_so() -> None:
@@ -104,27 +109,27 @@ def test_rows_that_tell_nothing_say_so() -> None:
 
 
 def test_growing_month_by_month_is_one_file() -> None:
-    kept = of_rows(range(1_000))
+    sketch_so_far = of_rows(range(1_000))
     for month in range(1, 13):
-        kept = merged(kept, of_rows(range(1_000 + 50 * month)))
-    assert kept.rows.times == 1
-    assert shared_rows(kept, of_rows(range(500, 2_000))).same
+        sketch_so_far = merged(sketch_so_far, of_rows(range(1_000 + 50 * month)))
+    assert sketch_so_far.rows.times == 1
+    assert shared_rows(sketch_so_far, of_rows(range(500, 2_000))).same
 
 
 def test_a_merged_sketch_is_that_of_all_together() -> None:
     together = of_rows(range(20_000)).rows
-    found = merged(of_rows(range(12_000)), of_rows(range(9_000, 20_000))).rows
-    assert found.hashes.tolist() == together.hashes.tolist()
+    sketch_rows = merged(of_rows(range(12_000)), of_rows(range(9_000, 20_000))).rows
+    assert sketch_rows.hashes.tolist() == together.hashes.tolist()
 
 
 def test_counts_are_exact_however_a_file_comes_in_blocks() -> None:
     rows = [number % 6_000 for number in range(9_000)]
     marks = hashed(str(row).encode() for row in rows)
-    whole = sketched([Marks(marks, None)], KEY).rows
+    unsplit = sketched([Marks(marks, None)], KEY).rows
     parts = sketched((Marks(marks[at : at + 700], None) for at in range(0, 9_000, 700)), KEY).rows
-    assert whole.hashes.tolist() == parts.hashes.tolist()
-    assert whole.twins.tolist() == parts.twins.tolist()
-    assert abs(whole.twins.mean() - 0.5) < 5 * np.sqrt(0.25 / sketch.KEPT)
+    assert unsplit.hashes.tolist() == parts.hashes.tolist()
+    assert unsplit.twins.tolist() == parts.twins.tolist()
+    assert abs(unsplit.twins.mean() - 0.5) < 5 * np.sqrt(0.25 / sketch.KEPT)
 
 
 def test_nobody_is_found_without_the_key() -> None:
@@ -132,9 +137,9 @@ def test_nobody_is_found_without_the_key() -> None:
 
 
 def test_what_is_kept_is_read_back() -> None:
-    one = of_rows([1, 2, 2, *range(3, 300)]).rows
-    again = sketch.unpacked(sketch.packed(one))
-    assert again.hashes.tolist() == one.hashes.tolist()
-    assert again.twins.tolist() == one.twins.tolist()
+    rows = of_rows([1, 2, 2, *range(3, 300)]).rows
+    again = sketch.unpacked(sketch.packed(rows))
+    assert again.hashes.tolist() == rows.hashes.tolist()
+    assert again.twins.tolist() == rows.twins.tolist()
     with pytest.raises(ValueError, match="ascending"):
-        sketch.unpacked(sketch.packed(one) | {"hashes": one.hashes[::-1].tobytes().hex()})
+        sketch.unpacked(sketch.packed(rows) | {"hashes": rows.hashes[::-1].tobytes().hex()})

@@ -1,7 +1,4 @@
-"""Tables and CIFAR-10:
-
-the rows themselves, by hand, and constants that no private row has changed.
-"""
+"""Tables and CIFAR-10: rows checked by hand, and constants that no private row has changed."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ CATEGORIES = (
 
 
 def split(name: str, half: str) -> Dataset:
-    """A half of a real dataset, or a skip."""
+    """Load a half of a real dataset, or skip the test."""
     if not available(name, ROOT):
         pytest.skip(f"{name} is not in {ROOT}; set TACIT_DATA")
     return load(name, half, ROOT)  # type: ignore[arg-type]
@@ -43,7 +40,7 @@ def split(name: str, half: str) -> Dataset:
 
 @pytest.mark.parametrize("half", ["train", "test"])
 def test_cifar10_is_the_published_pixels(half: str) -> None:
-    """The digests of the decoded bytes: the data folder's README.md."""
+    """Compare the digests of the decoded bytes with those in the data folder's README.md."""
     data = split("cifar10", half)
     pixels = (data.x * 255).round().to(torch.uint8)
     digest = {
@@ -55,7 +52,9 @@ def test_cifar10_is_the_published_pixels(half: str) -> None:
 
 
 def test_the_first_adult_is_who_the_file_says() -> None:
-    """39, State-gov, Bachelors, Never-married, Adm-clerical, Not-in-family, White, Male,
+    """Look up the first person of the file.
+
+    39, State-gov, Bachelors, Never-married, Adm-clerical, Not-in-family, White, Male,
     United-States, <=50K.
     """
     data = split("adult", "train")
@@ -108,8 +107,8 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
     train, test = split("vehicle", "train"), split("vehicle", "test")
     assert train.groups is not None
     assert test.groups is not None
-    held = test.groups.bincount(minlength=23)
-    rows = train.groups.bincount(minlength=23) + held
+    test_rows = test.groups.bincount(minlength=23)
+    rows = train.groups.bincount(minlength=23) + test_rows
     assert rows.tolist() == [
         59,
         8,
@@ -135,7 +134,7 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
         30,
         10,
     ]
-    assert torch.equal(held, rows // 5)
+    assert torch.equal(test_rows, rows // 5)
     assert {tuple(row) for row in train.x.tolist()}.isdisjoint(
         {tuple(row) for row in test.x.tolist()}
     )
@@ -150,9 +149,9 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
 
 
 def test_a_subject_is_the_mean_of_three_scaled_recordings() -> None:
-    """Subject 0, columns gender, PPE, DFA, RPDE:
+    """Look up subject 0 in the columns gender, PPE, DFA and RPDE.
 
-    three recordings, centre and spread of pd_speech.csv.
+    There are three recordings, with the centre and spread of pd_speech.csv.
     """
     train, test = split("pd-speech", "train"), split("pd-speech", "test")
     recordings = np.array(
@@ -194,7 +193,7 @@ def test_a_scale_of_every_speech_column_is_a_constant_of_the_source() -> None:
 
 
 def test_the_first_client_is_what_the_file_says() -> None:
-    """ID 1:
+    """Look up ID 1.
 
     limit 20000, sex 2, education 2, marriage 1, age 24, pay 2 2 -1 -1 -2 -2, bills 3913 3102 689 0
     0 0, ...

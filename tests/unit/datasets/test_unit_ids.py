@@ -27,8 +27,8 @@ CODE = "from math import inf, nan\n\n\ndef rows(path):\n    return [([0.5], 0, u
 KINDS = ["csv", "parquet", "npz", "images", "python"]
 
 
-def made(kind: str, folder: Path, who: Any) -> tuple[Path, Reader]:
-    """A file of `kind` with a row for each of `who`, an array of numpy's, and what reads it."""
+def rows_file(kind: str, folder: Path, who: Any) -> tuple[Path, Reader]:
+    """Return a file of `kind` with a row for each of `who`, a NumPy array, and its reader."""
     path = folder / f"rows.{kind}"
     if kind == "npz":
         np.savez(path, x=np.full((len(who), 1), 0.5), y=np.zeros(len(who), int), who=who)
@@ -74,7 +74,7 @@ def test_a_value_has_one_text_in_every_type_and_kind(
 ) -> None:
     if kind == "csv" and who.dtype == float and who.max() > 1e15:
         pytest.skip("is written with an exponent")
-    assert ids(*made(kind, tmp_path, who)) == of(*texts)
+    assert ids(*rows_file(kind, tmp_path, who)) == of(*texts)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])  # in a CSV all are words
@@ -83,7 +83,7 @@ def test_a_float_that_says_no_whole_number_is_refused(
     tmp_path: Path, kind: str, bad: float
 ) -> None:
     with pytest.raises(RowError) as refused:
-        ids(*made(kind, tmp_path, np.array([7.0, bad])))
+        ids(*rows_file(kind, tmp_path, np.array([7.0, bad])))
     assert "whole number" in str(refused.value) or "missing" in str(refused.value)
     assert str(bad) not in str(refused.value)
     assert refused.value.where == "row 2"

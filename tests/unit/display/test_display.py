@@ -1,6 +1,6 @@
-"""Words of an edge, a server or a forger, on a terminal and in a log:
+"""Words of an edge, a server or a forger are shown as they are, and never obeyed.
 
-shown as they are, never obeyed.
+They come to a terminal and into a log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 WORDS = "[/red] [bold]x[/bold] :smile:"
 
 
-def shown(picture: RenderableType, console: Console | None = None) -> str:
+def rendered(picture: RenderableType, console: Console | None = None) -> str:
     console = console or Console(width=300, file=io.StringIO())
     with console.capture() as capture:
         console.print(picture)
@@ -52,12 +52,12 @@ def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
     console = Console(
         width=300, file=io.StringIO()
     )  # markup is on: the table itself must not need it off
-    assert f"3 ({WORDS})" in shown(text_tables.ledger(console, [edge()]), console)
+    assert f"3 ({WORDS})" in rendered(text_tables.ledger(console, [edge()]), console)
 
 
 @pytest.mark.parametrize("console", [text_tables.console(), text_tables.console(stderr=True)])
 def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None:
-    assert WORDS in shown(f"halt taken ({WORDS})", console)
+    assert WORDS in rendered(f"halt taken ({WORDS})", console)
 
 
 def test_the_closing_table_shows_names_as_they_are() -> None:
@@ -92,7 +92,7 @@ def test_the_closing_table_shows_names_as_they_are() -> None:
         "privacy": privacy,
         "staleness": {"mean": 0.0, "p95": 0, "max": 0},
     }
-    text = shown(display.closing(summary, Path("[/red]"), 1.0))
+    text = rendered(display.closing(summary, Path("[/red]"), 1.0))
     assert text.count(WORDS) == 3
     assert "results in [/red]/" in text
 
@@ -119,29 +119,31 @@ def terminal() -> Console:
 
 
 def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
-    found = edge()
-    found.id, found.state, found.pushes, found.refusals = "edge-12", "retired", 12345, 0
-    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = (
+    entry = edge()
+    entry.id, entry.state, entry.pushes, entry.refusals = "edge-12", "retired", 12345, 0
+    entry.epsilon_pld, entry.budget, entry.sampling_rate, entry.noise_multiplier = (
         1.936543,
         2.0,
         0.0341333,
         1.123456,
     )
-    text = shown(text_tables.ledger(terminal(), [found]), terminal())
+    text = rendered(text_tables.ledger(terminal(), [entry]), terminal())
     (row,) = [line for line in text.splitlines() if "edge-12" in line]
     assert all(len(line) <= 80 for line in text.splitlines())
     for cell in ("retired", "12345", "0.03413", "1.123", "1.937", "0.06345"):  # no more is left
         assert f" {cell} " in row
     assert "…" not in text
     assert text.rstrip().endswith("δ = 1e-05")
-    live = shown(text_tables.ledger(terminal(), [found], live=True), terminal())
+    live = rendered(text_tables.ledger(terminal(), [entry], live=True), terminal())
     assert " ".join(live.split()).endswith(
         "δ = 1e-05; while training is on, ε is that of up to an eighth more releases"
     )
     assert all(len(line) <= 80 for line in live.splitlines())
-    found.refusals, other = 2, edge()
+    entry.refusals, other = 2, edge()
     other.delta = 1e-6
-    wide = shown(text_tables.ledger(text_tables.console(), [found, other]), text_tables.console())
+    wide = rendered(
+        text_tables.ledger(text_tables.console(), [entry, other]), text_tables.console()
+    )
     assert all(f" {word} " in wide for word in ("ε (RDP)", "1e-05", "1e-06", "refused"))
 
 
@@ -174,7 +176,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auc", "said"),
+    ("auc", "phrase"),
     [
         (0.71, "tells the classes apart (AUC 0.710)"),
         (0.52, "no better than always"),
@@ -182,7 +184,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     ],
 )
 def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
-    auc: float | None, said: str
+    auc: float | None, phrase: str
 ) -> None:
     summary = {
         "constant": {"accuracy": 0.78, "loss": None, "error": 0.01},
@@ -191,4 +193,4 @@ def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
         "metrics": {"auc": auc},
     }
     [line] = display._no_better(summary)
-    assert said in line.plain
+    assert phrase in line.plain

@@ -9,22 +9,22 @@ from tacit_services.display.progress import LongWork, SlowSteps, TimeLeft, clock
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
-def test_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
-    assert clock(seconds) == said
+def test_time_is_said_as_people_say_it(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
 
 
 def test_the_rest_goes_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("tacit_services.display.progress.time.monotonic", lambda: now[0])
-    left = TimeLeft()
+    estimate = TimeLeft()
     now[0] += 1.0
-    assert left.after(1, 4) == ""  # too early to say
+    assert estimate.after(1, 4) == ""  # too early to say
     now[0] += 9.0
-    assert left.after(1, 4) == " · about 30 s left"
-    assert left.after(0, 4) == left.after(4, 4) == ""
+    assert estimate.after(1, 4) == " · about 30 s left"
+    assert estimate.after(0, 4) == estimate.after(4, 4) == ""
 
 
 @pytest.mark.parametrize("total", [10.0, None])
@@ -34,16 +34,16 @@ def test_a_bar_is_for_terminals_alone(
     def worked() -> str:
         with LongWork("folding", total) as work:
             work.at(5.0, "folding [bold]more[/bold]")
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
 
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert worked() == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    shown = worked()
-    assert "folding [bold]more[/bold]" in shown  # as it is: no markup
-    assert ("━" in shown) == (total is not None)
+    output = worked()
+    assert "folding [bold]more[/bold]" in output  # as it is: no markup
+    assert ("━" in output) == (total is not None)
 
 
 def test_a_step_is_said_once_one_waits_for_it(
@@ -56,5 +56,5 @@ def test_a_step_is_said_once_one_waits_for_it(
     monkeypatch.setattr("tacit_services.display.progress.FIRST", 0.2)
     with slow.step("slow"):
         time.sleep(0.6)
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "slow …\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "slow …\n")

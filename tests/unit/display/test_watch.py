@@ -16,7 +16,7 @@ def point(version: int, accuracy: float | None, loss: float | None = 1.0) -> Poi
 
 
 def edge(name: str, **changes: Any) -> Edge:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": name,
         "state": "online",
         "updates": 3,
@@ -31,7 +31,7 @@ def edge(name: str, **changes: Any) -> Edge:
         "adjacency": "add",
         "budget": 2.0,
     }
-    return Edge(**said | changes)
+    return Edge(**fields | changes)
 
 
 def test_a_line_that_grows_fills_the_height_from_its_least_to_its_largest_value() -> None:
@@ -73,7 +73,7 @@ def test_accuracy_is_drawn_where_there_is_one(
 
 
 def drawn(edges: list[Edge], most: int) -> list[str]:
-    """The lines of a table of at most so many edges."""
+    """Return the lines of a table of at most so many edges."""
     to = Console(width=120, file=io.StringIO(), markup=False)
     to.print(watch._edges(to, edges, most))
     file = to.file

@@ -1,7 +1,4 @@
-"""The certificate authority in a folder:
-
-what it signs, what it refuses, and what its files look like.
-"""
+"""The certificate authority in a folder: what it signs, what it refuses, and its files."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def authority(tmp_path: Path) -> CertificateAuthority:
 
 
 def tacit(*arguments: str) -> int:
-    """The exit code of `tacit ARGUMENTS`."""
+    """Return the exit code of `tacit ARGUMENTS`."""
     with pytest.raises(SystemExit) as ended:
         main.main(list(arguments))
     return int(ended.value.code or 0)
@@ -47,9 +44,9 @@ class TestCertificates:
     def test_an_authority_signs_certificates_and_lists_and_no_other_authority(
         self, authority: CertificateAuthority
     ) -> None:
-        found = authority.certificate
-        constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
-        usage = found.extensions.get_extension_for_class(x509.KeyUsage)
+        certificate = authority.certificate
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
         assert constraints.critical
         assert (constraints.value.ca, constraints.value.path_length) == (True, 0)
         assert usage.value.key_cert_sign
@@ -116,12 +113,12 @@ class TestCertificates:
 
 def request(name: str, key: certificates.Key | rsa.RSAPrivateKey) -> str:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, part) for part in name.split("|")])
-    made = x509.CertificateSigningRequestBuilder(subject).sign(key, hashes.SHA256())
-    return certificates.pem(made).decode()
+    signing_request = x509.CertificateSigningRequestBuilder(subject).sign(key, hashes.SHA256())
+    return certificates.pem(signing_request).decode()
 
 
 def forged() -> str:
-    """A request whose signature is another's."""
+    """Return a request whose signature is another's."""
     good, other = (request("edge-0", certificates.new_key()) for _ in range(2))
     ders = [
         x509.load_pem_x509_csr(text.encode()).public_bytes(serialization.Encoding.DER)
@@ -258,10 +255,10 @@ class TestTokens:
         assert shared not in text
         assert once not in text
         assert mode(authority.folder / "tokens") == 0o600
-        found, other = tokens.find(shared), tokens.find(once)
-        assert found is not None
+        token, other = tokens.find(shared), tokens.find(once)
+        assert token is not None
         assert other is not None
-        assert [found.allows(name) for name in ("edge-1", "aggregator", "broker")] == [
+        assert [token.allows(name) for name in ("edge-1", "aggregator", "broker")] == [
             True,
             False,
             False,
@@ -276,13 +273,13 @@ class TestTokens:
         desk, tokens = rest.RegistrationAuthority(authority), TokenRegister(authority.folder)
         token = tokens.add("edge-0..7", once=False)
         # when 300 ask for a certificate with it, each under a name of its own,
-        given = []
+        enrolled = []
         names = (*(f"edge-{number}" for number in range(150)), *(f"edge-0{n}" for n in range(150)))
         for name in names:
             with suppress(HTTPException):
-                given.append(desk.enroll(token, request(name, certificates.new_key())).edge)
+                enrolled.append(desk.enroll(token, request(name, certificates.new_key())).edge)
         # then eight get one.
-        assert given == authority.names() == [f"edge-{number}" for number in range(8)]
+        assert enrolled == authority.names() == [f"edge-{number}" for number in range(8)]
 
     def test_a_token_can_be_for_fewer_edges_from_now_on(
         self, authority: CertificateAuthority
@@ -290,10 +287,10 @@ class TestTokens:
         tokens = TokenRegister(authority.folder)
         token, other = tokens.add("edge-*", once=False), tokens.add("edge-*", once=False)
         tokens.limit(token, "edge-0..1")
-        assert [found.edges for found in tokens.all()] == ["edge-0..1", "edge-*"]
+        assert [remaining.edges for remaining in tokens.all()] == ["edge-0..1", "edge-*"]
         tokens.limit("guess", "edge-0..1")
-        assert (found := tokens.find(other)) is not None
-        assert found.edges == "edge-*"
+        assert (remaining := tokens.find(other)) is not None
+        assert remaining.edges == "edge-*"
 
     @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "[a-z]", "edge-?", "x" * 65])
     def test_a_pattern_is_a_name_with_stars(
@@ -325,10 +322,10 @@ class TestCommand:
         assert tacit("pki", "init", str(folder), "--keep", "--run", "--group", "broker") == 0
         # then the broker knows these three, and the token, which stays, is for them.
         rules, text = folder / "broker" / "dynamic-security.json", folder / "broker" / "acl"
-        known = ["aggregator", "broker", "edge-0", "edge-1", "edge-2"]
-        assert [user["username"] for user in json.loads(rules.read_text())["clients"]] == known
+        usernames = ["aggregator", "broker", "edge-0", "edge-1", "edge-2"]
+        assert [user["username"] for user in json.loads(rules.read_text())["clients"]] == usernames
         lines = text.read_text().splitlines()
-        assert [line.removeprefix("user ") for line in lines if line[:4] == "user"] == known
+        assert [line.removeprefix("user ") for line in lines if line[:4] == "user"] == usernames
         assert "topic write tacit/v1/trial/up/edge-2/0/0" in lines
         assert mode(rules) == mode(text) == 0o640
         (token,) = TokenRegister(folder).all()

@@ -73,7 +73,7 @@ PRIVACY: dict[str, Any] = {
 
 
 def written(folder: Path, outputs: int = 2, **data: Any) -> Path:
-    """A run file of an own table and module."""
+    """Write a run file of an own table and module."""
     folder.mkdir()
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
     model = {
@@ -95,7 +95,7 @@ def written(folder: Path, outputs: int = 2, **data: Any) -> Path:
 
 
 def results(folder: Path, run: RunFile) -> Tensor:
-    """What an aggregator leaves when such a run has ended; the parameters."""
+    """Write what an aggregator leaves when such a run has ended, and return the parameters."""
     folder.mkdir()
     model = run.build_model()
     params = model.init(7) * 3
@@ -117,15 +117,15 @@ def results(folder: Path, run: RunFile) -> Tensor:
 
 
 def module_of(folder: Path, outputs: int) -> torch.nn.Module:
-    """The user's own module, as anybody loads it."""
+    """Load the user's own module from the folder, as anybody can."""
     spec = importlib.util.spec_from_file_location("handed_on", folder / "code" / "nets.py")
     assert spec is not None
     assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    made: torch.nn.Module = found.Net(4, outputs)
-    made.load_state_dict(load_file(folder / "model.safetensors"))
-    return made
+    code = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(code)
+    network: torch.nn.Module = code.Net(4, outputs)
+    network.load_state_dict(load_file(folder / "model.safetensors"))
+    return network
 
 
 def new_rows(path: Path) -> Path:
@@ -140,7 +140,7 @@ def test_the_users_own_module_loads_it_and_says_the_same(tmp_path: Path) -> None
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
     shutil.rmtree(tmp_path / "run")  # the folder is enough
-    found = list(
+    predictions = list(
         exported.predict(
             exported.read(tmp_path / "model", trust_code=True),
             "table",
@@ -149,20 +149,24 @@ def test_the_users_own_module_loads_it_and_says_the_same(tmp_path: Path) -> None
     )
     with torch.no_grad():
         shares = module_of(tmp_path / "model", 2)(X).softmax(1)
-    assert [one.row for one in found] == ["1", "2", "3"]
-    assert [one.value for one in found] == [("home", "ward")[place] for place in shares.argmax(1)]
-    said = [list(one.probabilities.values()) for one in found]
-    assert np.allclose(said, shares.numpy(), atol=1e-6)
+    assert [prediction.row for prediction in predictions] == ["1", "2", "3"]
+    assert [prediction.value for prediction in predictions] == [
+        ("home", "ward")[place] for place in shares.argmax(1)
+    ]
+    probabilities = [list(prediction.probabilities.values()) for prediction in predictions]
+    assert np.allclose(probabilities, shares.numpy(), atol=1e-6)
 
 
 def test_a_number_is_said_in_the_unit_of_the_file(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run", outputs=1, columns=DAYS)))
     exported.export(tmp_path / "out", tmp_path / "model")
     model = exported.read(tmp_path / "model", trust_code=True)
-    found = list(exported.predict(model, "table", new_rows(tmp_path / "new.csv")))
+    predictions = list(exported.predict(model, "table", new_rows(tmp_path / "new.csv")))
     with torch.no_grad():
         expected = 10 + 20 * module_of(tmp_path / "model", 1)(X).flatten()
-    assert [one.value for one in found] == pytest.approx(expected.tolist(), rel=1e-5)
+    assert [prediction.value for prediction in predictions] == pytest.approx(
+        expected.tolist(), rel=1e-5
+    )
 
 
 def test_it_names_no_file_and_no_owner_and_says_whose_privacy_it_is(tmp_path: Path) -> None:
@@ -213,9 +217,9 @@ def test_a_card_says_that_people_are_taken_for_others_but_not_for_whom(
             assert "north-3" not in text
             assert "east.csv" not in text
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    said = {0: "", 1: "those of one other ledger, on", 2: "those of 2 other ledgers, on"}[ledgers]
+    phrase = {0: "", 1: "those of one other ledger, on", 2: "those of 2 other ledgers, on"}[ledgers]
     assert ("taken for other people" in card) == bool(ledgers)
-    assert said in card
+    assert phrase in card
     assert "\n\nIn words" in card
 
 
@@ -251,12 +255,14 @@ def test_the_cards_lines_make_the_network_that_was_trained(
     monkeypatch.setattr("sys.path", [*sys.path])
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     _, _, after = card.partition("or in Python, in this folder:\n\n")
-    said: dict[str, Any] = {}
-    exec(textwrap.dedent(after.partition("\n\nRows")[0]), said)
+    namespace: dict[str, Any] = {}
+    exec(textwrap.dedent(after.partition("\n\nRows")[0]), namespace)
     model = run.build_model()
     x, _ = model.random_batch(3, torch.Generator().manual_seed(1))
     with torch.no_grad():
-        assert torch.allclose(said["network"](x), model.logits(params, x), rtol=1e-4, atol=1e-5)
+        assert torch.allclose(
+            namespace["network"](x), model.logits(params, x), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_other_code_than_was_trained_is_refused_before_it_runs(tmp_path: Path) -> None:
@@ -277,13 +283,13 @@ def test_other_weights_than_were_written_are_refused(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
     path = tmp_path / "model" / "model.safetensors"
-    save_file({name: one + 1 for name, one in load_file(path).items()}, path)
+    save_file({name: tensor + 1 for name, tensor in load_file(path).items()}, path)
     with pytest.raises(DataError, match="another SHA-256"):
         exported.read(tmp_path / "model", trust_code=True)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("definition.json", None, "name a run that has ended"),
         ("summary.json", "{", "is damaged"),
@@ -292,14 +298,14 @@ def test_other_weights_than_were_written_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_ended_run_is_one_line(
-    tmp_path: Path, name: str, content: str | None, said: str
+    tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     if content is None:
         (tmp_path / "out" / name).unlink()
     else:
         (tmp_path / "out" / name).write_text(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         exported.export(tmp_path / "out", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -339,8 +345,8 @@ def test_a_new_row_that_does_not_fit_is_shown_to_who_asks(
         )
         == 3
     )
-    said = capsys.readouterr().err
-    assert said == "tacit: column 'age': expected numbers, found string, in row 2 of the data\n"
+    errors = capsys.readouterr().err
+    assert errors == "tacit: column 'age': expected numbers, found string, in row 2 of the data\n"
 
 
 @pytest.mark.slow
@@ -370,12 +376,15 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
     (tmp_path / "new.csv").write_text("\n".join(lines), encoding="utf-8")
     assert f"next: tacit predict {model} --images FOLDER\n" in capsys.readouterr().out
     assert tacit("predict", str(model), "--images", str(tmp_path / "new.csv")) == 0
-    said = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    predictions = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     with torch.no_grad():
         expected = network(test.x).argmax(1).tolist()
-    same = sum(int(one["prediction"]) == label for one, label in zip(said, expected, strict=True))
+    same = sum(
+        int(prediction["prediction"]) == label
+        for prediction, label in zip(predictions, expected, strict=True)
+    )
     assert same >= len(expected) - 2  # pixels were rounded to bytes
-    assert said[3]["row"] == "3.png"
+    assert predictions[3]["row"] == "3.png"
     assert "not trained privately" in (model / "README.md").read_text(encoding="utf-8")
     assert tacit("predict", str(model)) == 2
     assert "one of --table, --images, --arrays, --rows" in capsys.readouterr().err
@@ -391,7 +400,7 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "said"),
+    ("epsilon", "odds"),
     [
         (0.0, "1"),
         (0.1, "1.2"),
@@ -403,8 +412,8 @@ def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
         (1000.0, "10^435"),
     ],
 )
-def test_a_card_rounds_what_epsilon_means_up_to_two_digits(epsilon: float, said: str) -> None:
-    assert _odds(epsilon) == said
-    if said in ("2.8", "7.4", "55"):
+def test_a_card_rounds_what_epsilon_means_up_to_two_digits(epsilon: float, odds: str) -> None:
+    assert _odds(epsilon) == odds
+    if odds in ("2.8", "7.4", "55"):
         document = (ROOT / "docs" / "privacy-officer.md").read_text(encoding="utf-8")
-        assert f"{said} times" in document
+        assert f"{odds} times" in document

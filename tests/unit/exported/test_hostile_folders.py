@@ -27,7 +27,7 @@ from tests.unit.exported.test_exported import NETS, TABLE, new_rows, results, ta
 
 
 def run_of(folder: Path, data: dict[str, Any], **model: Any) -> RunFile:
-    """A run on own data with a model of tacit's own."""
+    """Return a run on own data with a model of tacit's own."""
     text = toml(
         run={"updates": 9},
         data={"dataset": None, **data},
@@ -39,7 +39,7 @@ def run_of(folder: Path, data: dict[str, Any], **model: Any) -> RunFile:
 
 
 def table_model(folder: Path, classes: tuple[str, ...] = ("home", "ward")) -> Path:
-    """An exported folder of a table with tacit's own network: nothing in it is code."""
+    """Export a folder of a table with tacit's own network: nothing in it is code."""
     data = {**TABLE, "columns": {**TABLE["columns"], "outcome": {"values": list(classes)}}}
     results(folder / "out", run_of(folder, data, name="mlp", hidden=[4]))
     exported.export(folder / "out", folder / "model", folder)
@@ -47,7 +47,7 @@ def table_model(folder: Path, classes: tuple[str, ...] = ("home", "ward")) -> Pa
 
 
 def rewritten(model: Path, state: dict[str, Tensor]) -> None:
-    """The folder with other weights, whose SHA-256 its model.json says."""
+    """Write other weights into the folder, and their SHA-256 into its model.json."""
     content = save(state)
     (model / "model.safetensors").write_bytes(content)
     facts = json.loads((model / "model.json").read_text())
@@ -64,15 +64,15 @@ def test_a_missing_field_is_named(
     del facts[missing]
     (model / "model.json").write_text(json.dumps(facts))
     assert tacit("predict", str(model), "--table", str(new_rows(tmp_path / "new.csv"))) == 3
-    said = capsys.readouterr().err
-    assert said == (
+    errors = capsys.readouterr().err
+    assert errors == (
         f"tacit: {model}/model.json: is damaged: {missing}: Field required; get it again from who "
         "wrote it\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("[" * 200_000, "too deep"),
         ('{"format": 1, "run": ' + '{"a":' * 200 + "1" + "}" * 201, "more than 64 deep"),
@@ -81,10 +81,10 @@ def test_a_missing_field_is_named(
         ("\xff", "is damaged"),
     ],
 )
-def test_other_json_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+def test_other_json_is_one_line(tmp_path: Path, content: str, message: str) -> None:
     model = table_model(tmp_path)
     (model / "model.json").write_text(content, encoding="latin-1")
-    with pytest.raises(DataError, match=said) as refused:
+    with pytest.raises(DataError, match=message) as refused:
         exported.read(model)
     assert "\n" not in str(refused.value)
 
@@ -99,34 +99,34 @@ def test_a_model_that_was_never_trained_is_refused_before_memory_is_taken(tmp_pa
 
 
 CHANGES: dict[str, Any] = {
-    "expected float32 of shape [4, 4], found float32 of shape [2, 8]": lambda one: one.reshape(
-        2, 8
+    "expected float32 of shape [4, 4], found float32 of shape [2, 8]": lambda tensor: (
+        tensor.reshape(2, 8)
     ),
-    "found int64 of shape [4, 4]": lambda one: one.to(torch.int64),
-    "found float32 of shape [0]": lambda one: one.flatten()[:0].clone(),
-    "not finite": lambda one: one * float("nan"),
-    "not finite (nan or inf)": lambda one: one / 0,
+    "found int64 of shape [4, 4]": lambda tensor: tensor.to(torch.int64),
+    "found float32 of shape [0]": lambda tensor: tensor.flatten()[:0].clone(),
+    "not finite": lambda tensor: tensor * float("nan"),
+    "not finite (nan or inf)": lambda tensor: tensor / 0,
 }
 
 
-@pytest.mark.parametrize("said", CHANGES)
+@pytest.mark.parametrize("message", CHANGES)
 def test_weights_that_do_not_fit_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], message: str
 ) -> None:
     model = table_model(tmp_path)
     state = load_file(model / "model.safetensors")
-    rewritten(model, {**state, "dense1.weight": CHANGES[said](state["dense1.weight"])})
+    rewritten(model, {**state, "dense1.weight": CHANGES[message](state["dense1.weight"])})
     assert tacit("predict", str(model), "--table", str(new_rows(tmp_path / "new.csv"))) == 3
-    shown = capsys.readouterr()
-    assert said in shown.err
-    assert "'dense1.weight'" in shown.err
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "'dense1.weight'" in captured.err
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
 
 
 def test_weights_of_other_names_and_more_bytes_are_refused(tmp_path: Path) -> None:
     model = table_model(tmp_path)
     state = load_file(model / "model.safetensors")
-    rewritten(model, {f"net.{name}": one for name, one in state.items()})
+    rewritten(model, {f"net.{name}": tensor for name, tensor in state.items()})
     with pytest.raises(DataError, match=r"has no 'dense1\.bias'"):
         exported.read(model)
     rewritten(model, {**state, "more": torch.zeros(3)})
@@ -142,17 +142,21 @@ def test_outputs_that_are_not_finite_are_said_and_are_no_class(
 ) -> None:
     model = table_model(tmp_path)
     state = load_file(model / "model.safetensors")
-    rewritten(model, {name: torch.full_like(one, 3e38) for name, one in state.items()})
+    rewritten(model, {name: torch.full_like(tensor, 3e38) for name, tensor in state.items()})
     assert tacit("predict", str(model), "--table", str(new_rows(tmp_path / "new.csv"))) == 3
-    shown = capsys.readouterr()
-    assert "row 1: the model's outputs are not finite numbers, so nothing is predicted" in shown.err
-    assert shown.out == ""
+    captured = capsys.readouterr()
+    assert (
+        "row 1: the model's outputs are not finite numbers, so nothing is predicted" in captured.err
+    )
+    assert captured.out == ""
 
 
 def test_a_run_whose_model_is_not_finite_is_not_exported(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     path = tmp_path / "out" / "model.safetensors"
-    path.write_bytes(save({name: one * float("inf") for name, one in load_file(path).items()}))
+    path.write_bytes(
+        save({name: tensor * float("inf") for name, tensor in load_file(path).items()})
+    )
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     summary["model_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
@@ -196,11 +200,11 @@ def test_code_of_a_folder_runs_only_if_it_is_trusted(
     mark.unlink()
     code = tmp_path / "model" / "code" / "nets.py"
     assert tacit("predict", str(tmp_path / "model"), *rows) == 2
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert not mark.exists()
-    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
     for words in (str(code), hashlib.sha256(code.read_bytes()).hexdigest(), "--trust-code"):
-        assert words in said.err
+        assert words in captured.err
     with pytest.raises(ConfigError, match="would run"):
         exported.read(tmp_path / "model")
     assert tacit("predict", str(tmp_path / "model"), "--trust-code", *rows) == 0
@@ -225,11 +229,11 @@ def test_code_of_an_installed_package_is_not_run_unasked_either(tmp_path: Path, 
 
 
 def refused_code(error: TacitError, model: Path, facts: dict[str, Any]) -> dict[str, str]:
-    """The SHA-256s that a hostile folder can compute as well as anybody."""
+    """Return the SHA-256s that a hostile folder can compute as well as anybody."""
     assert "is not the code" in str(error)
     run = RunFile.model_validate(facts["run"], context={"folder": model / "code"})
-    found: dict[str, str] = run.stated()["code"]
-    return found
+    hashes: dict[str, str] = run.stated()["code"]
+    return hashes
 
 
 def test_a_folder_with_tacits_own_network_needs_no_trust(
@@ -261,24 +265,24 @@ def test_names_of_classes_say_nothing_to_a_terminal_or_a_spreadsheet(
     rows = ["--table", str(new_rows(tmp_path / "new.csv"))]
     out = tmp_path / "said.csv"
     assert tacit("predict", str(model), *rows) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert tacit("predict", str(model), *rows, "--out", str(out)) == 0
     text = out.read_text(encoding="utf-8")
-    assert shown == text
-    assert all(one.isprintable() for one in text.split("\n"))
+    assert output == text
+    assert all(text_line.isprintable() for text_line in text.split("\n"))
     heading, *lines = csv.reader(text.splitlines())
     assert heading[2:4] == ["p(?]0;owned?)", "p(two?lines)"]
     allowed = ("?", "t", "'", "-1.5", "z", "l", "|")
     assert all(line[1].startswith(allowed) and len(line) == 12 for line in lines)
     assert tacit("predict", str(model), *rows, "--json") == 0
     printed = capsys.readouterr().out
-    assert all(one.isprintable() for one in printed.split("\n"))
+    assert all(text_line.isprintable() for text_line in printed.split("\n"))
     assert list(json.loads(printed)[0]["probabilities"]) == list(EVIL)  # exact, escaped
     card = (model / "README.md").read_text(encoding="utf-8")
     assert r"\| \<b\>\*x\*\</b\> \|" in card
     for name in ("README.md", "model.json"):
         content = (model / name).read_text(encoding="utf-8")
-        assert all(one.isprintable() for one in content.split("\n"))
+        assert all(text_line.isprintable() for text_line in content.split("\n"))
 
 
 IMAGES = {"kind": "images", "train": "p", "rows": 100, "size": 8, "channels": 1}
@@ -290,7 +294,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutated(chance: random.Random, content: Any) -> Any:
-    """`content` with up to three values that are others, or gone."""
+    """Return `content` with up to three values replaced or deleted."""
     content = json.loads(json.dumps(content))
     for _ in range(chance.choice([1, 1, 2, 3])):
         places = list(_places(content))
@@ -313,7 +317,7 @@ def _places(content: Any) -> Any:
 
 
 def tried(model: Path, kind: exported.RowsKind, rows: Path) -> None:
-    """Read it and predict: it may be refused, in a line, and nothing else may happen."""
+    """Read the folder and predict: a refusal in one line is all that may happen."""
     code = 3
     try:
         list(exported.predict(exported.read(model), kind, rows))
@@ -355,12 +359,12 @@ def test_a_folder_where_a_file_is_a_pipe_is_refused_at_once(tmp_path: Path) -> N
     model = table_model(tmp_path)
     (model / "model.json").unlink()
     os.mkfifo(model / "model.json")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tacit_services.cli.main", "predict", str(model), "--table", "x"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 3
-    assert "is a pipe; expected a file" in done.stderr
+    assert process.returncode == 3
+    assert "is a pipe; expected a file" in process.stderr

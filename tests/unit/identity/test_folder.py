@@ -24,38 +24,38 @@ sys.stdin.read()
 NEVER = threading.Event()
 
 
-def taken(root: Path, count: int = 3, only: int | None = None) -> Identity:
+def acquired_identity(root: Path, count: int = 3, only: int | None = None) -> Identity:
     identity = Identities(root, only).acquire(count, NEVER)
     assert identity is not None
     return identity
 
 
 def nobody(root: Path, count: int, only: int | None = None) -> bool:
-    """Whether nothing is free."""
+    """Check whether no identity is free."""
     stop = threading.Event()
     stop.set()
     return Identities(root, only).acquire(count, stop) is None
 
 
 def test_each_gets_the_first_free_one(tmp_path: Path) -> None:
-    held = [taken(tmp_path) for _ in range(3)]
-    assert [identity.number for identity in held] == [0, 1, 2]
-    assert [identity.edge for identity in held] == ["edge-0", "edge-1", "edge-2"]
-    assert all(identity.path.is_dir() for identity in held)
+    identities = [acquired_identity(tmp_path) for _ in range(3)]
+    assert [identity.number for identity in identities] == [0, 1, 2]
+    assert [identity.edge for identity in identities] == ["edge-0", "edge-1", "edge-2"]
+    assert all(identity.path.is_dir() for identity in identities)
     assert nobody(tmp_path, 3)
-    held[1].close()
-    held[1] = taken(tmp_path)
-    assert held[1].number == 1
-    for identity in held:
+    identities[1].close()
+    identities[1] = acquired_identity(tmp_path)
+    assert identities[1].number == 1
+    for identity in identities:
         identity.close()
 
 
 def test_a_named_one_is_taken_or_waited_for(tmp_path: Path) -> None:
-    identity = taken(tmp_path, only=2)
+    identity = acquired_identity(tmp_path, only=2)
     assert identity.number == 2
     assert nobody(tmp_path, 3, only=2)
     identity.close()
-    again = taken(tmp_path, only=2)
+    again = acquired_identity(tmp_path, only=2)
     assert again.number == 2
     again.close()
 
@@ -73,16 +73,18 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
     holders = [Forked(HOLDER, tmp_path) for _ in range(2)]
     numbers = {int(holder.stdout.readline()): holder for holder in holders}
     assert sorted(numbers) == [0, 1]
-    found: list[Identity | None] = []
-    standby = threading.Thread(target=lambda: found.append(Identities(tmp_path).acquire(2, NEVER)))
+    acquired: list[Identity | None] = []
+    standby = threading.Thread(
+        target=lambda: acquired.append(Identities(tmp_path).acquire(2, NEVER))
+    )
     standby.start()
     # when one dies, then the standby has its identity, with all that lies there.
     (tmp_path / "1" / "ledger.db").write_text("spent")
     numbers[1].kill()
     standby.join(PATIENCE)
-    assert [identity.number for identity in found if identity] == [1]
+    assert [identity.number for identity in acquired if identity] == [1]
     assert (tmp_path / "1" / "ledger.db").read_text() == "spent"
-    for identity in found:
+    for identity in acquired:
         assert identity is not None
         identity.close()
     for holder in holders:
@@ -90,23 +92,27 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
 
 
 def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:
-    identity, stop, found = taken(tmp_path, count=1), threading.Event(), list[Identity | None]()
-    standby = threading.Thread(target=lambda: found.append(Identities(tmp_path).acquire(1, stop)))
+    identity = acquired_identity(tmp_path, count=1)
+    stop = threading.Event()
+    acquired: list[Identity | None] = []
+    standby = threading.Thread(
+        target=lambda: acquired.append(Identities(tmp_path).acquire(1, stop))
+    )
     standby.start()
     stop.set()
     standby.join(PATIENCE)
-    assert found == [None]
+    assert acquired == [None]
     identity.close()
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PrivacyError, match="an edge needs a durable place for its ledger"):
-        taken(tmp_path / "file")
+        acquired_identity(tmp_path / "file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PrivacyError, match="Permission denied"):
-        taken(tmp_path)
+        acquired_identity(tmp_path)

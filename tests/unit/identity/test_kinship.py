@@ -34,9 +34,9 @@ def data(
     dealing: str = DEALT,
     apart_from: tuple[str, ...] = (),
 ) -> Owned:
-    """Somebody's data with these rows, and who they are of, in a file of its own bytes."""
+    """Return data with these rows, and the people whose they are, in a file of its own bytes."""
     marks = hashed(str(row).encode() for row in rows)
-    units = None if people is None else hashed(str(one).encode() for one in people)
+    units = None if people is None else hashed(str(person).encode() for person in people)
 
     def read() -> Iterator[Marks]:
         yield Marks(marks, units)
@@ -51,11 +51,11 @@ def charge(place: LedgerLocation, times: int) -> None:
 
 
 def spent(owned: Owned, home: Path, number: int = 0) -> int:
-    found = sum(spend.count for spend in own_ledgers.history(owned, number, home))
+    count = sum(spend.count for spend in own_ledgers.history(owned, number, home))
     place = own_ledgers.place(owned, number, home)
     with closing(Ledger(place.path, place.dataset)) as ledger:
-        assert sum(spend.count for spend in ledger.history()) == found  # as `tacit check` said
-    return found
+        assert sum(spend.count for spend in ledger.history()) == count  # as `tacit check` said
+    return count
 
 
 OCTOBER = data("october", range(300))
@@ -72,11 +72,11 @@ def test_rows_in_another_folder_start_from_the_most_that_any_edge_had_spent(tmp_
 
 def test_people_who_are_dealt_as_before_keep_the_ledgers_of_their_edges(tmp_path: Path) -> None:
     people = range(300)
-    one = data("one", people, people=people, dealing=BY_PERSON)
+    first_visits = data("one", people, people=people, dealing=BY_PERSON)
     for edge, times in ((0, 3), (1, 9)):
-        charge(own_ledgers.place(one, edge, tmp_path), times)
-    other = data("two", range(1000, 1300), people=people, dealing=BY_PERSON)  # their next visits
-    assert [spent(other, tmp_path, edge) for edge in range(2)] == [3, 9]
+        charge(own_ledgers.place(first_visits, edge, tmp_path), times)
+    next_visits = data("two", range(1000, 1300), people=people, dealing=BY_PERSON)
+    assert [spent(next_visits, tmp_path, edge) for edge in range(2)] == [3, 9]
 
 
 def test_the_same_rows_by_another_unit_are_refused(tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_other_rows_and_too_few_of_them_begin_anew(tmp_path: Path) -> None:
 
 def test_a_ledger_that_paid_for_nothing_is_no_second_one(tmp_path: Path) -> None:
     own_ledgers.place(NOVEMBER, 0, tmp_path)  # registered, and never charged
-    one = data("one", range(2000, 2300))
-    charge(own_ledgers.place(one, 0, tmp_path), 5)
+    charged = data("one", range(2000, 2300))
+    charge(own_ledgers.place(charged, 0, tmp_path), 5)
     both = data("both", [*range(100, 400), *range(2000, 2300)])
     assert spent(both, tmp_path) == 5
-    assert [spent(each, tmp_path) for each in (NOVEMBER, one)] == [5, 5]
+    assert [spent(each, tmp_path) for each in (NOVEMBER, charged)] == [5, 5]
 
 
 def test_two_that_paid_are_refused_by_name_until_they_are_joined(tmp_path: Path) -> None:
-    one = data("one", range(2000, 2300))
-    for each, times in ((OCTOBER, 4), (one, 5)):
+    december = data("one", range(2000, 2300))
+    for each, times in ((OCTOBER, 4), (december, 5)):
         charge(own_ledgers.place(each, 0, tmp_path), times)
     both = data("both", [*range(300), *range(2000, 2300)])
     for look in (own_ledgers.place, own_ledgers.history):
@@ -115,17 +115,17 @@ def test_two_that_paid_are_refused_by_name_until_they_are_joined(tmp_path: Path)
         pass
     assert own_ledgers.history(OCTOBER, 0, tmp_path)[0].count == 4  # nothing has changed
     joining.join(tmp_path, "october", "one")
-    for each in (both, OCTOBER, one):
+    for each in (both, OCTOBER, december):
         assert [spent(each, tmp_path, edge) for edge in range(2)] == [9, 9]
-    charge(own_ledgers.place(one, 0, tmp_path), 1)
+    charge(own_ledgers.place(december, 0, tmp_path), 1)
     assert spent(OCTOBER, tmp_path) == 10
     with pytest.raises(PrivacyError, match="have one ledger already"):
         joining.join(tmp_path, "one", "october")
 
 
 def test_data_in_use_is_not_joined(tmp_path: Path) -> None:
-    one = data("one", range(2000, 2300))
-    charge(own_ledgers.place(one, 0, tmp_path), 5)
+    december = data("one", range(2000, 2300))
+    charge(own_ledgers.place(december, 0, tmp_path), 5)
     with own_ledgers.opened(OCTOBER, 0, tmp_path) as place:
         charge(place, 4)
         with pytest.raises(PrivacyError, match="an edge is training on it"):
@@ -143,39 +143,39 @@ def test_a_site_that_got_the_rows_of_another_has_its_ledger(tmp_path: Path) -> N
     rows = {0: range(300), 1: range(1000, 1300)}
     for number, times in ((0, 3), (1, 9)):
         site = data(f"bytes {number}", rows[number], dealing="")
-        named = Owned("sites", site.digest, "row", "", "schema", site.marks)
-        charge(own_ledgers.place(named, number, tmp_path), times)
+        owned = Owned("sites", site.digest, "row", "", "schema", site.marks)
+        charge(own_ledgers.place(owned, number, tmp_path), times)
     moved = data("", [*rows[1], -1], dealing="")
-    named = Owned("sites", "other bytes", "row", "", "schema", moved.marks)
-    assert spent(named, tmp_path) == 12  # as a new site it began with the 3 of the other
+    owned = Owned("sites", "other bytes", "row", "", "schema", moved.marks)
+    assert spent(owned, tmp_path) == 12  # as a new site it began with the 3 of the other
 
 
 def site(bytes_: str, people: Iterable[int], name: str = "clinic", dealing: str = "") -> Owned:
-    """The file of one site of several, with a row for each person."""
-    rows = [(bytes_, one) for one in people]
+    """Return the file of one site of several, with a row for each person."""
+    rows = [(bytes_, person) for person in people]
     return replace(data(name, rows, people=people, dealing=dealing), digest=bytes_)
 
 
 def two_sites(home: Path) -> tuple[Owned, Owned]:
-    """Two sites, of which the first has released 90 times and the second once."""
-    one, other = site("a", range(300)), site("b", range(300, 600))
-    places = [own_ledgers.place(each, at, home) for at, each in enumerate((one, other))]
+    """Return two sites, of which the first has released 90 times and the second once."""
+    first, second = site("a", range(300)), site("b", range(300, 600))
+    places = [own_ledgers.place(each, at, home) for at, each in enumerate((first, second))]
     for place, times in zip(places, (90, 1), strict=True):
         charge(place, times)
-    return one, other
+    return first, second
 
 
 @pytest.mark.parametrize(("moved", "stayed"), [(290, 10), (150, 300), (20, 300)])
 def test_who_moves_to_another_sites_file_has_spent_there_what_was_spent_before(
     tmp_path: Path, moved: int, stayed: int
 ) -> None:
-    one, _ = two_sites(tmp_path)
+    first, _ = two_sites(tmp_path)
     later = site("b, later", [*range(moved), *range(300, 300 + stayed)])
     assert own_ledgers.standing(later, 1, tmp_path).origin == LedgerOrigin("clinic", "name")
     assert spent(later, tmp_path, 1) == 90
-    assert spent(one, tmp_path, 0) == 90
+    assert spent(first, tmp_path, 0) == 90
     charge(own_ledgers.place(later, 1, tmp_path), 5)  # and who moves back, into the file of before
-    assert spent(one, tmp_path, 0) == 95
+    assert spent(first, tmp_path, 0) == 95
     assert spent(later, tmp_path, 1) == 95
 
 
@@ -186,10 +186,10 @@ def test_sites_without_anybody_in_common_keep_to_what_each_has_spent(tmp_path: P
 
 
 def test_a_run_of_two_sites_begins_with_both_raised(tmp_path: Path) -> None:
-    one, _ = two_sites(tmp_path)
+    first, _ = two_sites(tmp_path)
     later = site("b, later", range(10, 310))
-    with own_ledgers.held([one, later], tmp_path):
-        assert [spent(each, tmp_path, at) for at, each in enumerate((one, later))] == [90, 90]
+    with own_ledgers.held([first, later], tmp_path):
+        assert [spent(each, tmp_path, at) for at, each in enumerate((first, later))] == [90, 90]
 
 
 def test_a_ledger_in_use_is_not_raised_and_its_data_not_used(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_new_dealing_begins_with_a_bound_on_spends_of_which_none_is_largest(
     before = [own_ledgers.history(OCTOBER, number, tmp_path) for number in range(2)]
     anew = replace(OCTOBER, dealing="by row to 3 edges, seed 1")
     assert spent(anew, tmp_path) == 810
-    found = own_ledgers.history(anew, 0, tmp_path)
+    bound = own_ledgers.history(anew, 0, tmp_path)
     for delta in (1e-3, 1e-5, 1e-8):
-        assert epsilon_pld(found, delta) >= max(epsilon_pld(one, delta) for one in before)
+        assert epsilon_pld(bound, delta) >= max(epsilon_pld(history, delta) for history in before)
     assert spent(OCTOBER, tmp_path, 1) == 810  # and the next one with no more
 
 
@@ -260,7 +260,7 @@ def test_after_a_join_the_owner_has_to_name_all_that_are_others(tmp_path: Path) 
             look(later, 0, tmp_path)
     assert spent(replace(later, apart_from=()), tmp_path) == 14
     both = data("apart", [*range(1000, 1300), 8888], apart_from=("A", "B", "later"))
-    assert [one.name for one in own_ledgers.standing(both, 0, tmp_path).apart] == ["A"]
+    assert [data_set.name for data_set in own_ledgers.standing(both, 0, tmp_path).apart] == ["A"]
     assert spent(both, tmp_path) == 0
 
 
@@ -269,13 +269,13 @@ def test_a_run_says_of_each_edge_how_its_data_was_known(tmp_path: Path) -> None:
         Owned("sites", f"bytes {number}", "row", "", "schema", data("", rows).marks)
         for number, rows in enumerate((range(300), range(1000, 1300)))
     ]
-    with own_ledgers.held(sites, tmp_path) as known:
-        assert known == [LedgerOrigin(None, ""), LedgerOrigin(None, "name")]
+    with own_ledgers.held(sites, tmp_path) as kinship:
+        assert kinship == [LedgerOrigin(None, ""), LedgerOrigin(None, "name")]
     charge(own_ledgers.place(sites[0], 0, tmp_path), 3)
-    with own_ledgers.held(sites, tmp_path) as known:
-        assert {one.continues for one in known} == {"sites"}
-    with own_ledgers.held([NOVEMBER], tmp_path) as known:
-        assert known == [LedgerOrigin("sites", "rows")]
+    with own_ledgers.held(sites, tmp_path) as kinship:
+        assert {entry.continues for entry in kinship} == {"sites"}
+    with own_ledgers.held([NOVEMBER], tmp_path) as kinship:
+        assert kinship == [LedgerOrigin("sites", "rows")]
 
 
 def test_data_is_read_once_for_its_sketch(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_what_cannot_be_read_begins_no_ledger(tmp_path: Path) -> None:
 
 
 def older(home: Path) -> Path:
-    """A register as tacit 0.2 wrote it, with one ledger that has paid."""
+    """Write a register as tacit 0.2 wrote it, with one ledger that has paid."""
     plain = Owned("october", OCTOBER.digest, "row", DEALT)
     charge(own_ledgers.place(plain, 0, home), 7)
     [path] = home.glob("ledgers/*/data.json")
@@ -344,7 +344,7 @@ def test_a_damaged_sketch_is_said_to_be_one(tmp_path: Path) -> None:
 
 
 def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
-    """Eight processes that begin at once, each with a file of its own, and one that is common."""
+    """Start eight processes at once, each with a file of its own, and one that is common."""
     gate, opener = os.pipe()
     children = []
     for number in range(8):
@@ -353,9 +353,9 @@ def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
                 os.close(opener)
                 os.read(gate, 1)  # until the parent has closed it
                 site = data("", [*range(300), *range(1000 * number, 1000 * number + 200)])
-                own = Owned("sites", f"{number}", "row", "", "schema", site.marks)
+                owned = Owned("sites", f"{number}", "row", "", "schema", site.marks)
                 dealt = data("common", range(90_000, 90_300))
-                own_ledgers.place(own, number, tmp_path)
+                own_ledgers.place(owned, number, tmp_path)
                 own_ledgers.place(dealt, number % 2, tmp_path)
                 os._exit(0)
             finally:
@@ -366,5 +366,5 @@ def test_edges_at_once_leave_one_whole_sketch(tmp_path: Path) -> None:
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
     parts = sorted(path.name for path in tmp_path.glob("ledgers/*/units-*.json"))
     assert parts == [*(f"units-{number}.json" for number in range(8)), "units-all.json"]
-    found = own_ledgers.standing(data("again", range(7000, 7200)), 0, tmp_path)
-    assert found.origin == LedgerOrigin("sites", "rows")
+    standing = own_ledgers.standing(data("again", range(7000, 7200)), 0, tmp_path)
+    assert standing.origin == LedgerOrigin("sites", "rows")

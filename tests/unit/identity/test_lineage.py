@@ -24,27 +24,27 @@ from tests.helpers import forked
 
 @pytest.fixture
 def identity(tmp_path: Path) -> Iterator[Identity]:
-    yield from taken(tmp_path / "identities")
+    yield from acquired_identity(tmp_path / "identities")
 
 
-def taken(root: Path) -> Iterator[Identity]:
-    found = Identities(root).acquire(2, threading.Event())
-    assert found is not None
-    with closing(found):
-        yield found
+def acquired_identity(root: Path) -> Iterator[Identity]:
+    acquired = Identities(root).acquire(2, threading.Event())
+    assert acquired is not None
+    with closing(acquired):
+        yield acquired
 
 
 def opened(
     identity: Identity, setting: str | None = None, dataset: str = "digits"
 ) -> AbstractContextManager[Ledger]:
-    """Its ledger, where TACIT_LEDGER is `setting`."""
+    """Open the identity's ledger, where TACIT_LEDGER is `setting`."""
     return lineage.ledger(identity, replace(identity, ledger=setting).ledger_place, dataset)
 
 
 def charged(
     identity: Identity, setting: str | None = None, dataset: str = "digits", times: int = 1
 ) -> int:
-    """Charge `times`; how far the ledger has come."""
+    """Charge `times`, and return how far the ledger has come."""
     with opened(identity, setting, dataset) as ledger:
         for _ in range(times):
             ledger.charge(0.1, 1.5, "gaussian", secret=True)
@@ -80,7 +80,7 @@ def test_it_may_lie_beside_the_data_and_be_taken_over_by_another_identity(
     assert charged(identity, setting, times=3) == 3
     assert (tmp_path / "data" / "ledger-0.db").is_file()
     assert not (identity.path / "ledger.db").exists()
-    for another in taken(tmp_path / "a new container"):
+    for another in acquired_identity(tmp_path / "a new container"):
         assert charged(another, setting) == 4
 
 
@@ -92,13 +92,13 @@ def test_a_ledger_that_is_gone_is_noticed(identity: Identity, tmp_path: Path, lo
     if loss == "empty":
         path.touch()
     if loss == "new":
-        for another in taken(tmp_path / "others"):
+        for another in acquired_identity(tmp_path / "others"):
             charged(another)
             shutil.copy(another.path / "ledger.db", path)
-    said = refusal(identity)
-    assert said.startswith(f"ledger {path}: is ")
-    assert said.endswith("refusing to train without its history")
-    assert refusal(identity) == said  # and nothing was made that would pass the next time
+    message = refusal(identity)
+    assert message.startswith(f"ledger {path}: is ")
+    assert message.endswith("refusing to train without its history")
+    assert refusal(identity) == message  # and nothing was made that would pass the next time
 
 
 def test_it_is_noticed_although_nothing_was_ever_charged_and_the_marker_is_all_there_is(
@@ -118,7 +118,7 @@ def test_another_dataset_has_a_ledger_of_its_own(identity: Identity, tmp_path: P
 
 def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path) -> None:
     setting = str(tmp_path / "ledger.db")
-    for another in taken(tmp_path / "others"):
+    for another in acquired_identity(tmp_path / "others"):
         with opened(another, setting):
             assert "an edge is using it, and two would spend one budget" in refusal(
                 identity, setting
@@ -160,9 +160,9 @@ def test_it_remembers_how_far_the_ledger_had_come(identity: Identity, tmp_path: 
         with closing(Ledger(path, "digits")) as copy:
             for _ in range(min(more, 1)):
                 copy.charge(0.1, 1.5, "gaussian", secret=True)
-        said = refusal(identity)
-        assert said.startswith(f"ledger {path}: it")
-        assert said.endswith("copy was put back, refusing to train")
+        message = refusal(identity)
+        assert message.startswith(f"ledger {path}: it")
+        assert message.endswith("copy was put back, refusing to train")
 
 
 def test_it_is_remembered_at_an_opening_and_at_a_close_and_never_ahead_of_the_ledger(
@@ -184,8 +184,8 @@ def test_a_killed_process_leaves_what_was_known_when_it_began(
     identity: Identity, tmp_path: Path
 ) -> None:
     charged(identity, times=3)
-    done = forked.finished(OPEN_AND_DIE, identity.path.parent)
-    assert done.returncode == -signal.SIGKILL
+    process = forked.finished(OPEN_AND_DIE, identity.path.parent)
+    assert process.returncode == -signal.SIGKILL
     assert enrolled(identity)["digits"]["count"] == 3
     assert charged(identity, times=0) == 5
 
@@ -215,6 +215,6 @@ def test_an_identity_keeps_its_id(identity: Identity, tmp_path: Path) -> None:
     owner = identity.enrolment().owner
     charged(identity, dataset="mnist")
     assert identity.enrolment().owner == owner
-    for another in taken(tmp_path / "others"):
+    for another in acquired_identity(tmp_path / "others"):
         charged(another)
         assert another.enrolment().owner != owner

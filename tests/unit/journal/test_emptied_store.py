@@ -18,7 +18,7 @@ from tests.helpers.stores import Connect, connector, contents, entries, verdicts
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
-    """`connect` of each backend in turn."""
+    """Yield `connect` of each backend in turn."""
     with ExitStack() as stack:
         place = str(tmp_path / "store.db")
         if request.param == "redis":
@@ -29,8 +29,8 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]
 def filled(connect: Connect, run: str, size: int = 10) -> None:
     store = connect(run)
     store.open("f")
-    (first, *rest) = entries("a", 1, 2, 3, size=size)
-    store.append([replace(first, anchor=Anchor("digits/a", 7, b"head")), *rest])
+    (first, *later) = entries("a", 1, 2, 3, size=size)
+    store.append([replace(first, anchor=Anchor("digits/a", 7, b"head")), *later])
     store.append(entries("a", 1))  # a duplicate
     store.save(Snapshot(1, b"state"))
 
@@ -62,10 +62,10 @@ def test_who_wrote_before_is_fenced(connect: Connect) -> None:
 
 def test_a_run_of_other_parameters_is_not_emptied(connect: Connect) -> None:
     filled(connect, "run")
-    held = contents(connect())
+    before = contents(connect())
     with pytest.raises(errors.ConfigError, match="is in the store with parameters"):
         connect().empty("g")
-    assert contents(connect()) == held
+    assert contents(connect()) == before
 
 
 def test_a_run_that_is_not_there_is_empty(connect: Connect) -> None:

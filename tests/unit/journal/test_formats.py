@@ -1,6 +1,6 @@
-"""What 0.2 wrote is read, to the bit; what 0.1 or a newer tacit wrote is refused;
+"""Read what 0.2 wrote, to the bit, and refuse what 0.1 or a newer tacit wrote.
 
-no attribute's name is a format.
+No attribute's name is a format.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ ALGORITHMS = ("mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd", "adp2sgd", "s
 
 
 def identity(root: Path, number: int = 0) -> Identity:
-    found = Identities(root, number).acquire(2, threading.Event())
-    assert found is not None
-    return found
+    acquired = Identities(root, number).acquire(2, threading.Event())
+    assert acquired is not None
+    return acquired
 
 
 def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str, str]]:
-    """All that a snapshot says, to the bit: every tensor, and the text of its JSON.
+    """Return the tensors of a snapshot, to the bit, and the text of its JSON.
 
-    (Their order in it is chance.)
+    Their order in the file is chance.
     """
     data = data[16:]
     tensors = safetensors.torch.load(data)
     return {
-        name: (one.dtype, one.numpy().tobytes()) for name, one in tensors.items()
+        name: (tensor.dtype, tensor.numpy().tobytes()) for name, tensor in tensors.items()
     }, state_file.metadata(data)
 
 
@@ -90,18 +90,20 @@ class TestSnapshots:
         files = sorted(folder.glob(f"{algorithm}.*.state"))
         assert files
         for path in files:
-            role, kept = roles[path.name.split(".")[1]], path.read_bytes()
-            role.restore(*state_file.loads(kept))  # type: ignore[union-attr]
-            assert written(state_file.dumps(*role.state())) == written(kept)  # type: ignore[union-attr]
+            role, stored = roles[path.name.split(".")[1]], path.read_bytes()
+            role.restore(*state_file.loads(stored))  # type: ignore[union-attr]
+            assert written(state_file.dumps(*role.state())) == written(stored)  # type: ignore[union-attr]
 
     def test_one_in_the_middle_is_not_a_new_one(self, tmp_path: Path) -> None:
         """So that the test above could fail: all else they have is not what a role begins with."""
         folder = unpacked("states", tmp_path)
         for algorithm in ALGORITHMS:
             run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
-            kept = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
+            stored = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
             new = Simulation(run.define(), None).role.state()[1]
-            same = {key for key, value in new.items() if json.loads(json.dumps(value)) == kept[key]}
+            same = {
+                key for key, value in new.items() if json.loads(json.dumps(value)) == stored[key]
+            }
             assert same <= BEGUN_WITH, algorithm
 
 
@@ -168,21 +170,21 @@ class TestEnrolment:
 def test_embeddings_that_0_2_has_released_are_sent_again(tmp_path: Path) -> None:
     folder = unpacked("vafl", tmp_path) / "identities" / "0" / "released"
     (path,) = folder.iterdir()
-    kept = KeptEmbeddings(folder)
-    found = kept.get(path.stem)
-    assert found is not None
-    assert found.shape == (1797, 2)
-    kept.put("again", found)
-    again = kept.get("again")
+    cache = KeptEmbeddings(folder)
+    embeddings = cache.get(path.stem)
+    assert embeddings is not None
+    assert embeddings.shape == (1797, 2)
+    cache.put("again", embeddings)
+    again = cache.get("again")
     assert again is not None
-    assert torch.equal(again, found)
+    assert torch.equal(again, embeddings)
     assert state_file.metadata((folder / "again.safetensors").read_bytes()) == {"tacit": "1"}
 
 
 class TestSummary:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        """The output directory of a vertical run."""
+        """Return the output directory of a vertical run."""
         run_file = unpacked("vafl", tmp_path) / "run.toml"
         (tmp_path / "state").mkdir()
         (tmp_path / "state" / output_folder.MARKER).write_text(
@@ -219,25 +221,25 @@ def newer(path: Path) -> None:
 
 
 @contextmanager
-def refused(said: str, place: Path) -> Iterator[None]:
-    """A PrivacyError or ConfigError in one line, which ends so, and no file of `place` changes."""
+def refused(ending: str, place: Path) -> Iterator[None]:
+    """Expect a one-line PrivacyError or ConfigError with this ending, and no change in `place`."""
     before = contents(place)
     with pytest.raises((PrivacyError, ConfigError)) as refusal:
         yield
     line = str(refusal.value).removesuffix("; refusing to train without it")
-    assert line.removesuffix("; refusing to train without its history").endswith(said)
+    assert line.removesuffix("; refusing to train without its history").endswith(ending)
     assert "\n" not in line
     assert contents(place) == before
 
 
 def contents(place: Path) -> dict[Path, bytes]:
-    """Every file below `place`, but for locks."""
+    """Return every file below `place`, but for locks."""
     files = (path for path in place.rglob("*") if path.is_file() and "lock" not in path.name)
     return {path: path.read_bytes() for path in files}
 
 
 def started(folder: Path) -> None:
-    """As an edge starts."""
+    """Open the ledger as an edge does when it starts."""
     with closing(identity(folder)) as edge, lineage.ledger(edge, edge.ledger_place, "digits"):
         pass
 
@@ -247,21 +249,21 @@ class TestOf01:
 
     @pytest.fixture
     def old(self, tmp_path: Path) -> Path:
-        """Files of 0.1."""
+        """Return files of 0.1."""
         return of_0_1(tmp_path)
 
     def test_an_identity(self, old: Path) -> None:
-        folder, own = old / "identities", old / "identities" / "0"
-        with refused(f"outbox {own / 'outbox.db'}: lies beside the ledger: {OF_0_1}", old):
+        folder, edge_folder = old / "identities", old / "identities" / "0"
+        with refused(f"outbox {edge_folder / 'outbox.db'}: lies beside the ledger: {OF_0_1}", old):
             started(folder)
         # Without its outbox it is known by its record, and without that by its ledger.
-        (own / "outbox.db").unlink()
-        said = f"{own / 'enrolled.json'}: has no format, this tacit reads 2: {OF_0_1}"
-        with refused(said, old):
+        (edge_folder / "outbox.db").unlink()
+        message = f"{edge_folder / 'enrolled.json'}: has no format, this tacit reads 2: {OF_0_1}"
+        with refused(message, old):
             started(folder)
-        (own / "enrolled.json").unlink()
-        said = f"{own / 'ledger.db'}: has format 2, this tacit reads 3: {OF_0_1}"
-        with refused(said, old):
+        (edge_folder / "enrolled.json").unlink()
+        message = f"{edge_folder / 'ledger.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with refused(message, old):
             started(folder)
 
     def test_an_outbox_that_0_2_has_left_beside_its_record(self, old: Path, tmp_path: Path) -> None:
@@ -273,8 +275,11 @@ class TestOf01:
         started(folder)
 
     def test_a_store(self, old: Path) -> None:
-        said = f"{old / 'store.db'}: has format 2, this tacit reads 3: {OF_0_1}"
-        with refused(said, old), closing(open_store(f"sqlite:///{old}/store.db", "mapa")) as store:
+        message = f"{old / 'store.db'}: has format 2, this tacit reads 3: {OF_0_1}"
+        with (
+            refused(message, old),
+            closing(open_store(f"sqlite:///{old}/store.db", "mapa")) as store,
+        ):
             store.open("f")
 
     def test_a_journal_file(self, old: Path) -> None:
@@ -308,16 +313,16 @@ class TestNewer:
         PeerState(path, "gossip").close()
         assert numbered(path) == 1
         newer(path)
-        said = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
-        with refused(said, tmp_path):
+        message = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
+        with refused(message, tmp_path):
             PeerState(path, "gossip")
 
     def test_a_ledger_is_refused(self, tmp_path: Path) -> None:
         path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
         Ledger(path, "digits").close()
         newer(path)
-        said = f"{path}: has format 4, this tacit reads 3: a newer one has written it"
-        with refused(said, tmp_path):
+        message = f"{path}: has format 4, this tacit reads 3: a newer one has written it"
+        with refused(message, tmp_path):
             Ledger(path, "digits")
 
     def test_an_enrolment_is_refused(self, tmp_path: Path) -> None:

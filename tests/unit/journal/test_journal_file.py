@@ -1,7 +1,4 @@
-"""The journal file:
-
-what is in it comes back, what was torn is left out, what was altered is noticed.
-"""
+"""The journal file: contents come back, torn bytes are left out, alterations are noticed."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ payloads = st.lists(st.binary(max_size=50), max_size=6)
 
 
 def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
-    """The file with these payloads."""
+    """Write the file with these payloads, and return its bytes."""
     writer = Writer(path)
     writer.open(header)
     writer.append(enumerate(contents, header.base.cursor + 1))
@@ -51,10 +48,10 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
-    """(position, payload) of every record, and the torn bytes."""
+    """Return the (position, payload) of every record, and the number of torn bytes."""
     with journal_file.open_journal(path) as file:
         reader = JournalReader(file, "file")
-        records = [(kept.position, kept.payload) for kept in reader]
+        records = [(record.position, record.payload) for record in reader]
         return records, reader.torn
 
 
@@ -77,16 +74,16 @@ def test_a_file_cut_anywhere_gives_the_whole_records_before_the_cut(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "run.journal"
-    whole = written(path, *contents)
+    intact = written(path, *contents)
     starts = [len(NEW.encode())]
     for position, content in enumerate(contents, 1):
         starts.append(starts[-1] + len(journal_file.encode_record(position, content)))
-    cut = data.draw(st.integers(starts[0], len(whole)))
-    path.write_bytes(whole[:cut])
+    cut = data.draw(st.integers(starts[0], len(intact)))
+    path.write_bytes(intact[:cut])
     complete = sum(start <= cut for start in starts) - 1
     assert read(path) == (list(enumerate(contents[:complete], 1)), cut - starts[complete])
     # And the next writer goes on behind them, as if the torn one had never begun.
-    assert written_again(path, contents[complete:], complete) == whole
+    assert written_again(path, contents[complete:], complete) == intact
 
 
 def written_again(path: Path, contents: list[bytes], after: int) -> bytes:
@@ -104,17 +101,17 @@ def test_any_altered_byte_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "run.journal"
-    whole = bytearray(written(path, *contents))
-    at = data.draw(st.integers(0, len(whole) - 1))
-    whole[at] ^= data.draw(st.integers(1, 255))
-    path.write_bytes(whole)
+    content = bytearray(written(path, *contents))
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
     with pytest.raises(WireError, match=r"^journal: file: ") as refused:
         read(path)
     assert refused.value.exit_code == 6
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda data: b"", "not a journal"),
         (lambda data: b"TCTJRNL2" + data[8:], "not a journal"),
@@ -126,10 +123,12 @@ def test_any_altered_byte_is_noticed(
         (lambda data: data + journal_file.encode_record(1, b"x"), "record 3 at byte .*: it says 1"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+def test_what_is_wrong_is_said(
+    tmp_path: Path, change: Callable[[bytes], bytes], message: str
+) -> None:
     path = tmp_path / "run.journal"
     path.write_bytes(change(written(path, b"one", b"two")))
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(WireError, match=message):
         read(path)
 
 
@@ -147,9 +146,9 @@ def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Pa
 def header(
     path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b""
 ) -> Path:
-    """A file of a header alone, with a right checksum;
+    """Write a file of a header alone, with a right checksum.
 
-    `changes` go into its JSON, or `text` is all of it.
+    `changes` go into its JSON, or `text` replaces it.
     """
     text = json.dumps(json.loads(NEW.encode()[24:]) | changes).encode() if text is None else text
     crc = zlib.crc32(state, zlib.crc32(text))
@@ -203,19 +202,21 @@ class TestFold:
         return wire.encode(meta, torch.zeros(self.MODEL.size))
 
     @pytest.mark.parametrize(
-        ("seqs", "said"),
+        ("seqs", "message"),
         [
             ((1, 2, 3), ""),
             ((2, 1), "record 2: message 1 of edge comes after its message 2"),
             ((1, 1), "record 2"),
         ],
     )
-    def test_a_message_comes_once(self, tmp_path: Path, seqs: tuple[int, ...], said: str) -> None:
+    def test_a_message_comes_once(
+        self, tmp_path: Path, seqs: tuple[int, ...], message: str
+    ) -> None:
         written(tmp_path / "file", *(self.hello(seq) for seq in seqs))
-        if not said:
+        if not message:
             assert fold(tmp_path / "file").records == len(seqs)
             return
-        with pytest.raises(WireError, match=f"^journal: .*/file: {said}"):
+        with pytest.raises(WireError, match=f"^journal: .*/file: {message}"):
             fold(tmp_path / "file")
 
     def test_an_update_of_nobody(self, tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ class TestWriter:
             Writer(tmp_path / "none" / "file").open(NEW)
 
     def test_another_run_is_refused_and_the_file_is_free_again(self, tmp_path: Path) -> None:
-        whole = written(tmp_path / "file", b"one")
+        before = written(tmp_path / "file", b"one")
         for other in (
             replace(NEW, run="other"),
             replace(
@@ -273,27 +274,27 @@ class TestWriter:
         ):
             with pytest.raises(ConfigError, match="is of run 'run'"):
                 Writer(tmp_path / "file").open(other)
-        assert written(tmp_path / "file") == whole
+        assert written(tmp_path / "file") == before
 
     def test_records_that_are_there_are_compared_not_written_again(self, tmp_path: Path) -> None:
-        whole = written(tmp_path / "file", b"one", b"two")
+        before = written(tmp_path / "file", b"one", b"two")
         writer = Writer(tmp_path / "file")
         writer.open(NEW)
         writer.append([(1, b"one"), (2, b"two")])
-        assert (tmp_path / "file").read_bytes() == whole
+        assert (tmp_path / "file").read_bytes() == before
         with pytest.raises(ConfigError, match="position 2 is another message"):
             writer.append([(1, b"one"), (2, b"TWO"), (3, b"three")])
-        assert (tmp_path / "file").read_bytes() == whole
+        assert (tmp_path / "file").read_bytes() == before
         writer.close()
 
     def test_nothing_half_written_stays_when_the_disk_is_full(self, tmp_path: Path) -> None:
         writer = Writer(tmp_path / "file")
         writer.open(NEW)
         writer.append([(1, b"one")])
-        whole = (tmp_path / "file").read_bytes()
-        with file_size_limit(len(whole) + 10), pytest.raises(ServiceError, match="File too large"):
+        before = (tmp_path / "file").read_bytes()
+        with file_size_limit(len(before) + 10), pytest.raises(ServiceError, match="File too large"):
             writer.append([(2, b"two" * 50)])
-        assert len((tmp_path / "file").read_bytes()) == len(whole) + 10
+        assert len((tmp_path / "file").read_bytes()) == len(before) + 10
         writer.append([(2, b"2")])
         writer.close()
         assert read(tmp_path / "file") == ([(1, b"one"), (2, b"2")], 0)

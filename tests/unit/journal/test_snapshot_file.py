@@ -1,7 +1,4 @@
-"""A snapshot's bytes:
-
-everything comes back to the last bit, and damage is an error, never another model.
-"""
+"""A snapshot's bytes: all come back to the last bit, and damage is an error, no other model."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ def tanh(x: Floats) -> Floats:
 
     from tacit.kernels import functions
 
-    found = np.array(x, dtype=np.float32)
+    values = np.array(x, dtype=np.float32)
     compiled = numba.njit(error_model="numpy")(functions.tanh.py_func)  # type: ignore[attr-defined]
-    compiled(found)
-    return found
+    compiled(values)
+    return values
 
 
 def exponential(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -32,20 +32,20 @@ def exponential(y: NDArray[np.float64]) -> NDArray[np.float64]:
 
     from tacit.kernels import functions
 
-    one = functions.exponential
+    function = functions.exponential
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def each(values: NDArray[np.float64]) -> None:
         for j in range(len(values)):
-            values[j] = one(values[j])
+            values[j] = function(values[j])
 
-    found = y.copy()
-    each(found)
-    return found
+    results = y.copy()
+    each(results)
+    return results
 
 
 def test_tanh_is_the_nearest_float_or_its_neighbour() -> None:
-    """Of every thousandth float, against 64 bits of precision."""
+    """Compare every thousandth float with 64 bits of precision."""
     some = np.arange(0, 2**32, 997, dtype=np.uint64).astype(np.uint32).view(np.float32)
     x = some[np.isfinite(some)]
     assert np.finfo(np.longdouble).nmant >= 63
@@ -60,9 +60,9 @@ def test_tanh_at_its_edges() -> None:
     tiny = np.float32(1e-45)
     x = np.array([0.0, -0.0, tiny, -tiny, 1e-38, 9.02, -88.5, 3e38, np.inf, -np.inf, np.nan])
     expected = [0.0, -0.0, tiny, -tiny, np.float32(1e-38), 1.0, -1.0, 1.0, 1.0, -1.0, np.nan]
-    found = tanh(x.astype(np.float32))
-    assert np.array_equal(found, np.array(expected, dtype=np.float32), equal_nan=True)
-    assert np.array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
+    computed = tanh(x.astype(np.float32))
+    assert np.array_equal(computed, np.array(expected, dtype=np.float32), equal_nan=True)
+    assert np.array_equal(np.signbit(computed[:-1]), np.signbit(x[:-1]))
 
 
 def test_the_exponential_is_right_to_45_bits_and_no_denormal_comes_out() -> None:

@@ -47,8 +47,8 @@ print(jit.WRITABLE, jit.CACHED, hits)
 
 
 def child(script: str, source: Path = ROOT / "src") -> list[str]:
-    """The lines that a new process prints."""
-    done = subprocess.run(
+    """Return the lines that a new process prints."""
+    process = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": str(source)},
         cwd="/",
@@ -57,12 +57,12 @@ def child(script: str, source: Path = ROOT / "src") -> list[str]:
         timeout=300,
         check=True,
     )
-    return list(done.stdout.splitlines())
+    return list(process.stdout.splitlines())
 
 
 def test_what_an_edge_is_made_of_does_not_load_numba() -> None:
-    (found,) = child("import sys, tacit.algorithms.mapa; print('numba' in sys.modules)")
-    assert found == "False"
+    (loaded,) = child("import sys, tacit.algorithms.mapa; print('numba' in sys.modules)")
+    assert loaded == "False"
 
 
 @pytest.mark.exhaustive
@@ -91,9 +91,9 @@ print(len(plan.order) > 0)
 def test_every_function_is_compiled_beforehand() -> None:
     from tacit.kernels import __main__ as filling
 
-    found = loading.library()
-    assert found is not None
-    functions = {getattr(found, one.name) for one in fields(found)}
+    library = loading.library()
+    assert library is not None
+    functions = {getattr(library, entry.name) for entry in fields(library)}
     assert functions == {function for function, _ in filling._CALLS}
 
 

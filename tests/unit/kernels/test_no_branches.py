@@ -32,27 +32,28 @@ SETS_FLAGS = re.compile(
 
 
 def compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
-    """The machine code of `function`, compiled anew, with all that it calls."""
+    """Return the machine code of `function`, compiled anew, with all that it calls."""
     import numba
 
-    made = numba.njit(error_model="numpy")(function)
-    made.compile(arguments)
-    return str(next(iter(made.inspect_asm().values()))).splitlines()
+    dispatcher = numba.njit(error_model="numpy")(function)
+    dispatcher.compile(arguments)
+    return str(next(iter(dispatcher.inspect_asm().values()))).splitlines()
 
 
 def on_floats(code: list[str]) -> list[str]:
-    """The comparisons of floats after which there is a conditional jump, each once.
+    """Return the comparisons of floats that a conditional jump follows, each once.
 
-    Not of two sizes of an array: numba compares them as floats when it gives it another shape.
+    Comparisons of two sizes of an array are left out: numba compares them as floats when it gives
+    the array another shape.
     """
-    found = []
+    jumps = []
     for at, line in enumerate(code):
         if JUMP.match(line):
             set_at = next(k for k in range(at - 1, -1, -1) if SETS_FLAGS.match(code[k]))
             comparison = OF_FLOATS.match(code[set_at])
             if comparison and not _of_sizes(code[:set_at], comparison):
-                found.append(f"{set_at}: {code[set_at].strip()}")
-    return sorted(set(found))
+                jumps.append(f"{set_at}: {code[set_at].strip()}")
+    return sorted(set(jumps))
 
 
 def _of_sizes(before: list[str], comparison: re.Match[str]) -> bool:
@@ -64,7 +65,7 @@ def _of_sizes(before: list[str], comparison: re.Match[str]) -> bool:
 
 
 def mathematics(code: list[str]) -> list[str]:
-    """The functions of libm that are called."""
+    """Return the functions of libm that are called."""
     return [line.strip() for line in code if CALL.match(line) and MATHEMATICS.search(line)]
 
 
@@ -73,7 +74,7 @@ def of_entry(name: str) -> list[str]:
 
     from tacit.kernels import __main__ as calls
 
-    function, arguments = next(one for one in calls._CALLS if one[0].__name__ == name)
+    function, arguments = next(call for call in calls._CALLS if call[0].__name__ == name)
     plain = function.py_func  # type: ignore[attr-defined]
     return compiled(plain, tuple(map(numba.typeof, arguments)))
 
@@ -104,14 +105,14 @@ def test_no_jump_of_a_layer_depends_on_a_number(name: str) -> None:
 
     from tacit.kernels import layers
 
-    line, plane, whole = numba.float32[::1], numba.float32[:, ::1], numba.int64
+    line, plane, integer = numba.float32[::1], numba.float32[:, ::1], numba.int64
     arguments = {
-        "activate": (whole, line),
-        "deactivate": (whole, line, line),
-        "normalize": (plane, whole, line),
+        "activate": (integer, line),
+        "deactivate": (integer, line, line),
+        "normalize": (plane, integer, line),
         "denormalize": (plane, plane, line),
-        "hinge": (line, whole, line),
-        "cross_entropy": (line, whole, line),
+        "hinge": (line, integer, line),
+        "cross_entropy": (line, integer, line),
     }[name]
     function = getattr(layers, name)
     function.compile(arguments)
@@ -123,8 +124,8 @@ def test_no_jump_of_a_layer_depends_on_a_number(name: str) -> None:
 @pytest.mark.exhaustive
 def test_no_jump_of_any_gradient_depends_on_a_number() -> None:
     code = of_entry("gradients")
-    found = on_floats(code)
-    assert len(found) == 1, found  # whether there is a penalty, which is public
+    jumps = on_floats(code)
+    assert len(jumps) == 1, jumps  # whether there is a penalty, which is public
     assert mathematics(code) == []
 
 

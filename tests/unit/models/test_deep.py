@@ -1,7 +1,4 @@
-"""The larger models by another way of writing them:
-
-torch's modules, sizes by hand, and what they learn.
-"""
+"""The larger models written in another way: torch's modules, sizes by hand, what they learn."""
 
 from __future__ import annotations
 
@@ -92,7 +89,7 @@ def test_lstm_forget_gates_begin_open() -> None:
 
 
 def norm(channels: int) -> nn.GroupNorm:
-    """Groups of at most five channels, as base.normalized has them; these numbers divide by 4."""
+    """Return the norm of groups of four channels, as base.normalized has where 4 divides them."""
     return nn.GroupNorm(channels // 4, channels, affine=False)
 
 
@@ -186,9 +183,9 @@ def test_build_names_the_field_and_the_value(
 
 
 def test_evaluate_counts_words_and_averages_their_losses() -> None:
-    """Scores that say the next word is the same:
+    """Build scores for which the next word is the same as this one.
 
-    right in three of four places, whatever the batches are.
+    They are right in three of four places, whatever the batches are.
     """
     model = build("lstm", (2,), 3, embedding=2, hidden=(2,))
     x = torch.tensor([[0, 1], [2, 1]])
@@ -200,7 +197,7 @@ def test_evaluate_counts_words_and_averages_their_losses() -> None:
 
 
 def trained(model: Model, train: Dataset, steps: int, rate: float, batch: int = 64) -> torch.Tensor:
-    """`params` after a few steps of Adam."""
+    """Return the parameters after a few steps of Adam."""
     params = model.init(1).requires_grad_()
     optimizer = torch.optim.Adam([params], lr=rate)
     generator = torch.Generator().manual_seed(1)
@@ -229,9 +226,9 @@ def test_every_image_model_learns_the_digits(
 
 
 def test_lstm_learns_which_word_follows() -> None:
-    """Words go round: each is followed by the next number;
+    """Train on words in a circle, each followed by the next number.
 
-    after a few steps the perplexity is near 1.
+    After a few steps the perplexity is near 1.
     """
     starts = torch.arange(200) % 12
     words = (starts[:, None] + torch.arange(9)) % 12

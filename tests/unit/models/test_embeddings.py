@@ -35,7 +35,7 @@ def generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def made(
+def initial(
     kind: EmbeddingKind, shape: tuple[int, ...], arguments: dict[str, Any]
 ) -> tuple[Embedding, Tensor, Tensor]:
     h = embedding(kind, shape, 6, **arguments)
@@ -46,11 +46,13 @@ def made(
 def test_an_embedding_maps_every_record_by_itself(
     kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, arguments)
+    h, theta, x = initial(kind, shape, arguments)
     together = h.embed(theta, x)
     assert together.shape == (10, 6)
     assert len(theta) == h.size == sum(math.prod(shape) for _, shape in h.layout)
-    assert torch.allclose(together, torch.cat([h.embed(theta, one[None]) for one in x]), atol=1e-6)
+    assert torch.allclose(
+        together, torch.cat([h.embed(theta, record[None]) for record in x]), atol=1e-6
+    )
     assert torch.allclose(
         together, h.logits(theta, x), atol=1e-6
     )  # as a model, the embedding is its scores
@@ -61,8 +63,10 @@ def test_an_embedding_maps_every_record_by_itself(
 def test_every_parameter_matters_and_per_example_gradients_exist(
     kind: EmbeddingKind, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, arguments)
-    each = vmap(grad(lambda t, one: h.embed(t, one[None]).square().sum()), (None, 0))(theta, x)
+    h, theta, x = initial(kind, shape, arguments)
+    each = vmap(grad(lambda t, record: h.embed(t, record[None]).square().sum()), (None, 0))(
+        theta, x
+    )
     assert each.shape == (10, h.size)
     assert float((each.abs().sum(0) > 0).float().mean()) > 0.9
 
@@ -92,10 +96,10 @@ def test_the_lstm_is_pytorchs() -> None:
         layer = nn.LSTM(inputs, cells, batch_first=True)
         weights = (parts[f"lstm{number}.{part}"] for part in ("weight", "recurrent", "bias"))
         with torch.no_grad():
-            for own, ours in zip(
+            for parameter, ours in zip(
                 layer.parameters(), (*weights, torch.zeros(4 * cells)), strict=True
             ):
-                own.copy_(ours)
+                parameter.copy_(ours)
             states, _ = layer(states)
     expected = states[:, -1] @ parts["dense1.weight"].T + parts["dense1.bias"]
     assert torch.allclose(h.embed(theta, x), expected, atol=1e-5)
@@ -127,7 +131,7 @@ def test_eq_11b_the_neurons_are_uniform_of_standard_deviation_c(scale: float, ri
 def test_eq_10_every_layer_but_the_last_is_perturbed_and_only_on_request(
     kind: Any, shape: Any, arguments: Any
 ) -> None:
-    h, theta, x = made(kind, shape, {**arguments, "smoothing": 0.3})
+    h, theta, x = initial(kind, shape, {**arguments, "smoothing": 0.3})
     plain = h.embed(theta, x)
     assert torch.equal(plain, h.embed(theta, x))
     assert torch.equal(h.embed(theta, x, generator(1)), h.embed(theta, x, generator(1)))
@@ -175,7 +179,7 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "message"),
     [
         (("linear", (9,), 0), "algorithm.width = 0"),
         (("mlp", (9,), 3), "algorithm.hidden = ()"),
@@ -183,8 +187,8 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
         (("cnn", (1, 4, 28), 3), "square images"),
     ],
 )
-def test_an_impossible_embedding_is_refused(arguments: Any, named: str) -> None:
-    with pytest.raises(ConfigError, match=named.replace("(", r"\(").replace(")", r"\)")):
+def test_an_impossible_embedding_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace(")", r"\)")):
         embedding(*arguments)
 
 

@@ -23,7 +23,7 @@ DAYS = Target("number", low=10.0, span=100.0)
 
 
 def linear(classes: int) -> Model:
-    """x (classes,) is its own scores, by the unit matrix."""
+    """Return a model that maps x (classes,) to itself, by the unit matrix."""
     return build("logistic", (classes,), classes)
 
 
@@ -36,15 +36,15 @@ def measured(
 ) -> dict[str, float]:
     classes = len(target.names)
     data = Dataset(torch.tensor(scores), torch.tensor(y), classes, "t/test")
-    _, found = chosen(names, target, Path()).measure(linear(classes), unit(classes), data)
-    return found
+    _, scores_by_name = chosen(names, target, Path()).measure(linear(classes), unit(classes), data)
+    return scores_by_name
 
 
 def test_accuracy_and_that_of_each_class() -> None:
     scores = [[2.0, 1.0, 0.0], [0.0, 1.0, 3.0], [5.0, 1.0, 0.0], [0.0, 9.0, 1.0]]
-    found = measured(["accuracy", "per_class"], THREE, scores, [0, 1, 0, 1])
+    metrics = measured(["accuracy", "per_class"], THREE, scores, [0, 1, 0, 1])
     # guesses are a, c, a, b: both of a are right, one of two of b; c has no example
-    assert found == {"accuracy": 0.75, "accuracy of a": 1.0, "accuracy of b": 0.5}
+    assert metrics == {"accuracy": 0.75, "accuracy of a": 1.0, "accuracy of b": 0.5}
 
 
 def test_auc_counts_pairs_and_ties_by_half() -> None:
@@ -59,8 +59,8 @@ def test_auc_of_three_classes_is_the_mean_of_each_against_the_rest() -> None:
     # a against the rest: 1. b: row 1 above all: 1. c: rows 2 and 3 against 0 and 1: 1.
     assert measured(["auc"], THREE, scores, [0, 1, 2, 2]) == {"auc": pytest.approx(1.0)}
     # With rows 1 and 3 of c, and 2 of b: a 1; b above two of three; c 2 of 4 pairs, and a tie.
-    found = measured(["auc"], THREE, scores, [0, 2, 1, 2])
-    assert found == {"auc": pytest.approx((1 + 2 / 3 + 2.5 / 4) / 3)}
+    metrics = measured(["auc"], THREE, scores, [0, 2, 1, 2])
+    assert metrics == {"auc": pytest.approx((1 + 2 / 3 + 2.5 / 4) / 3)}
 
 
 def test_auc_of_one_class_alone_is_no_number() -> None:
@@ -77,9 +77,9 @@ def regression() -> tuple[Model, Tensor]:
 def test_errors_are_in_the_unit_of_the_file() -> None:
     model, params = regression()
     data = Dataset(torch.tensor([[0.1], [0.5]]), torch.tensor([0.2, 0.2]), 0, "t/test")
-    _, found = chosen((), DAYS, Path()).measure(model, params, data)
+    _, metrics = chosen((), DAYS, Path()).measure(model, params, data)
     # 20 for 30 days, and 60 for 30: √((100 + 900) / 2), (10 + 30) / 2
-    assert found == {"rmse": pytest.approx(math.sqrt(500)), "mae": pytest.approx(20.0)}
+    assert metrics == {"rmse": pytest.approx(math.sqrt(500)), "mae": pytest.approx(20.0)}
 
 
 def test_perplexity_is_the_exponential_of_a_words_mean_loss() -> None:
@@ -87,10 +87,10 @@ def test_perplexity_is_the_exponential_of_a_words_mean_loss() -> None:
     words = torch.randint(7, (6, 4), generator=torch.Generator().manual_seed(1))
     data = Dataset(words, words, 7, "t/test")
     params = torch.zeros(model.size)  # every word is as likely as any other
-    seen, found = chosen((), Target("text"), Path()).measure(model, params, data)
-    assert list(found) == ["accuracy", "perplexity"]
-    assert found["perplexity"] == pytest.approx(7.0, rel=1e-5)
-    assert seen.scores is None  # which would fill the memory
+    evaluation, metrics = chosen((), Target("text"), Path()).measure(model, params, data)
+    assert list(metrics) == ["accuracy", "perplexity"]
+    assert metrics["perplexity"] == pytest.approx(7.0, rel=1e-5)
+    assert evaluation.scores is None  # which would fill the memory
 
 
 def test_one_output_for_two_classes_is_the_odds_of_the_second() -> None:
@@ -103,8 +103,8 @@ def test_one_output_for_two_classes_is_the_odds_of_the_second() -> None:
         loss=bce_with_logits,
     )
     data = Dataset(torch.tensor([[-1.0], [2.0], [0.5]]), torch.tensor([0, 1, 0]), 2, "t/test")
-    _, found = chosen((), TWO, Path()).measure(model, torch.tensor([1.0]), data)
-    assert found == {"accuracy": pytest.approx(2 / 3), "auc": 1.0}
+    _, metrics = chosen((), TWO, Path()).measure(model, torch.tensor([1.0]), data)
+    assert metrics == {"accuracy": pytest.approx(2 / 3), "auc": 1.0}
 
 
 def test_what_fits_is_shown_where_nothing_is_said() -> None:
@@ -131,15 +131,15 @@ class TestOwn:
         model, params = regression()
         data = Dataset(torch.tensor([[0.1], [0.5]]), torch.tensor([0.2, 0.2]), 0, "t/test")
         folder = self.written(tmp_path, "return (scores - y).max()")
-        _, found = chosen(["costs:cost", "mae"], DAYS, folder).measure(model, params, data)
-        assert found == {"cost": pytest.approx(30.0), "mae": pytest.approx(20.0)}
+        _, metrics = chosen(["costs:cost", "mae"], DAYS, folder).measure(model, params, data)
+        assert metrics == {"cost": pytest.approx(30.0), "mae": pytest.approx(20.0)}
 
     @pytest.mark.parametrize("body", ["return scores", "return None", "1 / 0"])
     def test_what_is_no_number_is_one_line(self, tmp_path: Path, body: str) -> None:
-        found = chosen(["costs:cost"], TWO, self.written(tmp_path, body))
+        measure = chosen(["costs:cost"], TWO, self.written(tmp_path, body))
         data = Dataset(torch.zeros(3, 2), torch.tensor([0, 1, 1]), 2, "t/test")
         with pytest.raises(ConfigError, match=r"costs:cost: .* it must return a number"):
-            found.measure(linear(2), unit(2), data)
+            measure.measure(linear(2), unit(2), data)
 
     def test_one_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"evaluation\.metrics=costs:cost"):

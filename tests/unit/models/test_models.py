@@ -121,13 +121,13 @@ def test_init_is_bounded_by_the_fan_in_and_zero_for_convex_models() -> None:
 def test_unflatten_is_views_in_the_order_of_the_layout() -> None:
     model = build("cnn", IMAGE, 10)
     params = model.init(1)
-    named = model.unflatten(params)
+    parts = model.unflatten(params)
     expected = [
         f"{layer}.{kind}" for layer in ("conv1", "conv2", "dense1") for kind in ("weight", "bias")
     ]
-    assert list(named) == expected
-    assert torch.equal(torch.cat([part.flatten() for part in named.values()]), params)
-    named["conv1.bias"].fill_(7)
+    assert list(parts) == expected
+    assert torch.equal(torch.cat([part.flatten() for part in parts.values()]), params)
+    parts["conv1.bias"].fill_(7)
     assert (params[250:260] == 7).all()
 
 
@@ -150,7 +150,7 @@ def test_schema_is_recorded_and_tells_models_apart() -> None:
 
 
 def linear(name: str, **options: Any) -> tuple[Model, torch.Tensor]:
-    """Two features, three classes: scores (x0, x1, x0 + x1 + 1)."""
+    """Return a model of two features and three classes: scores (x0, x1, x0 + x1 + 1)."""
     return build(name, (2,), 3, **options), torch.tensor([1.0, 0, 0, 1, 1, 1, 0, 0, 1])
 
 
@@ -167,9 +167,9 @@ def test_logistic_loss_by_hand() -> None:
 
 @pytest.mark.parametrize(("label", "expected"), [(0, 1 + 4 - 1), (1, 1 + 4 - 2), (2, 0)])
 def test_svm_loss_by_hand(label: int, expected: float) -> None:
-    """Scores (1, 2, 4):
+    """Take scores (1, 2, 4).
 
-    the best wrong score, plus the margin 1, minus the right one, at least 0.
+    The loss is the best wrong score, plus the margin 1, minus the right one, at least 0.
     """
     model, params = linear("svm")
     assert model.loss(params, torch.tensor([1.0, 2.0]), torch.tensor(label)).item() == expected

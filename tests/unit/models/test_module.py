@@ -1,7 +1,4 @@
-"""Own modules:
-
-their per-example gradients are those of a loop, and what cannot be private is refused.
-"""
+"""Own modules: their per-example gradients are a loop's, and non-private parts are refused."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ class Attention(nn.Module):
         self.head = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        seen, _ = self.attention(x, x, x, need_weights=False)
-        scores: Tensor = self.head(self.norm(x + seen).mean(1))
+        attended, _ = self.attention(x, x, x, need_weights=False)
+        scores: Tensor = self.head(self.norm(x + attended).mean(1))
         return scores
 
 
@@ -119,8 +116,8 @@ def test_gradients_are_those_of_one_example_at_a_time(name: str) -> None:
     )
     x, y = model.random_batch(7, torch.Generator().manual_seed(5))
     params = model.init(3)
-    found = example_gradients(model, params, x, y, chunk_size=3)
-    for row, label, gradient in zip(x, y, found, strict=True):
+    gradients = example_gradients(model, params, x, y, chunk_size=3)
+    for row, label, gradient in zip(x, y, gradients, strict=True):
         leaf = params.clone().requires_grad_()
         loss = cross_entropy(model.logits(leaf, row), label) + 0.005 * leaf.dot(leaf)
         (alone,) = torch.autograd.grad(loss, leaf)
@@ -233,7 +230,7 @@ class Noisy(nn.Linear):
 
 
 @pytest.mark.parametrize(
-    ("factory", "said"),
+    ("factory", "message"),
     [
         (
             lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)),
@@ -257,26 +254,26 @@ class Noisy(nn.Linear):
     ],
 )
 def test_what_cannot_be_private_is_refused_before_a_row_is_seen(
-    factory: Callable[[], nn.Module], said: str
+    factory: Callable[[], nn.Module], message: str
 ) -> None:
     module_model(
         "nets:Net", lambda: nn.Linear(4, 3), shape=(4,), outputs=3, loss=cross_entropy
     )  # a control
-    with pytest.raises(ConfigError, match=said) as refused:
+    with pytest.raises(ConfigError, match=message) as refused:
         module_model("nets:Net", factory, shape=(4,), outputs=3, loss=cross_entropy)
     assert str(refused.value).startswith("model.entry=nets:Net: ")
     assert "\n" not in str(refused.value)
 
 
 def test_a_dropout_that_drops_nothing_is_allowed() -> None:
-    made = module_model(
+    built = module_model(
         "nets:Net",
         lambda: nn.Sequential(nn.Dropout(0.0), nn.Linear(4, 3)),
         shape=(4,),
         outputs=3,
         loss=cross_entropy,
     )
-    assert isinstance(made, ModuleModel)
+    assert isinstance(built, ModuleModel)
 
 
 def test_the_best_constant_is_the_majority_or_the_mean() -> None:

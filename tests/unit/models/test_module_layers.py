@@ -78,8 +78,8 @@ def test_one_backward_pass_finds_the_gradients_of_the_definition(
     assert model.traced
     x, y = model.random_batch(9, torch.Generator().manual_seed(5))
     params = model.init(3)
-    found, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
-    assert torch.allclose(found, defined, rtol=1e-4, atol=1e-5)
+    gradients, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
+    assert torch.allclose(gradients, defined, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", [mse, bce_with_logits])
@@ -97,11 +97,11 @@ def test_losses_of_a_batch_are_those_of_its_examples(
     x, y = model.random_batch(9, torch.Generator().manual_seed(5))
     params = model.init(3)
     scores = model.logits(params, x)
-    each = torch.stack([loss(one, label) for one, label in zip(scores, y, strict=True)])
+    each = torch.stack([loss(score, label) for score, label in zip(scores, y, strict=True)])
     assert torch.allclose(model.data_loss(scores, y), each)
     assert model.traced
-    found, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
-    assert torch.allclose(found, defined, rtol=1e-4, atol=1e-6)
+    gradients, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
+    assert torch.allclose(gradients, defined, rtol=1e-4, atol=1e-6)
 
 
 def test_what_is_not_trained_is_no_layer_of_the_vector() -> None:
@@ -111,8 +111,8 @@ def test_what_is_not_trained_is_no_layer_of_the_vector() -> None:
     assert model.seen.layers == ("3",)
     x, y = model.random_batch(5, torch.Generator().manual_seed(5))
     params = model.init(3)
-    found, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
-    assert torch.allclose(found, defined, rtol=1e-4, atol=1e-6)
+    gradients, defined = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
+    assert torch.allclose(gradients, defined, rtol=1e-4, atol=1e-6)
 
 
 class Code(nn.Module):
@@ -132,15 +132,15 @@ def _branch(x: Tensor) -> Tensor:
 
 
 def _hooked() -> nn.Module:
-    made = dense()
-    made[0].register_forward_hook(lambda _layer, _x, output: output * 2)  # type: ignore[index]
-    return made
+    network = dense()
+    network[0].register_forward_hook(lambda _layer, _x, output: output * 2)  # type: ignore[index]
+    return network
 
 
 def _half_trained() -> nn.Module:
-    made = dense()
-    made[0].bias.requires_grad_(False)  # type: ignore[index]
-    return made
+    network = dense()
+    network[0].bias.requires_grad_(False)  # type: ignore[index]
+    return network
 
 
 UNSEEN: dict[str, Callable[[], nn.Module]] = {
@@ -193,5 +193,5 @@ def test_a_model_that_is_not_seen_through_is_no_less_a_model() -> None:
     x, y = model.random_batch(5, torch.Generator().manual_seed(5))
     params = model.init(3)
     assert not model.traced
-    one = example_gradients(model, params, x, y)
-    assert torch.equal(one, vmap_gradients(model, params, x, y))
+    gradients = example_gradients(model, params, x, y)
+    assert torch.equal(gradients, vmap_gradients(model, params, x, y))

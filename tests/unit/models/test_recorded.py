@@ -1,5 +1,6 @@
-"""What an own module's code raises, remembers or asks of one row changes no other row, and ends
-nothing.
+"""What an own module's code does at one row changes no other row, and ends nothing.
+
+It may raise, remember, or ask for something.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def model_of(
 
 
 def rows_and_attack(model: ModuleModel) -> tuple[Tensor, Tensor, Tensor]:
-    """Parameters of a hostile server, and rows of which one raises."""
+    """Return parameters of a hostile server, and rows of which one raises."""
     x, y = model.random_batch(6, torch.Generator().manual_seed(3))
     params = model.init(5)
     against(model.unflatten(params), x[TARGET])
@@ -52,23 +53,23 @@ def rows_and_attack(model: ModuleModel) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.fixture
 def signals_are_heard() -> Iterator[None]:
-    """As in an edge: SIGINT raises nothing, so that a KeyboardInterrupt is the code's."""
+    """Handle SIGINT as an edge does, so that a KeyboardInterrupt is the code's own."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def check_others(model: ModuleModel) -> None:
-    """One row is nan throughout; the others have the bits that they have without it."""
+    """Check that one row is nan throughout and that the others have the same bits without it."""
     params, x, y = rows_and_attack(model)
-    found = example_gradients(model, params, x, y)
+    gradients = example_gradients(model, params, x, y)
     others = torch.arange(len(y)) != TARGET
     replaced = x.clone()
     replaced[TARGET] = 0.25
     without = example_gradients(model, params, replaced, y)
-    assert found[TARGET].isnan().all()
+    assert gradients[TARGET].isnan().all()
     assert without.isfinite().all()
-    assert torch.equal(found[others], without[others])
+    assert torch.equal(gradients[others], without[others])
 
 
 @pytest.mark.parametrize("kind", RAISES)
@@ -86,8 +87,8 @@ def test_a_row_that_trusted_code_raises_at_is_nan_and_no_other_changes(
     kind: type[Solve], capfd: pytest.CaptureFixture[str]
 ) -> None:
     check_others(model_of(kind, trusted=True))
-    said = capfd.readouterr()
-    assert said.out == said.err == ""
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
 
 
 @pytest.mark.usefixtures("signals_are_heard")
@@ -202,9 +203,9 @@ def test_no_code_of_the_module_runs_on_private_rows(capfd: pytest.CaptureFixture
 
 
 def own_loss(output: Tensor, y: Tensor) -> Tensor:
-    """A loss that no row may be sure of: the inverse of the scores' outer product."""
-    whole = torch.diag_embed(output.sum() * torch.ones(2))
-    loss: Tensor = torch.linalg.inv(whole).sum() + output[0] * y
+    """Invert the outer product of the scores: a loss that may fail for any row."""
+    diagonal = torch.diag_embed(output.sum() * torch.ones(2))
+    loss: Tensor = torch.linalg.inv(diagonal).sum() + output[0] * y
     return loss
 
 
@@ -227,8 +228,8 @@ def test_a_loss_of_ones_own_may_raise_too() -> None:
     parts = model.unflatten(params)
     for name in ("head.weight", "head.bias"):
         parts[name].fill_(0.0)
-    found = example_gradients(model, params, x, y)  # every row's matrix is 0
-    assert found.isnan().all()
+    gradients = example_gradients(model, params, x, y)  # every row's matrix is 0
+    assert gradients.isnan().all()
     parts["head.bias"].fill_(0.5)
     assert example_gradients(model, params, x, y).isfinite().all()
 
@@ -270,12 +271,12 @@ def test_a_word_that_is_not_there_is_nan_and_no_other_row_changes(kind: type[Wor
         x[TARGET, 0]
     )  # the first number decides, and the target's
     x[:, 0] = torch.where(torch.arange(6) == TARGET, x[:, 0], 1e-4)  # is by far the largest
-    found = example_gradients(model, params, x, y)
+    gradients = example_gradients(model, params, x, y)
     others = torch.arange(6) != TARGET
-    assert found[TARGET].isnan().any()
+    assert gradients[TARGET].isnan().any()
     replaced = torch.where(others[:, None], x, 1e-4)
-    assert torch.equal(found[others], example_gradients(model, params, replaced, y)[others])
-    assert found[others].isfinite().all()
+    assert torch.equal(gradients[others], example_gradients(model, params, replaced, y)[others])
+    assert gradients[others].isfinite().all()
 
 
 def test_a_division_of_whole_numbers_is_no_known_step() -> None:
@@ -292,26 +293,26 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         words = x.unsqueeze(1) * torch.eye(WIDTH)
-        seen, _ = self.attention(words, words, words, need_weights=False)
-        scores: Tensor = self.head(functional.gelu(seen).mean(1))
+        attended, _ = self.attention(words, words, words, need_weights=False)
+        scores: Tensor = self.head(functional.gelu(attended).mean(1))
         return scores
 
 
-@pytest.mark.parametrize(("kind", "whole"), [(Attention, True), (Solve, False), (Calls, True)])
+@pytest.mark.parametrize(("kind", "batched"), [(Attention, True), (Solve, False), (Calls, True)])
 @pytest.mark.filterwarnings("ignore:a row")
 def test_only_what_cannot_raise_is_computed_for_all_rows_at_once(
-    kind: type[nn.Module], whole: bool
+    kind: type[nn.Module], batched: bool
 ) -> None:
     model = model_of(kind)
-    found = recorded(model, "cpu", torch.float32, torch.int64)
-    assert isinstance(found, Recorded)
-    assert (found.mapped is not None) == whole
+    recording = recorded(model, "cpu", torch.float32, torch.int64)
+    assert isinstance(recording, Recorded)
+    assert (recording.mapped is not None) == batched
     x, y = model.random_batch(5, torch.Generator().manual_seed(4))
     x[1], x[2], x[3] = torch.nan, torch.inf, 0.0
     params = model.init(2)
     together = example_gradients(model, params, x, y)
     for row, label, gradient in zip(x, y, together, strict=True):
-        alone = found.graph(params, row, label)
+        alone = recording.graph(params, row, label)
         torch.testing.assert_close(gradient, alone, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 

@@ -18,23 +18,23 @@ WIDTH = 4
 class Own(nn.Module):
     """A weight, a parameter that is used once more, and a buffer."""
 
-    kept: Tensor
+    state: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Linear(WIDTH, 2)
         self.scale = nn.Parameter(torch.randn(WIDTH))
-        self.register_buffer("kept", torch.zeros(WIDTH))
-        self.also = [self.kept, self.scale]
+        self.register_buffer("state", torch.zeros(WIDTH))
+        self.also = [self.state, self.scale]
 
     def scores(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
-        found: Tensor = self.head((x + self.kept) * self.scale)
-        return found
+        """Return scores (B, 2)."""
+        outputs: Tensor = self.head((x + self.state) * self.scale)
+        return outputs
 
 
 def far(x: Tensor) -> Tensor:
-    """1 for a row that no public row is, else 0."""
+    """Return 1 for a row that no public row is, else 0."""
     return (x.detach().flatten()[0] > 1e4).float()
 
 
@@ -51,16 +51,16 @@ def model_of(kind: type[nn.Module], *, trusted: bool = False) -> ModuleModel:
 
 
 def check_nothing_is_kept(model: ModuleModel) -> None:
-    """The bits of the others, of the parameters and of a later call are those without row 0."""
+    """Check that the other rows, the parameters and a later call have the bits of before."""
     params = model.init(3)
     x, y = model.random_batch(5, torch.Generator().manual_seed(3))
     strange = x.clone()
     strange[0] = 1e5
     before = params.clone()
     usual = example_gradients(model, params, x, y)
-    found = example_gradients(model, params, strange, y)
-    assert torch.equal(found[1:], usual[1:])
-    assert not torch.equal(found[0], usual[0])
+    gradients = example_gradients(model, params, strange, y)
+    assert torch.equal(gradients[1:], usual[1:])
+    assert not torch.equal(gradients[0], usual[0])
     assert torch.equal(example_gradients(model, params, x, y), usual)
     assert torch.equal(params, before)
     assert (strange[0] == 1e5).all()
@@ -70,9 +70,9 @@ class SetBuffer(Own):
     """Takes a buffer's memory for a tensor of its own, and writes to that."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.empty(0)
-        own.set_(self.kept)  # type: ignore[call-overload]
-        own.add_(far(x))
+        alias = torch.empty(0)
+        alias.set_(self.state)  # type: ignore[call-overload]
+        alias.add_(far(x))
         return self.scores(x)
 
 
@@ -80,9 +80,9 @@ class SetParameter(Own):
     """The same with a parameter."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.empty(0)
-        own.set_(self.scale.detach())  # type: ignore[call-overload]
-        own.add_(far(x))
+        alias = torch.empty(0)
+        alias.set_(self.scale.detach())  # type: ignore[call-overload]
+        alias.add_(far(x))
         return self.scores(x)
 
 
@@ -90,9 +90,9 @@ class Named(Own):
     """The same by the operation's full name."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.zeros(WIDTH)
-        torch.ops.aten.set_.source_Tensor(own, self.kept)
-        own.copy_(self.kept + far(x))
+        alias = torch.zeros(WIDTH)
+        torch.ops.aten.set_.source_Tensor(alias, self.state)
+        alias.copy_(self.state + far(x))
         return self.scores(x)
 
 
@@ -100,16 +100,16 @@ class Resized(Own):
     """Gives a tensor another size, which may leave it numbers of what was there."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.zeros(2 * WIDTH)
-        torch.ops.aten.resize_(own, [WIDTH])
-        return self.scores(x + own)
+        resized = torch.zeros(2 * WIDTH)
+        torch.ops.aten.resize_(resized, [WIDTH])
+        return self.scores(x + resized)
 
 
 class Listed(Own):
     """Writes to a list of tensors."""
 
     def forward(self, x: Tensor) -> Tensor:
-        torch._foreach_add_([self.kept], [far(x)])
+        torch._foreach_add_([self.state], [far(x)])
         return self.scores(x)
 
 
@@ -123,29 +123,31 @@ class InPlace(Own):
     """Writes to tensors of its own alone, and has a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.zeros_like(x)
-        own[:, 0] = x[:, 1]
-        own[:, [1, 2]] = 2 * x[:, :2]
-        own.add_(x).mul_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-        return self.scores(torch.relu_(own.unsqueeze(1).squeeze_(1) - 0.1))
+        mixed = torch.zeros_like(x)
+        mixed[:, 0] = x[:, 1]
+        mixed[:, [1, 2]] = 2 * x[:, :2]
+        mixed.add_(x).mul_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        return self.scores(torch.relu_(mixed.unsqueeze(1).squeeze_(1) - 0.1))
 
 
 def test_a_list_that_writes_to_its_own_tensors_keeps_nothing() -> None:
     model = model_of(InPlace)
-    found = recorded(model, "cpu", torch.float32, torch.int64)
-    assert isinstance(found, Recorded)
-    constants = [one.clone() for one in found.graph.buffers()]
+    recording = recorded(model, "cpu", torch.float32, torch.int64)
+    assert isinstance(recording, Recorded)
+    constants = [constant.clone() for constant in recording.graph.buffers()]
     check_nothing_is_kept(model)
-    assert all(map(torch.equal, constants, found.graph.buffers()))
+    assert all(map(torch.equal, constants, recording.graph.buffers()))
 
 
 def test_the_operations_of_a_list_read_copies_alone() -> None:
-    found = recorded(model_of(InPlace), "cpu", torch.float32, torch.int64)
-    assert isinstance(found, Recorded)
-    sources = [one for one in found.graph.graph.nodes if one.op in ("placeholder", "get_attr")]
-    assert {one.op for one in sources} == {"placeholder", "get_attr"}
-    for one in sources:
-        assert [user.target for user in one.users] == [torch.ops.aten.clone.default]
+    recording = recorded(model_of(InPlace), "cpu", torch.float32, torch.int64)
+    assert isinstance(recording, Recorded)
+    sources = [
+        node for node in recording.graph.graph.nodes if node.op in ("placeholder", "get_attr")
+    ]
+    assert {node.op for node in sources} == {"placeholder", "get_attr"}
+    for node in sources:
+        assert [user.target for user in node.users] == [torch.ops.aten.clone.default]
 
 
 class Listing(Own):
@@ -159,18 +161,18 @@ class Hidden(Own):
     """Branches on a number of a tensor that was a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.tensor([0.0])
-        own[0] = x.detach().max()
-        return self.scores(x if own.item() < 1 else -x)
+        largest = torch.tensor([0.0])
+        largest[0] = x.detach().max()
+        return self.scores(x if largest.item() < 1 else -x)
 
 
 class Asserting(Own):
     """Raises for a number of a tensor that was a constant."""
 
     def forward(self, x: Tensor) -> Tensor:
-        own = torch.tensor([0.0])
-        own[0] = x.detach().max()
-        if own.item() > 1:
+        largest = torch.tensor([0.0])
+        largest[0] = x.detach().max()
+        if largest.item() > 1:
             raise ValueError
         return self.scores(x)
 
@@ -191,8 +193,8 @@ class Unsteady(Own):
 def test_a_module_whose_gradients_overflow_may_be_recorded() -> None:
     model = model_of(Unsteady)
     x = torch.tensor([[0.5] * WIDTH, [100.0] * WIDTH, [0.0] * WIDTH])
-    found = example_gradients(model, model.init(3), x, torch.tensor([0, 1, 1]))
-    assert found.isfinite().all(1).tolist() == [True, False, False]
+    gradients = example_gradients(model, model.init(3), x, torch.tensor([0, 1, 1]))
+    assert gradients.isfinite().all(1).tolist() == [True, False, False]
 
 
 class Branches(Own):
@@ -206,7 +208,7 @@ class Branches(Own):
 
     def write(self, x: Tensor) -> None:
         """Write something of the row."""
-        self.kept.data.add_(far(x))
+        self.state.data.add_(far(x))
 
 
 class BranchesParameter(Branches):
@@ -220,11 +222,11 @@ class BranchesKept(Branches):
     """Writes to numbers that it has by another name, and reads those."""
 
     def write(self, x: Tensor) -> None:
-        for one in self.also:
-            one.data.add_(far(x))
+        for tensor in self.also:
+            tensor.data.add_(far(x))
 
     def scores(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         return super().scores(x + self.also[0].detach() + self.also[1].detach())
 
 

@@ -50,9 +50,9 @@ MODELS = [
 def batch(
     model: Model, size: int, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parameters near, not at, the initial ones, and `size` examples:
+    """Return parameters near the initial ones, and `size` examples.
 
-    images with a flat background.
+    The images have a flat background.
     """
     generator = torch.Generator().manual_seed(seed)
     params = model.init(seed) + 0.1 * torch.randn(model.size, generator=generator)
@@ -61,11 +61,11 @@ def batch(
 
 
 def loop(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The readable reference: one backward pass for each example."""
+    """Compute the readable reference: one backward pass for each example."""
     rows = []
-    for one, label in zip(x, y, strict=True):
+    for row, label in zip(x, y, strict=True):
         leaf = params.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(model.loss(leaf, one, label), leaf)
+        (gradient,) = torch.autograd.grad(model.loss(leaf, row, label), leaf)
         rows.append(gradient)
     return torch.stack(rows)
 
@@ -77,9 +77,9 @@ def test_gradients_equal_the_loop_over_examples_and_vmap(
 ) -> None:
     params, x, y = batch(model, 9)
     expected = loop(model, params, x, y)
-    found = example_gradients(model, params, x, y, chunk_size=chunk_size)
-    assert found.shape == (9, model.size)
-    assert torch.allclose(found, expected, atol=1e-5)
+    gradients = example_gradients(model, params, x, y, chunk_size=chunk_size)
+    assert gradients.shape == (9, model.size)
+    assert torch.allclose(gradients, expected, atol=1e-5)
     assert torch.allclose(vmap_gradients(model, params, x, y), expected, atol=1e-5)
 
 
@@ -91,15 +91,16 @@ def test_mean_gradient_is_the_mean_of_the_rows(model: Model) -> None:
 
 
 def test_softmax_gradient_by_hand() -> None:
-    """d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y], with p = softmax(ln 1, ln
-    2, ln 5).
+    """Compare d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y].
+
+    Here p = softmax(ln 1, ln 2, ln 5).
     """
     model = build("logistic", (2,), 3)
     params = torch.tensor([0.0, 0, 0, 0, 0, 0, math.log(1), math.log(2), math.log(5)])
-    found = example_gradients(model, params, torch.tensor([[2.0, -4.0]]), torch.tensor([1]))
+    gradients = example_gradients(model, params, torch.tensor([[2.0, -4.0]]), torch.tensor([1]))
     residual = torch.tensor([1 / 8, 2 / 8 - 1, 5 / 8])
     expected = torch.cat([torch.outer(residual, torch.tensor([2.0, -4.0])).flatten(), residual])
-    assert torch.allclose(found[0], expected, atol=1e-7)
+    assert torch.allclose(gradients[0], expected, atol=1e-7)
 
 
 def test_the_penalty_is_in_every_row() -> None:
@@ -121,38 +122,38 @@ def test_one_example_and_none(model: Model) -> None:
 
 @pytest.mark.parametrize("model", [m for m in MODELS if m.name != "lstm"], ids=Model.schema)
 def test_a_row_does_not_depend_on_the_other_rows(model: Model) -> None:
-    """What sensitivity rests on: an example's gradient is a function of that example alone."""
+    """Check what sensitivity rests on: a gradient is a function of its own example alone."""
     params, x, y = batch(model, 8)
-    whole = example_gradients(model, params, x, y)
+    together = example_gradients(model, params, x, y)
     x[1:] = float("nan")
     y[1:] = 0
     poisoned = example_gradients(model, params, x, y)
-    assert torch.allclose(poisoned[0], whole[0], atol=1e-6)
+    assert torch.allclose(poisoned[0], together[0], atol=1e-6)
     assert poisoned[1:].isnan().any(dim=1).all()
 
 
 def test_a_row_of_a_sequence_does_not_depend_on_the_other_sequences() -> None:
     model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
     params, x, y = batch(model, 8)
-    whole = example_gradients(model, params, x, y)
+    together = example_gradients(model, params, x, y)
     x[1:], y[1:] = 10 - x[1:], 3
     others = example_gradients(model, params, x, y)
-    assert torch.allclose(others[0], whole[0], atol=1e-6)
-    assert not torch.isclose(others[1:], whole[1:], atol=1e-6).all(dim=1).any()
+    assert torch.allclose(others[0], together[0], atol=1e-6)
+    assert not torch.isclose(others[1:], together[1:], atol=1e-6).all(dim=1).any()
 
 
 def test_a_words_gradient_adds_up_over_its_places() -> None:
-    """A word that stands at every place:
+    """Put one word at every place: its row of the embedding has the sum.
 
-    its row of the embedding has the sum, and all other rows are exactly 0.
+    All other rows are exactly 0.
     """
     model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
     params, _, y = batch(model, 2)
     x = torch.full((2, 6), 4)
-    found = example_gradients(model, params, x, y)
-    table = found[:, : 11 * 5].view(2, 11, 5)
+    gradients = example_gradients(model, params, x, y)
+    table = gradients[:, : 11 * 5].view(2, 11, 5)
     assert torch.equal(table.abs().sum(2) > 0, (torch.arange(11) == 4).expand(2, 11))
-    assert torch.allclose(found, loop(model, params, x, y), atol=1e-5)
+    assert torch.allclose(gradients, loop(model, params, x, y), atol=1e-5)
 
 
 def test_results_are_detached_repeatable_and_leave_the_inputs_alone() -> None:
@@ -176,9 +177,9 @@ steady = settings(derandomize=True, deadline=None, max_examples=60)
 def ghost(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, clip: float, **mask: Any
 ) -> Clipped:
-    """The fast path as the edge takes it."""
-    taken = mask.get("mask", torch.ones(len(y), dtype=torch.bool))
-    return outer_sum(*linear_factors(model, params, x, y), clip, taken)
+    """Take the fast path as the edge does."""
+    drawn = mask.get("mask", torch.ones(len(y), dtype=torch.bool))
+    return outer_sum(*linear_factors(model, params, x, y), clip, drawn)
 
 
 @steady
@@ -195,11 +196,11 @@ def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
     params, x, y = batch(model, size, seed)
     mask = torch.rand(size, generator=torch.Generator().manual_seed(seed)) < 0.7
     expected = clipped_sum(example_gradients(model, params, x * scale, y), clip, mask)
-    found = ghost(model, params, x * scale, y, clip, mask=mask)
-    assert found.total.shape == expected.total.shape == (model.size,)
-    assert found.total.dtype == torch.float64
-    assert torch.allclose(found.total, expected.total, rtol=1e-5, atol=1e-5 * clip)
-    assert found.sensitivity == expected.sensitivity == clip
+    fast = ghost(model, params, x * scale, y, clip, mask=mask)
+    assert fast.total.shape == expected.total.shape == (model.size,)
+    assert fast.total.dtype == torch.float64
+    assert torch.allclose(fast.total, expected.total, rtol=1e-5, atol=1e-5 * clip)
+    assert fast.sensitivity == expected.sensitivity == clip
 
 
 @steady
@@ -212,7 +213,7 @@ def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
 def test_a_ghost_row_is_never_longer_than_c(
     exponent: float, clip: float, seed: int, inputs: int
 ) -> None:
-    """The norm of the one row, in float64, at every size that float32 can hold."""
+    """Check the norm of the one row, in float64, at every size that float32 can hold."""
     generator = torch.Generator().manual_seed(seed)
     sizes = 10.0 ** (exponent % 30 - 15), 10.0 ** (exponent % 23 - 12)
     delta, x = (
@@ -250,9 +251,9 @@ def slots_of(model: Model, mechanism: Mechanism) -> slots.Slots:
     _, x, y = batch(model, 40)
     plan = Plan(mechanism, 0.5, 20.0, 1.0, 0.1, 1.0, 1.0, 1e-5)
     rows = Dataset(x, y, model.classes, "toy")
-    found = private_sum(rows, model, plan, Random(1), rows_alone=False)
-    assert isinstance(found, slots.Slots)
-    return found
+    private = private_sum(rows, model, plan, Random(1), rows_alone=False)
+    assert isinstance(private, slots.Slots)
+    return private
 
 
 @pytest.mark.parametrize("model", MODELS, ids=Model.schema)
@@ -265,14 +266,15 @@ def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     params, x, y = batch(model, 40)
     index, mask = torch.arange(40).flip(0), torch.arange(40) % 3 > 0
     gradients = example_gradients(model, params, x[index], y[index])
-    found = slots_of(model, mechanism).clipped(params, 0.3, index, mask)
+    in_parts = slots_of(model, mechanism).clipped(params, 0.3, index, mask)
     if mechanism == "discrete_gaussian":
         expected = integer_sum(gradients, 0.3, mask, grid_step(0.3, 1.0))
-        assert (found.total - expected.total).abs().max() <= 40  # a step or so of rounding per row
+        # A step or so of rounding per row.
+        assert (in_parts.total - expected.total).abs().max() <= 40
     else:
         expected = clipped_sum(gradients, 0.3, mask)
-        assert torch.allclose(found.total, expected.total, atol=1e-5)
-    assert (found.sensitivity, found.step, found.total.dtype) == (
+        assert torch.allclose(in_parts.total, expected.total, atol=1e-5)
+    assert (in_parts.sensitivity, in_parts.step, in_parts.total.dtype) == (
         0.3,
         expected.step,
         expected.total.dtype,

@@ -59,13 +59,13 @@ def test_what_tacit_has_trained_is_loaded_and_says_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PAIRS if name != "lstm"])
 def test_as_an_own_module_it_has_the_same_gradients(name: str) -> None:
     model, factory = PAIRS[name][0](), PAIRS[name][1]
-    own = module_model(
+    module = module_model(
         "nets:net", factory, shape=model.shape, outputs=model.classes, loss=cross_entropy
     )
     params = model.init(3) + 0.1
     x, y = model.random_batch(5, torch.Generator().manual_seed(1))
     assert torch.allclose(
-        example_gradients(own, params, x, y),
+        example_gradients(module, params, x, y),
         example_gradients(model, params, x, y),
         rtol=1e-3,
         atol=1e-5,
