@@ -82,7 +82,7 @@ class Stack:
         self._run("make", *arguments, seconds=120.0)
 
     def _run(self, *command: str, seconds: float) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             cwd=self._root,
             env=self._environment,
@@ -91,8 +91,10 @@ class Stack:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert completed.returncode == 0, (
+            f"{' '.join(command)}\n{completed.stdout}\n{completed.stderr}"
+        )
+        return completed.stdout
 
     def scale(self, edges: int) -> None:
         """Have that many edges; nothing else is touched."""
@@ -104,8 +106,8 @@ class Stack:
 
     def inspect(self, service: str) -> list[dict[str, Any]]:
         """`docker inspect` of the service's containers."""
-        found: list[dict[str, Any]] = json.loads(docker("inspect", *self.containers(service)))
-        return found
+        containers: list[dict[str, Any]] = json.loads(docker("inspect", *self.containers(service)))
+        return containers
 
     def status(self) -> Status | None:
         """The run's status; None while the aggregator is not ready."""
@@ -144,9 +146,9 @@ class Stack:
                 if condition(status):
                     return status
             Event().wait(0.5)
-        shown = last.to_json() if last else "never ready"
+        last_status = last.to_json() if last else "never ready"
         raise AssertionError(
-            f"not within {seconds:g} s: {what}; {shown}\n{self.compose('logs', '--tail', '20')}"
+            f"not within {seconds:g} s: {what}; {last_status}\n{self.compose('logs', '--tail', '20')}"
         )
 
     def wait_for_updates(self, count: int, seconds: float) -> None:
@@ -165,13 +167,13 @@ class Stack:
 
 def docker(*arguments: str) -> str:
     """Output of `docker ARGUMENTS`."""
-    done = subprocess.run(
+    completed = subprocess.run(
         ["docker", *arguments], timeout=60, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, (
-        f"docker {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert completed.returncode == 0, (
+        f"docker {' '.join(arguments)}: {completed.returncode}\n{completed.stdout}\n{completed.stderr}"
     )
-    return done.stdout
+    return completed.stdout
 
 
 def kill_main_process(container: str) -> None:

@@ -63,7 +63,8 @@ def restarts(stack: Stack) -> dict[str, list[tuple[bool, int]]]:
     """Of each container: whether it was killed for its memory, and how often it was restarted."""
     return {
         service: [
-            (found["State"]["OOMKilled"], found["RestartCount"]) for found in stack.inspect(service)
+            (container["State"]["OOMKilled"], container["RestartCount"])
+            for container in stack.inspect(service)
         ]
         for service in LASTING
     }
@@ -79,8 +80,8 @@ def test_the_others_train_on_beside_a_hostile_member_and_nothing_dies(stack: Sta
     attacked = rate(stack)
     print(f"honest edges: {usual:.1f} updates a second, attacked {attacked:.1f}")  # noqa: T201
     assert attacked > usual / 2
-    found = restarts(stack)
-    assert set().union(*found.values()) == {(False, 0)}, found
+    container_states = restarts(stack)
+    assert set().union(*container_states.values()) == {(False, 0)}, container_states
     (member,) = stack.inspect("hostile")
     assert member["State"]["Running"], stack.compose("logs", "--tail", "20", "hostile")
 

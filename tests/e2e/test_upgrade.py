@@ -38,14 +38,14 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
     more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml")}
-    made = Stack(
+    new_stack = Stack(
         f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more
     )
-    made.compose("build", seconds=900.0)
-    made.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
-    made.compose("build", seconds=900.0)
-    yield made
-    made.compose("down", "--volumes", "--remove-orphans")
+    new_stack.compose("build", seconds=900.0)
+    new_stack.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
+    new_stack.compose("build", seconds=900.0)
+    yield new_stack
+    new_stack.compose("down", "--volumes", "--remove-orphans")
     docker("image", "rm", "tacit-e2e-older-aggregator", "tacit-e2e-older-edge")
 
 
@@ -89,25 +89,25 @@ def goes_on(before: Deployment, after: Deployment) -> None:
 
     every release is charged, once.
     """
-    summary, kept, first = after.summary(), journalled(after), journalled(before)
-    assert kept[: len(first)] == first
-    assert 200 <= len(first) < len(kept)
-    check(after, summary, kept, EDGES)
-    _, accepted = refold(config.load(after.file), [entry.payload for entry in kept])
+    summary, entries, first = after.summary(), journalled(after), journalled(before)
+    assert entries[: len(first)] == first
+    assert 200 <= len(first) < len(entries)
+    check(after, summary, entries, EDGES)
+    _, accepted = refold(config.load(after.file), [entry.payload for entry in entries])
     for number in EDGES:
-        said = summary["privacy"]["edges"][f"edge-{number}"]
-        assert before.pushes(number) < said["pushes"] <= after.pushes(number)
+        account = summary["privacy"]["edges"][f"edge-{number}"]
+        assert before.pushes(number) < account["pushes"] <= after.pushes(number)
         assert after.pushes(number) - accepted[f"edge-{number}"] in (
             0,
             1,
         )  # the one that met the end of the run
-        counted_on(after, number, said)
+        counted_on(after, number, account)
 
 
-def counted_on(run: Deployment, number: int, said: dict[str, Any]) -> None:
+def counted_on(run: Deployment, number: int, account: dict[str, Any]) -> None:
     """ε is that of all releases, 0.2's and those since, by a ledger whose chain is whole."""
     (chain,) = read_chains(run.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     (each,) = chain.history()  # they are alike
-    spent = [replace(each, count=said["pushes"])]
-    assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
+    spent = [replace(each, count=account["pushes"])]
+    assert account["epsilon_pld"] == pytest.approx(epsilon_pld(spent, account["delta"]), rel=1e-9)

@@ -84,17 +84,17 @@ def accepted(store: Store) -> list[tuple[str, str]]:
 
     an upload's kind is "step/request", what it answers.
     """
-    found = []
+    records = []
     for record in store.read(0, 10**6):
         meta = wire.decode(bytearray(record.payload)).meta
         part = meta.update.part if meta.update.HasField("part") else None
-        found.append(
+        records.append(
             (
                 record.edge,
                 str(meta.WhichOneof("kind")) if part is None else f"{part.step}/{part.request}",
             )
         )
-    return found
+    return records
 
 
 def ungated(run: RunFile) -> RunFile:

@@ -21,8 +21,8 @@ Defaults = dict[str, dict[str, Any]]  # of each section's class: key, default
 
 def sections(kind: type[BaseModel]) -> list[type[BaseModel]]:
     """`kind` and every section inside it."""
-    inside = [found for key in kind.model_fields for found in sections_of(kind, key)]
-    return [kind, *(deeper for found in inside for deeper in sections(found))]
+    inside = [section for key in kind.model_fields for section in sections_of(kind, key)]
+    return [kind, *(deeper for section in inside for deeper in sections(section))]
 
 
 def defaults() -> Defaults:
@@ -50,12 +50,12 @@ def _default(kind: type[BaseModel], key: str) -> Any:
 
 def changed(before: Defaults, now: Defaults) -> list[str]:
     """The keys of `before` that have another default now, or are gone."""
-    gone = "gone"
+    absent = "gone"
     return [
-        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, gone)!r}"
+        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, absent)!r}"
         for kind, keys in before.items()
         for key, value in keys.items()
-        if now.get(kind, {}).get(key, gone) != value
+        if now.get(kind, {}).get(key, absent) != value
     ]
 
 
@@ -64,11 +64,11 @@ def test_no_default_changes_without_another_format_number() -> None:
 
     raise tacit.definition.DEFINITION_FORMAT, and only then write the new defaults to the file.
     """
-    kept = json.loads(KEPT.read_text())
-    assert kept["format"] == DEFINITION_FORMAT, (
+    stored = json.loads(KEPT.read_text())
+    assert stored["format"] == DEFINITION_FORMAT, (
         f"write the defaults of format {DEFINITION_FORMAT} to {KEPT}"
     )
-    assert changed(kept["defaults"], defaults()) == []
+    assert changed(stored["defaults"], defaults()) == []
 
 
 def test_the_file_knows_every_key() -> None:

@@ -102,12 +102,12 @@ def keep_account(path: str) -> None:
     put, receipt = Outbox.put, Session._receipt
 
     def new_put(
-        outbox: Outbox, seq: int, envelope: bytes | wire.InPlace, *more: Any, **named: Any
+        outbox: Outbox, seq: int, envelope: bytes | wire.InPlace, *more: Any, **options: Any
     ) -> None:
         if outbox._key[1] != "trial":  # which a push's delay is measured with
-            whole = envelope if isinstance(envelope, bytes) else envelope.whole()
-            os.write(account, f"put {seq} {hashlib.sha256(whole).hexdigest()}\n".encode())
-        put(outbox, seq, envelope, *more, **named)
+            payload = envelope if isinstance(envelope, bytes) else envelope.whole()
+            os.write(account, f"put {seq} {hashlib.sha256(payload).hexdigest()}\n".encode())
+        put(outbox, seq, envelope, *more, **options)
 
     def new_receipt(session: Session, seq: int, answer: pb.Receipt) -> None:
         pending = session.outbox.oldest()

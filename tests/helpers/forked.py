@@ -84,8 +84,8 @@ def finished(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """What `code` says, in little, until its process ends."""
     with Forked(code, *arguments) as child:
         child.stdin.close()
-        said, complaints = child.stdout.read(), child.stderr.read()
-        return subprocess.CompletedProcess([code], child.wait(), said, complaints)
+        output, complaints = child.stdout.read(), child.stderr.read()
+        return subprocess.CompletedProcess([code], child.wait(), output, complaints)
 
 
 def _text(end: Connection, mode: str) -> TextIO:

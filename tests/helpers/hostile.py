@@ -140,10 +140,10 @@ class Member:
         payload = inbound.payload
         if inbound.topic.endswith("/model/0"):
             self.head = hashlib.sha256(payload).digest()
-        whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
-        if whole is None:
+        envelope = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
+        if envelope is None:
             return
-        received = wire.decode(whole)
+        received = wire.decode(envelope)
         kind = received.meta.WhichOneof("kind")
         if kind == "model" and received.tensor is not None:
             self.version, self.params = received.meta.model.version, received.tensor
@@ -280,14 +280,14 @@ class Member:
         which the broker sends what it retains again each time, or in a group of its own each.
         """
         place = f"tacit/v1/{self.run_id}"
-        own = topics.model(self.run_id)
+        model_topic = topics.model(self.run_id)
         for _ in range(count):
             self.subscribe([f"{place}/down/{self.edge}/{secrets.token_hex(15_000)}"])
-            self.subscribe([f"$share/{secrets.token_hex(15_000)}/{own}"])
-            self.subscribe([own])
+            self.subscribe([f"$share/{secrets.token_hex(15_000)}/{model_topic}"])
+            self.subscribe([model_topic])
         for _ in range(max(1, count // 50)):
             self.subscribe([secrets.token_hex(8) for _ in range(20_000)])
-            self.subscribe([own] * 20_000)
+            self.subscribe([model_topic] * 20_000)
 
     def claim_the_end(self, horizon: int, peers: Sequence[str], seq: int) -> None:
         """In a run of peers: that all of T is done, to the others, of itself, to the observer."""
@@ -299,8 +299,8 @@ class Member:
             for payload in wire.split(wire.encode(meta, self.params), self.chunk):
                 topic = topics.peer_numbered(self.run_id, to, self.edge)
                 self.publish(topic, topics.numbered(seq, payload))
-        said = pb.Update(base_version=horizon, steps=horizon)
-        self.tell(pb.Meta(update=said), self.params)
+        update = pb.Update(base_version=horizon, steps=horizon)
+        self.tell(pb.Meta(update=update), self.params)
 
     def act(self, behaviours: Sequence[str]) -> None:
         """Each of them once, in an order drawn from the seed."""
@@ -349,16 +349,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=BEHAVIOURS, default=[])
     parser.add_argument("--bundle", type=Path, help="folder with ca.crt, tls.crt and tls.key")
-    said = parser.parse_args()
-    bundle = said.bundle
+    arguments = parser.parse_args()
+    bundle = arguments.bundle
     tls = bundle and Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
-    run = config.load(Path(said.run_file))
-    member = Member(run, said.broker, said.run_id, said.edge, tls=tls, seed=said.seed)
+    run = config.load(Path(arguments.run_file))
+    member = Member(
+        run, arguments.broker, arguments.run_id, arguments.edge, tls=tls, seed=arguments.seed
+    )
     member.connection.start(CONNECT)
     print("begins", flush=True)  # noqa: T201  (who waits for it reads that)
-    stop, behaviours = threading.Event(), said.only or BEHAVIOURS
-    if math.isfinite(said.seconds):
-        threading.Timer(said.seconds, stop.set).start()
+    stop, behaviours = threading.Event(), arguments.only or BEHAVIOURS
+    if math.isfinite(arguments.seconds):
+        threading.Timer(arguments.seconds, stop.set).start()
     attack(member, stop, behaviours)
     member.connection.stop()
 

@@ -38,8 +38,8 @@ def tiny(size: int) -> bytes:
 
 def large(size: int, each: int = 16_000) -> bytes:
     """User properties of `each` bytes, as many as `size` bytes have."""
-    one = pair(b"n", bytes(each).replace(b"\x00", b"v"))
-    return one * (size // len(one))
+    user_property = pair(b"n", bytes(each).replace(b"\x00", b"v"))
+    return user_property * (size // len(user_property))
 
 
 class PacketMember:
@@ -61,8 +61,8 @@ class PacketMember:
         self, *, level: int = 5, session: bytes = b"", will: tuple[str, bytes, bytes] | None = None
     ) -> Iterator[Packets]:
         """A connection of its own, which takes the place of its last; a broker may close it."""
-        with suppress(OSError), self._joined(level, session, will) as made:
-            yield made
+        with suppress(OSError), self._joined(level, session, will) as connection:
+            yield connection
 
     def _joined(self, level: int, session: bytes, will: tuple[str, bytes, bytes] | None) -> Packets:
         for _ in range(TRIES):
@@ -130,8 +130,8 @@ class PacketMember:
         """Its own subscriptions over and over, with a number each, which it is sent back."""
         with self.connected() as member:
             for number in range(1, 20 * AT_ONCE):
-                said = packets.SUBSCRIPTION_ID + packets.number(number)
-                member.subscribe(*self.own, properties=said + tiny(1000))
+                identifier = packets.SUBSCRIPTION_ID + packets.number(number)
+                member.subscribe(*self.own, properties=identifier + tiny(1000))
 
     # -- states that a broker must keep ------------------------------------------------------------
 
@@ -198,15 +198,15 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("--only", action="append", choices=PACKET_BEHAVIOURS, default=[])
     parser.add_argument("--bundle", type=Path, help="folder with ca.crt, tls.crt and tls.key")
-    said = parser.parse_args()
-    bundle = said.bundle
+    arguments = parser.parse_args()
+    bundle = arguments.bundle
     tls = bundle and Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
-    port = int(said.broker.rpartition(":")[2])
-    member = PacketMember(port, said.run_id, said.edge, tls)
+    port = int(arguments.broker.rpartition(":")[2])
+    member = PacketMember(port, arguments.run_id, arguments.edge, tls)
     with member.connected():
         print("begins", flush=True)  # noqa: T201  (who waits for it reads that)
     while True:
-        for name in said.only or PACKET_BEHAVIOURS:
+        for name in arguments.only or PACKET_BEHAVIOURS:
             member.act(name)
             print("did", name, flush=True)  # noqa: T201
 

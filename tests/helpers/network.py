@@ -165,9 +165,9 @@ def network(
     target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1
 ) -> Iterator[Network]:
     """A running one."""
-    made = Network(target, delay=delay, loss=loss, seed=seed)
-    made.start()
+    proxy = Network(target, delay=delay, loss=loss, seed=seed)
+    proxy.start()
     try:
-        yield made
+        yield proxy
     finally:
-        made.stop()
+        proxy.stop()

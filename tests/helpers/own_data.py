@@ -106,6 +106,6 @@ def table_of(path: Path) -> Dataset:
     """The test rows of the run file at `path`."""
     from tacit import config
 
-    found = config.load(path).source.test(None)
-    assert found is not None
-    return found
+    dataset = config.load(path).source.test(None)
+    assert dataset is not None
+    return dataset

@@ -24,9 +24,9 @@ class Solve(nn.Module):
         """Scores (B, 2)."""
         return self.scores(x, torch.linalg.solve(torch.diag_embed(self.a(x)), self.b(x)))
 
-    def scores(self, x: Tensor, found: Tensor) -> Tensor:
+    def scores(self, x: Tensor, solution: Tensor) -> Tensor:
         """The head's, to which all layers add something."""
-        scores: Tensor = self.head(found + self.a(x) + self.b(x))
+        scores: Tensor = self.head(solution + self.a(x) + self.b(x))
         return scores
 
 
@@ -35,8 +35,8 @@ class Inverse(Solve):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (B, 2)."""
-        found = torch.linalg.inv(torch.diag_embed(self.a(x))) @ self.b(x).unsqueeze(2)
-        return self.scores(x, found.squeeze(2))
+        solution = torch.linalg.inv(torch.diag_embed(self.a(x))) @ self.b(x).unsqueeze(2)
+        return self.scores(x, solution.squeeze(2))
 
 
 class Root(Solve):
@@ -53,9 +53,9 @@ class Spectrum(Solve):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (B, 2)."""
-        made = self.a(x).unsqueeze(2) * self.b(x).unsqueeze(1)
-        whole = made + made.transpose(1, 2) + torch.diag_embed(1 / self.a(x))
-        return self.scores(x, torch.linalg.eig(whole)[0].real)
+        product = self.a(x).unsqueeze(2) * self.b(x).unsqueeze(1)
+        matrix = product + product.transpose(1, 2) + torch.diag_embed(1 / self.a(x))
+        return self.scores(x, torch.linalg.eig(matrix)[0].real)
 
 
 class Coded(Solve):
@@ -84,8 +84,8 @@ class Halves(Solve):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (B, 2)."""
-        rest = torch.div(7, (self.a(x).abs() * 1e6).ceil().long(), rounding_mode="floor")
-        return self.scores(x, self.b(x) + rest)
+        quotient = torch.div(7, (self.a(x).abs() * 1e6).ceil().long(), rounding_mode="floor")
+        return self.scores(x, self.b(x) + quotient)
 
 
 RAISES: tuple[type[Solve], ...] = (Solve, Inverse, Root, Spectrum, Coded, Likely, Halves)
@@ -177,12 +177,12 @@ class Ponder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (B, 2)."""
-        state, left = torch.tanh(self.enter(x)), torch.ones(len(x), 1, device=x.device)
+        state, remaining = torch.tanh(self.enter(x)), torch.ones(len(x), 1, device=x.device)
         sure, steps = torch.sigmoid(self.sure(x)), 0
-        while steps < 300 and bool((left > 0).any()):
-            state = torch.where(left > 0, torch.tanh(self.cell(state)), state)
-            left, steps = torch.where(left > 0, left - sure, left), steps + 1
-        scores: Tensor = self.head(state * (left + sure))
+        while steps < 300 and bool((remaining > 0).any()):
+            state = torch.where(remaining > 0, torch.tanh(self.cell(state)), state)
+            remaining, steps = torch.where(remaining > 0, remaining - sure, remaining), steps + 1
+        scores: Tensor = self.head(state * (remaining + sure))
         return scores
 
 

@@ -34,12 +34,12 @@ def pair(name: bytes, value: bytes) -> bytes:
 
 def number(value: int) -> bytes:
     """A variable byte integer."""
-    said = bytearray()
+    encoded = bytearray()
     while True:
         value, low = divmod(value, 128)
-        said.append(low | (128 if value else 0))
+        encoded.append(low | (128 if value else 0))
         if not value:
-            return bytes(said)
+            return bytes(encoded)
 
 
 def packet(kind: int, body: bytes) -> bytes:
@@ -90,9 +90,9 @@ class Packets:
         """Without a word: a will is for the broker to say."""
         self._socket.close()
 
-    def send(self, said: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """These bytes. Raises OSError where the broker has closed."""
-        self._socket.sendall(said)
+        self._socket.sendall(data)
 
     def publish(
         self,
@@ -111,8 +111,8 @@ class Packets:
     def subscribe(self, *filters: str, qos: int = 1, properties: bytes = b"") -> None:
         """A SUBSCRIBE; the answer is not read."""
         body = next(self._mids).to_bytes(2, "big") + self._properties(properties)
-        asked = b"".join(text(name.encode()) + bytes([qos]) for name in filters)
-        self.send(packet(0x82, body + asked))
+        entries = b"".join(text(name.encode()) + bytes([qos]) for name in filters)
+        self.send(packet(0x82, body + entries))
 
     def ping(self) -> None:
         """A PINGREQ."""

@@ -68,11 +68,13 @@ def make(
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
     settings = GossipSettings(learning_rate, clip, horizon, max_staleness, report_every=10)
-    own = sum_of(rows(number) if data is None else data, model, releaser, ways=WAYS)
+    private_sum = sum_of(rows(number) if data is None else data, model, releaser, ways=WAYS)
     if sync:
-        return SyncPeer(me, model, releaser, own, settings, topology, seed=1)
+        return SyncPeer(me, model, releaser, private_sum, settings, topology, seed=1)
     chooser = Chooser(number)
-    return Peer(me, model, releaser, own, settings, topology, seed=1, life=life, random=chooser)
+    return Peer(
+        me, model, releaser, private_sum, settings, topology, seed=1, life=life, random=chooser
+    )
 
 
 class Net:
@@ -128,8 +130,8 @@ class Net:
         peer = self.peers[name]
         read: list[Tensor | None] = []
 
-        def begin(one: AnyPeer) -> list[Outgoing]:
-            params, outgoing = one.begin()
+        def begin(any_peer: AnyPeer) -> list[Outgoing]:
+            params, outgoing = any_peer.begin()
             read.append(params)
             return outgoing
 
@@ -137,7 +139,7 @@ class Net:
         (params,) = read
         if params is not None:
             released = peer.gradient(params)
-            self.call(name, lambda one: one.finish(released))
+            self.call(name, lambda any_peer: any_peer.finish(released))
 
     def settle(self) -> None:
         """A network that works again:
@@ -159,7 +161,7 @@ class Net:
 
     def under_way(self) -> Tensor:
         """(d,): what was added at a receiver, and is still to be taken off at the proposer."""
-        found = torch.zeros(SIZE, dtype=torch.float64)
+        total = torch.zeros(SIZE, dtype=torch.float64)
         for name, peer in self.peers.items():
             assert isinstance(peer, Peer)
             for other, link in peer.links.items():
@@ -168,5 +170,5 @@ class Net:
                 theirs = receiver.links[name]
                 if link.open and (theirs.life, theirs.answered) == (peer.life, link.proposed):
                     assert theirs.delta is not None
-                    found += theirs.delta.vector
-        return found
+                    total += theirs.delta.vector
+        return total

@@ -30,6 +30,6 @@ def sum_of(
 
 def rows_of(role: EdgeRole) -> EdgeRows:
     """The rows that a role's private sum is over, as it has them."""
-    found = role.private_sum.slots if isinstance(role.private_sum, Plain) else role.private_sum
-    assert isinstance(found, RowsAlone | Slots)
-    return EdgeRows(found.x, found.y)
+    sampled = role.private_sum.slots if isinstance(role.private_sum, Plain) else role.private_sum
+    assert isinstance(sampled, RowsAlone | Slots)
+    return EdgeRows(sampled.x, sampled.y)

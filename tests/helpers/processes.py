@@ -46,8 +46,8 @@ def environment(**variables: str) -> dict[str, str]:
     """This process's environment without its TACIT_* settings, one thread for torch, and
     `variables`.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
-    return kept | {"OMP_NUM_THREADS": "1"} | variables
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
+    return inherited | {"OMP_NUM_THREADS": "1"} | variables
 
 
 class Service:
@@ -211,11 +211,11 @@ def deployment(
     folder: Path, run_file: str, broker: str, store: str, run_id: str
 ) -> Iterator[Deployment]:
     """A deployment whose processes have all ended when the block is left."""
-    made = Deployment(folder, run_file, broker, store, run_id)
+    run = Deployment(folder, run_file, broker, store, run_id)
     try:
-        yield made
+        yield run
     finally:
-        for service in made.services:
+        for service in run.services:
             if service.process is not None and service.process.poll() is None:
                 service.process.kill()
                 service.process.wait()
@@ -273,7 +273,7 @@ class Caller:
 
     def __init__(self, broker: str, run_id: str, edge: str) -> None:
         self.run_id, self.edge, self.inbox = run_id, edge, queue.SimpleQueue[Inbound]()
-        self._taken: deque[wire.Received] = deque()
+        self._waiting: deque[wire.Received] = deque()
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
         self.connection = Connection(broker, f"{run_id}-{edge}", down, self.inbox.put)
         self.connection.start(PATIENCE)
@@ -289,8 +289,8 @@ class Caller:
         Raises TimeoutError.
         """
         while True:
-            while self._taken:
-                if (received := self._taken.popleft()).meta.WhichOneof("kind") == kind:
+            while self._waiting:
+                if (received := self._waiting.popleft()).meta.WhichOneof("kind") == kind:
                     return received
             try:
                 inbound = self.inbox.get(timeout=seconds)
@@ -298,9 +298,11 @@ class Caller:
                 raise TimeoutError(f"no {kind} came") from None
             inbound.done()
             payload = inbound.payload
-            whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
-            if whole is not None:
-                self._taken.extend(apart(wire.decode(whole)))
+            envelope = (
+                payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
+            )
+            if envelope is not None:
+                self._waiting.extend(apart(wire.decode(envelope)))
 
 
 def apart(received: wire.Received) -> list[wire.Received]:
@@ -317,7 +319,7 @@ def appended(directory: Path) -> list[Accepted]:
 
     the whole accept order, although snapshots have trimmed the stream.
     """
-    found = []
+    journal_entries = []
     for path in sorted((directory / "appendonlydir").glob("*.incr.aof")):
         for command in _commands(path.read_bytes()):
             if command[0].upper() == b"XADD":
@@ -326,15 +328,15 @@ def appended(directory: Path) -> list[Accepted]:
                 entry = Accepted(
                     position, fields[b"edge"].decode(), int(fields[b"seq"]), fields[b"payload"]
                 )
-                found.append(entry)
-    return found
+                journal_entries.append(entry)
+    return journal_entries
 
 
 def journalled(run: Deployment) -> list[Accepted]:
     """Everything that the run has accepted, as its journal file has it."""
     with journal_file.open_journal(run.folder / "journal") as file:
         records = [
-            (kept.position, kept.payload) for kept in journal_file.JournalReader(file, "journal")
+            (entry.position, entry.payload) for entry in journal_file.JournalReader(file, "journal")
         ]
     return [_accepted(*record) for record in records]
 

@@ -214,10 +214,10 @@ class Stage:
 @contextmanager
 def staged() -> Iterator[Stage]:
     """A stage, on a free loopback port."""
-    made = Stage()
-    with listening(made, lifespan="off") as address:
-        made.url = f"http://{address}"
-        yield made
+    stage = Stage()
+    with listening(stage, lifespan="off") as address:
+        stage.url = f"http://{address}"
+        yield stage
 
 
 def problem(response: httpx.Response, status: int) -> str:

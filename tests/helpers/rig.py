@@ -193,8 +193,8 @@ class Rig(Assembled):
 
     def settings(self, patience: float) -> LoopSettings:
         """The settings of an edge of this run."""
-        size, said = self.model.size, definition_text(self.run)
-        return LoopSettings(self.run_id, self.schema, size, self.chunk, patience, said)
+        size, definition = self.model.size, definition_text(self.run)
+        return LoopSettings(self.run_id, self.schema, size, self.chunk, patience, definition)
 
     def _thread(self, work: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -353,7 +353,7 @@ def take(pipeline: Pipeline, messages: Iterable[Inbound]) -> None:
 
 def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:
     """What the broker would deliver for these messages of `edge`, numbered from `first`."""
-    made = []
+    messages = []
     for seq, meta in enumerate(metas, first):
         tensor = (
             torch.full((rig.model.size,), 0.01 * seq)
@@ -361,7 +361,7 @@ def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0"
             else None
         )
         message = Message(edge, seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
-        made.append(
+        messages.append(
             Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None)
         )
-    return made
+    return messages

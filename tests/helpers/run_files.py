@@ -39,8 +39,8 @@ def toml(*layers: Layer, **sections: Keys) -> str:
     for layer in (DEFAULTS, *layers, sections):
         content = tomllib.loads(layer) if isinstance(layer, str) else layer
         for name, keys in content.items():
-            given = tomllib.loads(keys) if isinstance(keys, str) else keys
-            merged.setdefault(name, {}).update(given)
+            section = tomllib.loads(keys) if isinstance(keys, str) else keys
+            merged.setdefault(name, {}).update(section)
     return "".join(
         f"[{name}]\n"
         + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items() if value is not None)
@@ -55,7 +55,7 @@ def run_file(*layers: Layer, **sections: Keys) -> RunFile:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value) if isinstance(value, str | bool) else repr(value)

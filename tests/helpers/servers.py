@@ -38,13 +38,13 @@ _ASKED = itertools.count(61 * os.getpid())
 
 def need(binary: str) -> str:
     """The path of `binary`; without it, skips the test, or fails it under CI."""
-    found = shutil.which(binary) or shutil.which(binary, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
+    path = shutil.which(binary) or shutil.which(binary, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
         message = f"{binary} is not installed"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
-    return found
+    return path
 
 
 def free_port() -> int:
@@ -264,8 +264,8 @@ def ruled_mosquitto(directory: Path, granted: str) -> Iterator[Mosquitto]:
     file.write_text(json.dumps(rules))
     file.chmod(0o600)
     plugin = "/usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so"
-    named = plugin if Path(plugin).exists() else "mosquitto_dynamic_security.so"
-    with mosquitto(directory, f"plugin {named}", f"plugin_opt_config_file {file}") as running:
+    plugin_path = plugin if Path(plugin).exists() else "mosquitto_dynamic_security.so"
+    with mosquitto(directory, f"plugin {plugin_path}", f"plugin_opt_config_file {file}") as running:
         yield running
 
 

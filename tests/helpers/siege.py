@@ -99,7 +99,7 @@ class Live:
         rounds: int,
         calm: float,
         seconds: float,
-        enough: Callable[[str], bool] = lambda said: True,
+        enough: Callable[[str], bool] = lambda text: True,
     ) -> Outcome:
         """What an attack of `seconds` in all comes to, in turns with `calm` seconds in all.
 
@@ -119,9 +119,9 @@ class Live:
                 wait_for(lambda log=log: enough(log.read_text()), PATIENCE)  # type: ignore[misc]
                 effort += processor_seconds(member.pid)
         grown = (most[0] - before[0], most[1] - before[1])
-        found = Outcome(usual, attacked, grown, effort)
-        print(*behaviours, found)  # noqa: T201  (the figures of docs/attacks.md)
-        return found
+        outcome = Outcome(usual, attacked, grown, effort)
+        print(*behaviours, outcome)  # noqa: T201  (the figures of docs/attacks.md)
+        return outcome
 
     def _pids(self) -> tuple[int, int]:
         """Of broker and aggregator."""

@@ -60,6 +60,6 @@ def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
 
 def lists(client: Any) -> list[str]:
     """The lists of pieces of run "run" in a Redis, all of which it knows of."""
-    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
-    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
-    return found
+    keys = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
+    assert keys == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
+    return keys

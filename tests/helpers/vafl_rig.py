@@ -112,9 +112,11 @@ class World:
         """Of the last evaluation."""
         server = self.server
         assert server.evaluation.taken is not None
-        version, params, seen = server.evaluation.taken
+        version, params, examples = server.evaluation.taken
         assert version == server.version == server.horizon
-        return float((server.head.logits(params, seen.x).argmax(1) == seen.y).float().mean())
+        return float(
+            (server.head.logits(params, examples.x).argmax(1) == examples.y).float().mean()
+        )
 
 
 def received(message: Any) -> Uplink:
@@ -138,8 +140,12 @@ def received(message: Any) -> Uplink:
 def table(name: str, root: Any, records: int | None = None) -> tuple[Tensor, Tensor, int]:
     """(x, y, training rows) of a dataset: `records` of its training rows, then its test rows."""
     train, test = datasets.load(name, "train", root), datasets.load(name, "test", root)
-    kept = len(train) if records is None else records
-    return torch.cat([train.x[:kept], test.x]), torch.cat([train.y[:kept], test.y]), kept
+    train_count = len(train) if records is None else records
+    return (
+        torch.cat([train.x[:train_count], test.x]),
+        torch.cat([train.y[:train_count], test.y]),
+        train_count,
+    )
 
 
 def blocks(x: Tensor, parties: int) -> list[Tensor]:
@@ -203,7 +209,7 @@ def part_of(message: Update) -> UploadPart:
 
 def take(world: World, message: Any) -> Any:
     """`message`, which is no longer under way."""
-    world.under_way = [one for one in world.under_way if one is not message]
+    world.under_way = [pending for pending in world.under_way if pending is not message]
     return message
 
 

@@ -38,13 +38,13 @@ def dial(address: str, source: str = HOST) -> socket.socket:
 
 def ending(connection: socket.socket) -> bytes:
     """What a connection that is closed against its will still says."""
-    said = b""
+    received = b""
     try:
         while got := connection.recv(1 << 16):
-            said += got
+            received += got
     except (ConnectionResetError, BrokenPipeError):
         pass
-    return said
+    return received
 
 
 def raw(address: str, request: bytes, source: str = HOST) -> bytes:

@@ -45,7 +45,7 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
         mosquitto(tmp_path) as broker,
         redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
     ):
-        made: list[Iterator[Deployment]] = []
+        contexts: list[Iterator[Deployment]] = []
 
         def one(name: str, updates: int, snapshot: int, **more: float) -> Deployment:
             file = toml(
@@ -57,11 +57,11 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
             context = deployment(
                 tmp_path, file, f"{broker.host}:{broker.port}", redis.url, f"crash-{name}"
             )
-            made.append(context)  # type: ignore[arg-type]
+            contexts.append(context)  # type: ignore[arg-type]
             return context.__enter__()
 
         yield one
-        for context in made:
+        for context in contexts:
             context.__exit__(None, None, None)  # type: ignore[attr-defined]
 
 

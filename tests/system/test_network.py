@@ -56,8 +56,8 @@ def ready(rig: Rig, number: int = 0) -> EdgeRole:
     def on_message(message: GlobalModel | Halt) -> list[Outgoing]:
         if isinstance(message, Halt):
             return compute(message)
-        made = role.releaser.release(message.clip, lambda: Clipped(vector, 1.0))
-        return [Outgoing("server", Push(role.edge, message.version, made))]
+        released = role.releaser.release(message.clip, lambda: Clipped(vector, 1.0))
+        return [Outgoing("server", Push(role.edge, message.version, released))]
 
     role.on_message = on_message  # type: ignore[method-assign]
     return role
@@ -112,7 +112,7 @@ def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
 
 def watched(net: Network, broker: Mosquitto) -> None:
     """Kill the broker when half of an update has passed, and start it again."""
-    net.when(lambda seen: seen.up > 22 * MB, broker.kill)
+    net.when(lambda traffic: traffic.up > 22 * MB, broker.kill)
     wait_for(lambda: broker._process is None)
     broker.start()
 

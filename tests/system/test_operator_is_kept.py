@@ -77,13 +77,13 @@ class Operated:
 
     def accusation(self, edge: str) -> str:
         """Why this edge is in quarantine."""
-        found = httpx.get(f"http://{self._address}/v1/edges/{edge}", trust_env=False).json()
-        return str(found["quarantine"])
+        row = httpx.get(f"http://{self._address}/v1/edges/{edge}", trust_env=False).json()
+        return str(row["quarantine"])
 
     def refused(self, ask: Callable[[Client], Any]) -> ApiError:
-        with self.client() as client, pytest.raises(ApiError) as found:
+        with self.client() as client, pytest.raises(ApiError) as error:
             ask(client)
-        return found.value
+        return error.value
 
 
 @pytest.fixture(params=["redis", "sqlite"])
@@ -104,8 +104,8 @@ def run(
 ) -> Iterator[Deployment]:
     text = run_text(more="[guard]\nsums = true\n[edges]\ncount = 3\n")
     name = f"operated-{free_port()}"
-    with deployment(tmp_path, text, f"{broker.host}:{broker.port}", store[0], name) as made:
-        yield made
+    with deployment(tmp_path, text, f"{broker.host}:{broker.port}", store[0], name) as deployed:
+        yield deployed
 
 
 @contextmanager
@@ -136,13 +136,13 @@ def test_a_halt_that_was_answered_is_known_after_a_kill(run: Deployment) -> None
 def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> None:
     operated = Operated(run)
     # Given three edges, of which one sends a direction as long as honest noise, until it is out,
-    known = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_stated(run.file))
-    edges = [Hostile(known, f"edge-{number}") for number in range(3)]  # type: ignore[arg-type]
+    rig_facts = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_stated(run.file))
+    edges = [Hostile(rig_facts, f"edge-{number}") for number in range(3)]  # type: ignore[arg-type]
     assert [edge.hello() for edge in edges] == [STATUS.ACCEPTED] * 3
-    said = [edges[0].said(edges[0].update(1 / 32, base=0))]
-    while said[-1] == STATUS.ACCEPTED and len(said) < 20:
-        said.append(edges[0].said(edges[0].update(1 / 32, base=0)))
-    assert said[-1] == STATUS.STALE
+    statuses = [edges[0].said(edges[0].update(1 / 32, base=0))]
+    while statuses[-1] == STATUS.ACCEPTED and len(statuses) < 20:
+        statuses.append(edges[0].said(edges[0].update(1 / 32, base=0)))
+    assert statuses[-1] == STATUS.STALE
     assert "noise that they owe" in operated.accusation("edge-0")
     # when it is released and the aggregator is killed with the answer, then it is released.
     operated.killed_with_the_answer(lambda client: client.release("edge-0"))

@@ -65,17 +65,17 @@ def run(tmp_path: Path, broker: Mosquitto, hidden: list[int]) -> Iterator[Deploy
         edges={"count": 1},
     )
     address, store = f"{broker.host}:{broker.port}", f"sqlite:///{tmp_path}/store.db"
-    with deployment(tmp_path, text, address, store, "strangers") as made:
-        yield made
+    with deployment(tmp_path, text, address, store, "strangers") as deployed:
+        yield deployed
 
 
 def peak(service: Service) -> int:
     """Bytes of memory that a process has ever held."""
     assert service.process is not None
     status = Path(f"/proc/{service.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) << 10
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match
+    return int(match[1]) << 10
 
 
 def few_descriptors(service: Service) -> None:
@@ -90,9 +90,9 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
         while attack.poll() is None:
             meanwhile()
-        said, _ = attack.communicate()
+        output, _ = attack.communicate()
         assert attack.returncode == 0
-    return int(said)
+    return int(output)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -111,16 +111,16 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
     few_descriptors(aggregator)
     calm, under = Rate(), Rate()
     calm.over(progress, lambda: progress.during(length.seconds))
-    before, made = peak(aggregator), 0
+    before, attempts = peak(aggregator), 0
     for _ in range(length.rounds):
         calm.over(progress, lambda: progress.during(length.seconds))
-        made += under.over(
+        attempts += under.over(
             progress, lambda: attacked(address, "rest", length.seconds, progress.asked)
         )
-    assert made > 2 * ClientLimits().connections, "no attack"
+    assert attempts > 2 * ClientLimits().connections, "no attack"
     grown = peak(aggregator) - before
     log.info(
-        f"{made} connections; {calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
+        f"{attempts} connections; {calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
     )
     assert under.value > calm.value / 2
     assert grown < ROOM + 10 * MODEL
@@ -200,10 +200,10 @@ class Rate:
     def over(self, progress: Progress, act: Callable[[], int]) -> int:
         """Count what is applied while `act` lasts; returns what it does."""
         began, at = progress.applied(), time.monotonic()
-        done = act()
+        count = act()
         self._updates += progress.applied() - began
         self._seconds += time.monotonic() - at
-        return done
+        return count
 
     @property
     def value(self) -> float:
@@ -224,15 +224,15 @@ def test_enrolment_goes_on(tmp_path: Path, length: Length) -> None:
         desk.enroll("first")
         before = peak(server)
         few_descriptors(server)
-        made = attacked(
+        attempts = attacked(
             address,
             "enroll",
             length.rounds * length.seconds,
             lambda: enrolled.append(desk.enroll(f"edge-{len(enrolled)}")),
         )
         grown = peak(server) - before
-        log.info(f"{made} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
-        assert made > 2 * ClientLimits().connections, "no attack"
+        log.info(f"{attempts} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
+        assert attempts > 2 * ClientLimits().connections, "no attack"
         assert set(enrolled) == {201}
         assert grown < ROOM
         assert server.log.count("Traceback") == 0
@@ -256,10 +256,10 @@ class Desk:
 
     def enroll(self, name: str) -> int:
         """The status of the answer."""
-        asked = certificates.pem(certificates.request(certificates.new_key(), name)).decode()
+        csr = certificates.pem(certificates.request(certificates.new_key(), name)).decode()
         with self._web() as web:
             bearer = {"Authorization": f"Bearer {self._token}"}
-            return web.post("/v1/enroll", json={"csr": asked}, headers=bearer).status_code
+            return web.post("/v1/enroll", json={"csr": csr}, headers=bearer).status_code
 
     def _web(self) -> httpx.Client:
         believed = context_trusting(self._ca)

@@ -33,8 +33,8 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with staged() as made:
-        yield made
+    with staged() as new_stage:
+        yield new_stage
 
 
 @pytest.fixture

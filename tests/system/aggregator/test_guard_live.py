@@ -72,17 +72,17 @@ def resent(caller: Hostile, message: Message) -> int:
 
     what comes before the subscription to it is lost.
     """
-    found: list[int] = []
+    statuses: list[int] = []
 
     def answered() -> bool:
         (payload,) = caller.parts(message)
         caller.publish(message.seq, payload)
         with contextlib.suppress(TimeoutError):
-            found.append(int(caller.receipt(message.seq, 1.0).status))
-        return bool(found)
+            statuses.append(int(caller.receipt(message.seq, 1.0).status))
+        return bool(statuses)
 
     wait_for(answered)
-    return found[0]
+    return statuses[0]
 
 
 def reason(caller: Hostile, value: float, base: int | None = None) -> str:
@@ -292,8 +292,8 @@ def test_clip_is_what_the_server_asked_for_with_that_model(guarded: Guarded) -> 
         tensors, values = role.state()
         role.restore(tensors, json.loads(json.dumps(values)))
         for version, stages in ((9, 0), (10, 1), (11, 2), (14, 2), (15, 3), (16, 3)):
-            found = rig.live.guard.bound("edge-0", version, update.vector.numel())
-            assert found == pytest.approx(first * factor**stages)
+            bound = rig.live.guard.bound("edge-0", version, update.vector.numel())
+            assert bound == pytest.approx(first * factor**stages)
     edge.connection.stop()
 
 

@@ -34,16 +34,18 @@ from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 @pytest.fixture(scope="module")
 def rig(broker: Mosquitto) -> Iterator[Rig]:
     """One served driver for all the hostile messages, at version 4."""
-    made = Rig(run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000)
-    made.serve()
-    honest = Hostile(made, "edge-0")
+    hostile_rig = Rig(
+        run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000
+    )
+    hostile_rig.serve()
+    honest = Hostile(hostile_rig, "edge-0")
     assert honest.hello() == STATUS.ACCEPTED
     for _ in range(4):
         assert honest.said(honest.update()) == STATUS.ACCEPTED
     honest.connection.stop()
-    yield made
-    made.close()
-    assert not made.failures
+    yield hostile_rig
+    hostile_rig.close()
+    assert not hostile_rig.failures
 
 
 @pytest.fixture
@@ -436,8 +438,10 @@ def test_a_long_model_is_not_begun_again_for_every_question(address: str) -> Non
     began = time.monotonic()
     for number in range(200):
         edge.seq = 0
-        whole = edge.greeting()
-        edge.publish(1, part(whole.envelope() if number % 2 else b"", total=len(whole.envelope())))
+        greeting = edge.greeting()
+        edge.publish(
+            1, part(greeting.envelope() if number % 2 else b"", total=len(greeting.envelope()))
+        )
         assert edge.receipt(1).status == STATUS.DUPLICATE
     # then it is sent the beginning once in half a second, and not two hundred times.
     seconds = time.monotonic() - began

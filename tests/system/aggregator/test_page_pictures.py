@@ -27,8 +27,8 @@ PAPER: dict[str, Any] = {"viewport": {"width": 794, "height": 1123}}  # A4 at 96
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
+    with chromium() as chrome:
+        yield chrome
 
 
 def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
@@ -110,33 +110,35 @@ def test_a_picture_of_the_whole_page(
 ) -> None:
     rig = run(tmp_path)
     with served(rig) as url:
-        shown = Shown(browser, url, **more).at_version(rig.role.version)
-        assert shown.page.locator("#chart canvas").count() == 1
-        picture(shown, tmp_path, name)
+        tab = Shown(browser, url, **more).at_version(rig.role.version)
+        assert tab.page.locator("#chart canvas").count() == 1
+        picture(tab, tmp_path, name)
         if name == "page":
-            picture(shown, tmp_path, "first", whole=False)
-        assert serious(shown) == []
-        assert shown.complaints == []
+            picture(tab, tmp_path, "first", full_page=False)
+        assert serious(tab) == []
+        assert tab.complaints == []
 
 
 def test_the_sheet_for_a_privacy_officer_fits_on_one_page(browser: Browser, tmp_path: Path) -> None:
     rig = middle(tmp_path)
     with served(rig) as url:
-        shown = Shown(browser, url, **PAPER).at_version(rig.role.version)
+        tab = Shown(browser, url, **PAPER).at_version(rig.role.version)
         for paper in ("A4", "Letter"):
-            printed = shown.page.pdf(format=paper)
+            printed = tab.page.pdf(format=paper)
             assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-        shown.page.emulate_media(media="print")
-        assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
-        picture(shown, tmp_path, "sheet")
+        tab.page.emulate_media(media="print")
+        assert tab.page.locator(".card:visible").count() == 1  # the sheet alone
+        picture(tab, tmp_path, "sheet")
 
 
-def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
+def picture(tab: Shown, folder: Path, name: str, *, full_page: bool = True) -> None:
     """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
     folder.
     """
     path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=whole)
-    with Image.open(path) as taken:
-        taken.quantize(256).save(path, optimize=True)  # a quarter of the bytes, the same to the eye
+    tab.page.screenshot(path=path, full_page=full_page)
+    with Image.open(path) as screenshot:
+        screenshot.quantize(256).save(
+            path, optimize=True
+        )  # a quarter of the bytes, the same to the eye
     assert path.stat().st_size > 5_000

@@ -106,22 +106,22 @@ class TestTakeOver:
         first.driver.recover()
         assert sha256(first.live.role) == sha256(second.run.role)
 
-    @pytest.mark.parametrize("kept", [0, 3, 5])
+    @pytest.mark.parametrize("stored", [0, 3, 5])
     def test_a_store_that_has_lost_accepted_messages_is_noticed(
-        self, first: Rig, shared: dict[str, MemoryRun], kept: int
+        self, first: Rig, shared: dict[str, MemoryRun], stored: int
     ) -> None:
         data = shared["take-over"]
         data.position, data.journal = (
-            kept,
-            [record for record in data.journal if record.position <= kept],
+            stored,
+            [record for record in data.journal if record.position <= stored],
         )
-        if kept < 3:
+        if stored < 3:
             data.snapshot = None
         with pytest.raises(StoreLost, match=r"has lost accepted messages .* applied 6"):
             first.driver.recover()
 
     @pytest.mark.parametrize(
-        ("record", "said"),
+        ("record", "message"),
         [
             (
                 lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload),
@@ -149,12 +149,12 @@ class TestTakeOver:
         first: Rig,
         shared: dict[str, MemoryRun],
         record: Callable[[StoredEntry], StoredEntry],
-        said: str,
+        message: str,
     ) -> None:
         journal = shared["take-over"].journal
         journal[1] = record(journal[1])
         second = first.assembled(MemoryStore("take-over", ROOMY, shared))
-        with pytest.raises(WireError, match=f"run 'take-over': {said}"):
+        with pytest.raises(WireError, match=f"run 'take-over': {message}"):
             second.driver.recover()
         assert second.run.epoch == 0
 

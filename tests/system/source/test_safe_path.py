@@ -30,10 +30,10 @@ def unsafe(path: Path, name: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and not guarded:
             module = getattr(node, "module", None)
-            if found := STARTERS & {module, *(one.name for one in node.names)}:
-                yield f"{name}: {found.pop()} without python_child.inherited"
+            if starters := STARTERS & {module, *(alias.name for alias in node.names)}:
+                yield f"{name}: {starters.pop()} without python_child.inherited"
         if isinstance(node, ast.List | ast.Tuple):
-            words = [ast.unparse(one) for one in node.elts]
+            words = [ast.unparse(element) for element in node.elts]
             program, option = (*words, "", "")[:2]
             python = program == "sys.executable" or (
                 "python" in program and option.startswith("'-")

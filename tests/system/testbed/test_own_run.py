@@ -120,28 +120,28 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
         assert process.poll() is None, process.communicate()
         (aggregator,) = (c for c in family(process) if c.name().startswith("tacit agg"))
         aggregator.send_signal(signal.SIGKILL)
-        _, said = process.communicate(timeout=5 * PATIENCE)
-    assert process.returncode == 0, said
-    found = summary(out)
+        _, errors = process.communicate(timeout=5 * PATIENCE)
+    assert process.returncode == 0, errors
+    outcome = summary(out)
     # then every update counts, ε is within the budget, and the unit is a row,
-    assert found["applied"] == 500
-    assert 3.0 < found["privacy"]["epsilon"] <= 4.0
-    assert found["privacy"]["unit"] == "row"
+    assert outcome["applied"] == 500
+    assert 3.0 < outcome["privacy"]["epsilon"] <= 4.0
+    assert outcome["privacy"]["unit"] == "row"
     # the model is as good as one that was trained centrally at the same ε,
     reached = own_data.auc(own_data.margin(outputs(path, out)), own_data.table_of(path).y)
     assert reached > FLOOR
     assert reached > trained_centrally(path) - 0.02
     # its journal folds to the same bits,
-    assert fold(journal, code=tmp_path).model_sha256 == found["model_sha256"]
+    assert fold(journal, code=tmp_path).model_sha256 == outcome["model_sha256"]
     # and a second run of the same file is refused before it replaces anything, by any name.
     (tmp_path / "renamed").mkdir()
     for name in ("train.csv", "test.csv", "nets.py", "run.toml"):
         (tmp_path / "renamed" / name).write_bytes((tmp_path / name).read_bytes())
     for again in (path, tmp_path / "renamed" / "run.toml"):
-        said = refused(capsys, again, out)
-        assert said.startswith("5 ")
-        assert "is spent" in said
-        assert summary(out) == found
+        errors = refused(capsys, again, out)
+        assert errors.startswith("5 ")
+        assert "is spent" in errors
+        assert summary(out) == outcome
 
 
 @pytest.mark.exhaustive
@@ -158,12 +158,12 @@ def test_a_run_that_was_stopped_is_resumed(
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
     assert not (out / "summary.json").exists()
-    done = run(path, out, "--resume", **home)
-    assert done.returncode == 0, done.stderr
-    found = summary(out)
-    assert found["applied"] == 250
-    assert sum(edge["pushes"] for edge in found["privacy"]["edges"].values()) <= 250
-    assert found["privacy"]["epsilon"] <= 4.0
+    completed = run(path, out, "--resume", **home)
+    assert completed.returncode == 0, completed.stderr
+    outcome = summary(out)
+    assert outcome["applied"] == 250
+    assert sum(edge["pushes"] for edge in outcome["privacy"]["edges"].values()) <= 250
+    assert outcome["privacy"]["epsilon"] <= 4.0
     assert refused(capsys, path, out, "--resume").startswith("2 ")  # it has ended
 
 
@@ -193,14 +193,14 @@ def test_a_parquet_of_categories_is_trained(
         edges=5,
     )
     (tmp_path / "run.toml").write_text(text)
-    done = run(tmp_path / "run.toml", tmp_path / "out", **home)
-    assert done.returncode == 0, done.stderr
-    assert "data: rows = 6512: counted in train.parquet, and taken as public" in done.stdout
-    found, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
-    assert found["privacy"]["epsilon"] <= 4.0
+    completed = run(tmp_path / "run.toml", tmp_path / "out", **home)
+    assert completed.returncode == 0, completed.stderr
+    assert "data: rows = 6512: counted in train.parquet, and taken as public" in completed.stdout
+    outcome, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
+    assert outcome["privacy"]["epsilon"] <= 4.0
     scores = own_data.margin(outputs(tmp_path / "run.toml", tmp_path / "out"))
     assert own_data.auc(scores, test.y) > 0.8  # measured: see docs/own-data.md
-    assert found["test_accuracy"] > float((test.y == 0).double().mean())
+    assert outcome["test_accuracy"] > float((test.y == 0).double().mean())
 
 
 @pytest.mark.exhaustive
@@ -225,10 +225,10 @@ def test_a_number_is_learnt_as_a_regression(tmp_path: Path, home: dict[str, str]
         edges=2,
     )
     (tmp_path / "run.toml").write_text(text)
-    done = run(tmp_path / "run.toml", tmp_path / "out", **home)
-    assert done.returncode == 0, done.stderr
-    found, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
-    assert found["test_accuracy"] is None
+    completed = run(tmp_path / "run.toml", tmp_path / "out", **home)
+    assert completed.returncode == 0, completed.stderr
+    outcome, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
+    assert outcome["test_accuracy"] is None
     constant = float(test.y.var())
-    assert found["test_loss"] < 0.2 * constant
-    assert found["privacy"]["epsilon"] <= 4.0
+    assert outcome["test_loss"] < 0.2 * constant
+    assert outcome["privacy"]["epsilon"] <= 4.0

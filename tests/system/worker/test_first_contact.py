@@ -114,9 +114,11 @@ def next_reading(gate: Path, edge: Service, around: Outside) -> tuple[int | None
 
     AssertionError where it has ended.
     """
-    found: list[int] = []
+    descriptors: list[int] = []
     called: list[str] = []
-    waiting = threading.Thread(target=lambda: found.append(os.open(gate, os.O_WRONLY)), daemon=True)
+    waiting = threading.Thread(
+        target=lambda: descriptors.append(os.open(gate, os.O_WRONLY)), daemon=True
+    )
     waiting.start()
     while waiting.is_alive():
         waiting.join(0.1)
@@ -126,7 +128,7 @@ def next_reading(gate: Path, edge: Service, around: Outside) -> tuple[int | None
             os.close(os.open(gate, os.O_RDONLY | os.O_NONBLOCK))
             assert called, edge.log
             return None, called
-    return found[0], called
+    return descriptors[0], called
 
 
 @pytest.mark.parametrize("first", ["enrolment", "broker"])
@@ -137,12 +139,12 @@ def test_nobody_hears_of_an_edge_before_its_rows_are_read(tmp_path: Path, first:
         more = around.enrolling if first == "enrolment" else {}
         edge = run.edge(0, XDG_DATA_HOME=str(tmp_path / "home"), **more)
         # when they are not yet there, then nobody was called; once they are, the first one is.
-        held, called = next_reading(gate, edge, around)
-        assert held is not None
-        while held is not None:  # for their sketch, and to keep them
+        descriptor, called = next_reading(gate, edge, around)
+        assert descriptor is not None
+        while descriptor is not None:  # for their sketch, and to keep them
             assert called + around.called() == []
-            os.close(held)
-            held, called = next_reading(gate, edge, around)
+            os.close(descriptor)
+            descriptor, called = next_reading(gate, edge, around)
         assert called == [first]
         assert "pushes left" in edge.log
 

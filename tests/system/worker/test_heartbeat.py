@@ -94,8 +94,8 @@ def test_what_is_no_such_file_is_not_well(tmp_path: Path, text: str) -> None:
 
 def test_a_file_from_before_the_machines_start_is_not_well(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    said = {"at": 10.0**12, "edge": "edge-0", "state": "online", "without_broker_s": 0.0}
-    path.write_text(json.dumps(said))
+    beat = {"at": 10.0**12, "edge": "edge-0", "state": "online", "without_broker_s": 0.0}
+    path.write_text(json.dumps(beat))
     assert "edge-0 has said nothing" in complaint(path)
 
 

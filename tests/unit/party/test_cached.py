@@ -63,13 +63,16 @@ class Disk:
         with ExitStack() as end:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = Outbox(ledger, run_id)
-            kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
+            embeddings, splits = (
+                KeptEmbeddings(self.folder / "released"),
+                datasets.splits("digits", None),
+            )
             role = registry.party(
-                vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
+                vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), embeddings
             )
             restore(role, outbox)
-            schema, said = run.build_model().schema_hash(), definition_text(run)
-            settings = LoopSettings(run_id, schema, 650, 1 << 18, 5.0, said)
+            schema, definition = run.build_model().schema_hash(), definition_text(run)
+            settings = LoopSettings(run_id, schema, 650, 1 << 18, 5.0, definition)
             connection = Connection(
                 "127.0.0.1:1", "test", [], lambda inbound: None
             )  # never started
@@ -91,9 +94,9 @@ class Disk:
         if child == 0:
             usual: Callable[..., Any] = getattr(kind, name)
 
-            def dying(*given: Any, **named: Any) -> None:
+            def dying(*arguments: Any, **options: Any) -> None:
                 if not before:
-                    usual(*given, **named)
+                    usual(*arguments, **options)
                 os.kill(os.getpid(), signal.SIGKILL)
 
             setattr(kind, name, dying)
@@ -126,12 +129,12 @@ def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_noth
     assert disk.charged() == 0
     disk.killed(KeptEmbeddings, "put", run, "a")
     (file,) = (disk.folder / "released").iterdir()
-    kept = file.read_bytes()
+    stored = file.read_bytes()
     disk.killed(Outbox, "put", run, "a", before=True)
     disk.killed(Outbox, "put", run, "a")
     table = disk.table(run, "a")
     assert table is not None
-    assert kept.endswith(table)
+    assert stored.endswith(table)
     assert disk.charged() == 1
     # Another run on the same records: still the same bytes. With another embedding it is another
     # release, unpaid for.
@@ -139,7 +142,7 @@ def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_noth
     assert disk.charged() == 1
     assert disk.table(parsed(seed=2), "c") is None
     assert disk.charged() == 1
-    file.write_bytes(kept[:-1])
+    file.write_bytes(stored[:-1])
     with pytest.raises(PrivacyError, match="paid for anew"):
         disk.table(run, "d")
 

@@ -50,9 +50,9 @@ class Life:
 
     def opened(self, path: Path) -> Ledger:
         self.path = path
-        made = self.kind(path, "data")
-        must(made.charged().count >= self.released.total(), "an opening has forgotten releases")
-        return made
+        ledger = self.kind(path, "data")
+        must(ledger.charged().count >= self.released.total(), "an opening has forgotten releases")
+        return ledger
 
     def step(self) -> None:
         what = self.chance.choice(["task"] * 4 + ["commit"] * 4 + ["die", "close", "fork"])
@@ -318,14 +318,14 @@ def _too_large() -> Any:
 
 def test_no_more_is_charged_ahead_than_the_budget_pays_for() -> None:
     sender = releaser(plan(q=0.25, z=4.0, epsilon=1.0), seed=None)
-    left = sender.releases_left
-    assert left is not None
-    charge = sender.next_charge(left + 5)
+    remaining = sender.releases_left
+    assert remaining is not None
+    charge = sender.next_charge(remaining + 5)
     assert charge is not None
-    assert charge.count == left
+    assert charge.count == remaining
     with sender.ledger.transaction(charge):
         pass
-    assert sender.next_charge(left + 5) is None
-    assert sender.releases_left == left  # none has begun
-    assert sender.can_pay(1.0, left)
-    assert not sender.can_pay(1.0, left + 1)
+    assert sender.next_charge(remaining + 5) is None
+    assert sender.releases_left == remaining  # none has begun
+    assert sender.can_pay(1.0, remaining)
+    assert not sender.can_pay(1.0, remaining + 1)

@@ -115,11 +115,11 @@ def test_where_it_ends_belongs_to_it(rows: list[LedgerRow], more: int, head: byt
 
 @steady
 @given(st.lists(ROWS, min_size=1, max_size=4), st.lists(ROWS, min_size=1, max_size=4))
-def test_equal_heads_mean_equal_charges(one: list[LedgerRow], two: list[LedgerRow]) -> None:
+def test_equal_heads_mean_equal_charges(first: list[LedgerRow], second: list[LedgerRow]) -> None:
     def charges(rows: list[LedgerRow]) -> list[LedgerRow]:
         return [replace(row, count=1) for row in rows for _ in range(row.count)]
 
-    assert (chained(one).head == chained(two).head) == (charges(one) == charges(two))
+    assert (chained(first).head == chained(second).head) == (charges(first) == charges(second))
 
 
 def test_a_count_that_cannot_be_is_refused_before_the_work() -> None:

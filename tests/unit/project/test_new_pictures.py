@@ -112,7 +112,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--images", "nowhere"], 3, "--images nowhere: no such folder"),
         (["--images", "shown/bar"], 3, "expected a folder for each class"),
@@ -124,7 +124,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_what_cannot_be_guessed_is_said_in_one_line(
-    public: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+    public: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     for name in ("strange", "empty"):
         for kind in KINDS:
@@ -133,7 +133,7 @@ def test_what_cannot_be_guessed_is_said_in_one_line(
         (public.parent / "odd" / kind).mkdir(parents=True)
     (public.parent / "strange" / "bar" / "notes.txt").write_text("none")
     assert tacit("new", "ward", *arguments) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (public.parent / "ward").exists()
 
 

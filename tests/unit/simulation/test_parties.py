@@ -56,9 +56,9 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
     assert torch.equal(first.params, second.params)
     assert not torch.equal(first.params, other.params)
     assert first.evaluation.taken is not None
-    version, params, seen = first.evaluation.taken
+    version, params, examples = first.evaluation.taken
     assert version == 120
-    assert evaluate(first.head, params, seen)[0] > 0.8
+    assert evaluate(first.head, params, examples)[0] > 0.8
 
 
 def test_a_slow_party_delays_nobody_but_the_synchronous() -> None:

@@ -36,14 +36,14 @@ def test_no_name_of_a_package_hides_a_module_of_it() -> None:
 
 def _names(package: Path) -> list[tuple[str, str]]:
     """What it binds: the last part of where it comes from (its own, if it makes it), and the name."""
-    found = []
+    bound_names = []
     for node in ast.parse(package.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             origin = (node.module or package.parent.name).rpartition(".")[2]
-            found += [(origin, one.asname or one.name) for one in node.names]
+            bound_names += [(origin, alias.asname or alias.name) for alias in node.names]
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append(("", node.name))
-    return found
+            bound_names.append(("", node.name))
+    return bound_names
 
 
 def _is_module(path: Path) -> bool:

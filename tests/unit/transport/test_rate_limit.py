@@ -56,14 +56,14 @@ def test_an_edge_that_keeps_to_the_rate_in_any_parts_is_never_dropped(
 
 
 def test_a_flood_is_acknowledged_and_dropped_and_others_are_not() -> None:
-    edge, taken = Edge(5.0, 5, 2_800), 0
+    edge, accepted = Edge(5.0, 5, 2_800), 0
     for number in range(10_000):
         edge.now += 0.001
-        taken += edge.sends(bytes(2_800))
+        accepted += edge.sends(bytes(2_800))
         assert number % 200 or edge.sends(bytes(2_800), "edge-1")
     # Ten seconds of a thousand a second, of which some three times the rate came through.
-    assert 5 * 10 < taken < 4 * 5 * 10
-    assert edge.door.dropped >= 10_000 - taken
+    assert 5 * 10 < accepted < 4 * 5 * 10
+    assert edge.door.dropped >= 10_000 - accepted
     assert edge.acknowledged == edge.door.dropped
     edge.now += 60.0
     assert edge.sends(bytes(2_800))
