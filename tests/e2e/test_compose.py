@@ -28,14 +28,14 @@ SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 
 @pytest.fixture(scope="module")
 def accuracy(data_root: Path | None) -> float:
-    """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
+    """Return what the run reaches at least, on MNIST or, without data, on the bundled digits."""
     # Noise has no seed, kills and departures cost, and the run is short: 96 % is for `tacit run`.
     return 0.94 if data_root else 0.7
 
 
 @pytest.fixture(scope="module")
 def stack(data_root: Path | None) -> Iterator[Stack]:
-    """The built stack, not started; taken down with all that is its own."""
+    """Yield the built stack, not started; all that is its own is taken down."""
     needs_engine()
     more = {"E2E_RUN_FILE": "mnist.toml" if data_root else "digits.toml"}
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), FILES, data_root, more)
@@ -159,9 +159,9 @@ PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
 
 
 def probe(stack: Stack, *arguments: str) -> list[str]:
-    """In the first edge's container, as NAME or "plain":
+    """Return the broker's verdict on a publication to each topic.
 
-    the broker's verdict on a publication to each topic.
+    The publisher is in the first edge's container, as NAME or "plain".
     """
     return docker("exec", stack.containers("edge")[0], "python", "-c", PROBE, *arguments).split()
 

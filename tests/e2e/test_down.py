@@ -19,7 +19,7 @@ PROFILES = ("--profile", "vertical", "--profile", "gossip")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """Containers, networks and volumes of two profiles, made and not started."""
+    """Yield containers, networks and volumes of two profiles, created and not started."""
     needs_engine()
     stack = Stack(f"tacit-down-{os.getpid()}", free_port(), ["compose.yaml"], tmp_path)
     stack.compose("build", seconds=900.0)
@@ -29,7 +29,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def left(stack: Stack) -> dict[str, int]:
-    """How many containers, networks and volumes of the project there are."""
+    """Return how many containers, networks and volumes of the project there are."""
     label = f"label=com.docker.compose.project={stack.project}"
     options = {"container": ("--all",), "network": (), "volume": ()}
     return {

@@ -45,7 +45,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def rate(stack: Stack) -> float:
-    """Updates of the honest edges a second, over a stretch; every status is answered."""
+    """Return the honest edges' updates a second, over a stretch; every status is answered."""
     began, before = time.monotonic(), honest(stack)
     while time.monotonic() - began < STRETCH:
         Event().wait(2.0)  # between two looks
@@ -60,7 +60,7 @@ def honest(stack: Stack) -> int:
 
 
 def restarts(stack: Stack) -> dict[str, list[tuple[bool, int]]]:
-    """Of each container: whether it was killed for its memory, and how often it was restarted."""
+    """Return of each container whether it ran out of memory, and how often it was restarted."""
     return {
         service: [
             (container["State"]["OOMKilled"], container["RestartCount"])
@@ -132,13 +132,13 @@ def test_nothing_is_lost_and_nothing_is_there_twice(stack: Stack, tmp_path: Path
 
 
 def running(stack: Stack) -> list[str]:
-    """Containers of honest edges that have not ended well."""
+    """Return the states of the honest edges' containers that have not ended well."""
     states = [edge["State"] for edge in stack.inspect("edge")]
     return [state["Status"] for state in states if (state["Status"], state["ExitCode"]) != DONE]
 
 
 def entries(journal: Path) -> tuple[dict[str, list[int]], Counter[str]]:
-    """Of every edge: the numbers in the journal, in order, and how many of them are updates."""
+    """Return of every edge the numbers in the journal, in order, and its count of updates."""
     numbers: dict[str, list[int]] = {}
     updates = Counter[str]()
     with journal_file.open_journal(journal) as file:
@@ -152,7 +152,7 @@ def entries(journal: Path) -> tuple[dict[str, list[int]], Counter[str]]:
 
 
 def ledger(path: Path) -> tuple[int, int]:
-    """The newest number that an identity has a receipt for, and how often it was charged."""
+    """Return the newest number that an identity has a receipt for, and its count of charges."""
     with closing(sqlite3.connect(path)) as db:
         ((receipt,),) = db.execute("SELECT receipt FROM sender WHERE run = 'run'")
         ((charged,),) = db.execute("SELECT count FROM chain")

@@ -1,6 +1,6 @@
-"""compose.yaml's profiles `vertical` and `gossip`:
+"""compose.yaml's profiles `vertical` and `gossip`.
 
-each trains, rides out its broker's death, and ends by itself.
+Each trains, rides out its broker's death, and ends by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORKERS = 4
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest, data_root: Path | None) -> Iterator[Stack]:
-    """The stack with one profile, not started; taken down with all that is its own."""
+    """Yield the stack with one profile, not started; all that is its own is taken down."""
     needs_engine()
     profile = request.param
     more = {"COMPOSE_PROFILES": profile, "E2E_RUN_FILE": f"{profile}.toml"}

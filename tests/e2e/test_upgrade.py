@@ -1,6 +1,6 @@
-"""tacit 0.2 by its own compose.yaml and images, stopped in mid-run:
+"""tacit 0.2 by its own compose.yaml and images, stopped in mid-run.
 
-today's images go on with its volumes.
+Today's images go on with its volumes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """0.2's stack, built beside today's;
+    """Yield 0.2's stack, built beside today's.
 
-    taken down with all that is its own, the older images included.
+    All that is its own is taken down, the older images included.
     """
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
@@ -69,7 +69,7 @@ def test_todays_images_go_on_with_the_volumes_of_0_2(stack: Stack, tmp_path: Pat
 
 
 def settled(stack: Stack) -> bool:
-    """The edges have exited, as edges do that were told to halt, and all results are on disk."""
+    """Check whether the edges have exited, as after a halt, and all results are on disk."""
     states = [
         (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
     ]
@@ -78,16 +78,16 @@ def settled(stack: Stack) -> bool:
 
 
 def left(stack: Stack, folder: Path) -> Deployment:
-    """Copies of what aggregator and edges have on their volumes now."""
+    """Copy what aggregator and edges have on their volumes now."""
     stack.compose("cp", "aggregator:/var/lib/tacit", str(folder))
     stack.compose("cp", "edge:/var/lib/tacit/identities", str(folder))
     return Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
 
 
 def goes_on(before: Deployment, after: Deployment) -> None:
-    """What 0.2 has accepted is the beginning; the model is the fold of all of it;
+    """Check that what 0.2 has accepted is the beginning, and the model the fold of all of it.
 
-    every release is charged, once.
+    Every release is charged, once.
     """
     summary, entries, first = after.summary(), journalled(after), journalled(before)
     assert entries[: len(first)] == first
@@ -105,7 +105,7 @@ def goes_on(before: Deployment, after: Deployment) -> None:
 
 
 def counted_on(run: Deployment, number: int, account: dict[str, Any]) -> None:
-    """ε is that of all releases, 0.2's and those since, by a ledger whose chain is whole."""
+    """Check that ε is that of all releases, 0.2's and those since; the ledger's chain is whole."""
     (chain,) = read_chains(run.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     (each,) = chain.history()  # they are alike

@@ -46,7 +46,7 @@ DOES = ("begin", "finish", "abandon", "hear", "hear_steps", "propose", "repeat")
 
 
 def digest(message: PeerMessage) -> str:
-    """Of a message as it was received."""
+    """Return the digest of a message as it was received."""
     parts = [type(message).__name__]
     for name in message.__slots__:
         value = getattr(message, name)
@@ -55,9 +55,9 @@ def digest(message: PeerMessage) -> str:
 
 
 class Watched(MqttRun):
-    """Notes what every peer does, each under the lock that its driver uses it under:
+    """A record of what every peer does, each under the lock that its driver uses it under.
 
-    cause comes before effect.
+    Cause comes before effect.
     """
 
     def __init__(self, run: RunFile, broker: str, folder: Path) -> None:
@@ -101,9 +101,9 @@ class Watched(MqttRun):
 def in_process(
     run: RunFile, log: list[Event], watched: dict[str, GossipWorker]
 ) -> dict[str, GossipWorker]:
-    """The same peers, doing the same in the same order;
+    """Run the same peers, which do the same in the same order.
 
-    every message that one hears must have been said here, too.
+    Every message that a peer hears must have been sent here, too.
     """
     model = run.build_model()
     schema = model.schema_hash()

@@ -34,7 +34,7 @@ ENROLL = (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET / HTTP/1.1\r\n\r\n
 
 
 async def _hold(address: tuple[str, int], source: str, payload: bytes, until: float) -> None:
-    """One connection that says something and reads nothing, until it is closed on it."""
+    """Send `payload` on one connection and read nothing, until the other side closes it."""
     connection = socket.socket()
     connection.setblocking(False)
     # An attacker's buffers are small: what it does not read stays with the server.
@@ -51,7 +51,7 @@ async def _hold(address: tuple[str, int], source: str, payload: bytes, until: fl
 
 
 def _closed(connection: socket.socket) -> bool:
-    """Whether the other side has closed it, read or not."""
+    """Check whether the other side has closed the connection, whether or not its data was read."""
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
@@ -72,7 +72,7 @@ async def attack(host: str, port: int, kinds: tuple[bytes, ...], seconds: float)
 
 
 def main() -> None:
-    """As the arguments say; prints how many connections were made."""
+    """Attack as the arguments state, and print how many connections were opened."""
     address, what, seconds = sys.argv[1:]
     host, _, port = address.rpartition(":")
     os.nice(10)  # it stands for other machines, whose processors are not ours

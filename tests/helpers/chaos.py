@@ -40,7 +40,7 @@ FINAL = ("ACCEPTED", "DUPLICATE")
 
 
 def run_text(updates: int, edges: int, *, hostile: bool = False) -> str:
-    """A run file of so many updates by so many edges, and a place for a hostile one."""
+    """Return a run file of so many updates by so many edges, with a place for a hostile edge."""
     return toml(
         MAPA,
         run={"updates": updates, "snapshot_every": 60},
@@ -131,7 +131,7 @@ class Scene:
         self.pids[name] = self.forks.ask(order) or 0
 
     def kill(self, name: str) -> None:
-        """kill -9, and start a successor."""
+        """Kill a service with `kill -9`, and start a successor."""
         if name in ("broker", "redis"):
             server = self.broker if name == "broker" else self.redis
             server.kill()
@@ -148,7 +148,7 @@ class Scene:
             self.start(name)
 
     def accepted(self) -> int:
-        """How many messages have been accepted (0: no store at this moment)."""
+        """Return how many messages have been accepted (0: no store at this moment)."""
         try:
             with closing(open_store(self.run.url, self.run.run_id)) as store:
                 seqs = store.last_seqs()
@@ -194,8 +194,9 @@ def scene(
     *,
     hostile: bool = False,
 ) -> Iterator[Scene]:
-    """Everybody started, beside a hostile member if so asked; whoever is left in the end is
-    killed.
+    """Start everybody, beside a hostile member if so asked, and yield the scene.
+
+    At the end, whatever still runs is killed.
     """
     forks = Forks(run.folder / "forks.log", "tests.helpers.chaos_process")
     chaos_scene = Scene(run, forks, broker, redis_server, edges, random.Random(seed))
@@ -218,9 +219,9 @@ def scene(
 
 
 def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
-    """A process of a hostile member, which does all that leaves the model to the others.
+    """Start the process of a hostile member, which does all that leaves the model to the others.
 
-    It leaves nothing at the broker: this one has no rules, and would keep everything.
+    It leaves nothing at the broker: this broker has no rules, and would store everything.
     """
     behaviours = [name for name in HARMLESS_TO_THE_MODEL if name not in BOUNDED_BY_RULES]
     only = [word for name in behaviours for word in ("--only", name)]
@@ -232,8 +233,9 @@ def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
 
 
 def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
-    """What edge `number` made durable (digest of every message), and which of them it knows to
-    be accepted.
+    """Return what edge `number` made durable, and the messages that it knows to be accepted.
+
+    What it made durable is the digest of every message, by its number.
     """
     put: dict[int, str] = {}
     acknowledged: set[int] = set()
@@ -249,7 +251,7 @@ def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
 
 
 def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, int]:
-    """Every promise; what happened, in numbers."""
+    """Check every promise, and return in numbers what happened."""
     run, folder = scene.run, scene.run.folder
     # The journal file, redis's own file and the model are one story; serial replay ends in the same
     # bits.

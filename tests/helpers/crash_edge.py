@@ -63,9 +63,9 @@ class Killer:
         self.storing = False  # whether a message is being stored
 
     def at(self, point: str) -> None:
-        """Die here, if this is the place:
+        """Die here, if this is the place.
 
-        the release was the last one charged, so its message is the next one.
+        It is, if the release was the last one charged, so that its message is the next one.
         """
         if point == self.point and self.charges == self.release:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -126,9 +126,9 @@ class Killer:
 
 
 def warm(settings: dict[str, Any]) -> None:
-    """Do once, before any fork, what every edge would do again:
+    """Do once, before any fork, what every edge would do again.
 
-    imports, data, and the certified counts.
+    That is: imports, data, and the certified counts.
     """
     torch.set_num_threads(1)
     certified = lru_cache(maxsize=None)(Plan.pushes_left)
@@ -227,7 +227,7 @@ class Forks:
         return pid
 
     def wait(self, pid: int, seconds: float) -> int:
-        """The exit status of an edge, once it has ended."""
+        """Return the exit status of an edge, once it has ended."""
         exit_codes: list[int] = []
 
         def ended() -> bool:

@@ -38,7 +38,7 @@ STILL = {
 
 @contextmanager
 def run(folder: Path, **settings: Any) -> Iterator[tuple[Deployment, Mosquitto]]:
-    """A deployment on a broker of its own; nothing else is started yet."""
+    """Yield a deployment on a broker of its own; nothing else is started yet."""
     text = toml(
         RUN,
         run={"updates": settings["updates"]},
@@ -66,7 +66,7 @@ class Disks:
         self.size = config.load(deployed.file).build_model().size
 
     def prepare(self) -> None:
-        """Models of their own, as if they had trained apart."""
+        """Give every peer a model of its own, as if they had trained apart."""
         generator = torch.Generator().manual_seed(5)
         for number in range(self.count):
             with closing(self._open(number)) as state:
@@ -76,9 +76,9 @@ class Disks:
                 )
 
     def total(self) -> Tensor:
-        """(d,):
+        """Return the sum of all models, shape (d,).
 
-        the sum of all models, less what a receiver has added and the proposer not yet taken off.
+        What a receiver has added, and the proposer not yet subtracted, is not counted.
         """
         states = [self._read(number) for number in range(self.count)]
         total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
@@ -98,7 +98,7 @@ class Disks:
         )
 
     def answered(self, number: int) -> int:
-        """Exchanges that a peer has had, both ways."""
+        """Return how many exchanges a peer has had, both ways."""
         links = self._read(number)[1].get("links", {}).values()  # sync has none
         return sum(proposed + answered for proposed, _, _, answered in links)
 
@@ -106,24 +106,23 @@ class Disks:
         return self.counts(number).get(f"edge-{number}", 0)
 
     def all_answered(self) -> int:
-        """Exchanges of all peers."""
+        """Return how many exchanges all peers have had."""
         return sum(self.answered(number) for number in range(self.count))
 
     def all_steps(self) -> int:
-        """Steps of all peers."""
+        """Return how many steps all peers have done."""
         return sum(self.steps(number) for number in range(self.count))
 
     def counts(self, number: int) -> dict[str, int]:
-        """Steps of everybody, as far as this peer knows."""
+        """Return the steps of every peer, as far as this peer knows."""
         counts: dict[str, int] = self._read(number)[1]["counts"]
         return counts
 
     def begun(self, number: int) -> bool:
-        """Whether a peer has come as far as hearing of another; before that its file is best left
-        alone.
+        """Check whether a peer has heard of another; before that its file is best not opened.
 
-        By its log: who opens a file of SQLite while another makes it a WAL file locks the other
-        out.
+        By its log: a reader that opens an SQLite file while another makes it a WAL file locks that
+        one out.
         """
         self._deployed.check_services()
         return any(
@@ -151,7 +150,7 @@ def peer(deployed: Deployment, number: int, **more: str) -> Service:
 
 
 def settled(deployed: Deployment, disks: Disks, updates: int | None) -> None:
-    """A run that has ended: `updates` steps (None: ended by a halt), ε as the charges have it."""
+    """Check a run that has ended after `updates` steps (None: by a halt); ε is that of its charges."""
     summary = deployed.ended()
     assert updates in (None, summary["applied"])
     rate = config.load(deployed.file).sampling_rate()

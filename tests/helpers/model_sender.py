@@ -69,7 +69,7 @@ class ModelSender:
 
 @contextmanager
 def sending(run: Deployment, model: Model, params: Tensor, clip: float) -> Iterator[ModelSender]:
-    """One that is connected, and is not any more at the end."""
+    """Yield a sender that is connected, and disconnect it at the end."""
     sender = ModelSender(run, "edge-0", model, params, clip)
     sender.connection.start(PATIENCE)
     try:

@@ -1,6 +1,6 @@
-"""Peers in one process for tests:
+"""Peers in one process for tests.
 
-a network that loses, repeats and reorders, and disks that outlive their peers.
+A network that loses, repeats and reorders, and disks that outlive their peers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def names(count: int) -> list[str]:
 
 
 def rows(number: int, count: int = 8) -> Dataset:
-    """Some rows of peer `number`'s own."""
+    """Return some rows of peer `number`."""
     generator = torch.Generator().manual_seed(number)
     return Dataset(
         torch.randn(count, 1, 1, 3, generator=generator), torch.arange(count) % 2, 2, "test"
@@ -83,7 +83,7 @@ class Net:
     def __init__(
         self, count: int, kind: TopologyKind = "ring", *, apart: bool = True, **changes: Any
     ) -> None:
-        """`apart`: peers begin with models of their own, so that averaging has something to do."""
+        """Build the peers; with `apart`, each begins with a model of its own."""
         self.topology = build_graph(kind, names(count), seed=7)
         self.changes = changes
         self.flying: list[tuple[str, PeerMessage]] = []
@@ -120,13 +120,13 @@ class Net:
         self.call(to, lambda peer: peer.hear(message), crash=crash)
 
     def restart(self, name: str) -> None:
-        """kill -9, and a new process from what was durable."""
+        """Kill a peer with `kill -9`, and start a new one from what was durable."""
         fresh = self.peers[name] = make(name, self.topology, life=99, **self.changes)
         fresh.restore(*self.disks[name])
         fresh.here = set(fresh.neighbours)
 
     def step(self, name: str) -> None:
-        """One whole step of a peer, nothing in between."""
+        """Do one whole step of a peer, with nothing in between."""
         peer = self.peers[name]
         read: list[Tensor | None] = []
 
@@ -142,9 +142,9 @@ class Net:
             self.call(name, lambda any_peer: any_peer.finish(released))
 
     def settle(self) -> None:
-        """A network that works again:
+        """Let the network work again until all is settled.
 
-        everything arrives, and what has no answer is asked for again.
+        Everything arrives, and what has no answer is asked for again.
         """
         for _ in range(100):
             while self.flying:
@@ -156,11 +156,11 @@ class Net:
         raise AssertionError("exchanges stay open")
 
     def total(self) -> Tensor:
-        """(d,): the sum of all models."""
+        """Return the sum of all models, shape (d,)."""
         return torch.stack([peer.trained.params for peer in self.peers.values()]).sum(0)
 
     def under_way(self) -> Tensor:
-        """(d,): what was added at a receiver, and is still to be taken off at the proposer."""
+        """Return what a receiver has added, and the proposer is still to subtract, shape (d,)."""
         total = torch.zeros(SIZE, dtype=torch.float64)
         for name, peer in self.peers.items():
             assert isinstance(peer, Peer)

@@ -31,9 +31,10 @@ ASGD: Layer = {
 
 
 def toml(*layers: Layer, **sections: Keys) -> str:
-    """A run file of these sections. Of the same key the last value counts; None leaves it out.
+    """Return a run file of these sections as TOML.
 
-    [data] is digits and [model] logistic regression unless a layer says otherwise.
+    Of the same key the last value counts; None leaves it out. [data] is digits and [model] logistic
+    regression unless a layer sets others.
     """
     merged: dict[str, dict[str, Any]] = {}
     for layer in (DEFAULTS, *layers, sections):
@@ -49,7 +50,7 @@ def toml(*layers: Layer, **sections: Keys) -> str:
 
 
 def run_file(*layers: Layer, **sections: Keys) -> RunFile:
-    """The run file that `toml` writes, read and checked. Raises ConfigError."""
+    """Return the run file that `toml` writes, parsed and checked. Raise ConfigError."""
     return config.parse(toml(*layers, **sections), "test")
 
 
@@ -62,12 +63,12 @@ def _value(value: Any) -> str:
 
 
 def definition_text(run: RunFile) -> str:
-    """The definition that a Hello of an edge of `run` states."""
+    """Return the definition that a Hello of an edge of `run` states."""
     return canonical(run.agreed())
 
 
 def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:
-    """The definition of `run` with names for so many edges, whatever its data is dealt to."""
+    """Return the definition of `run` with names for so many edges, whatever its data is dealt to."""
     definition = run.define()
     plans = replace(definition.plans, workers=places)
     return replace(definition, plans=plans, worker_names=worker_names(places))

@@ -37,7 +37,7 @@ RUN: Layer = {
 
 
 def noiseless(updates: int) -> str:
-    """A run file of `updates` iterations without noise, two parties to an iteration."""
+    """Return a run file of `updates` iterations without noise, two parties to an iteration."""
     return toml(
         RUN,
         run={"updates": updates},
@@ -47,8 +47,9 @@ def noiseless(updates: int) -> str:
 
 
 def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
-    """Every answer is learned from once, in the order of the journal, and is what an undisturbed
-    party would say.
+    """Check that every answer is learned from once, in the order of the journal.
+
+    Each is what an undisturbed party would send.
     """
     file, journal = journalled(run)
     assert all(numbers == list(range(len(numbers))) for numbers in steps(file, journal).values())
@@ -83,14 +84,14 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 def fresh_server(run: Deployment, file: RunFile) -> LabelServer:
     labels = run.folder / "labels.safetensors"
     definition = file.define()
-    people = record_labels.load(vertical(definition), None, "tacit", labels)
-    server = registry.server(definition, file.build_model(), people)
+    labelled_records = record_labels.load(vertical(definition), None, "tacit", labels)
+    server = registry.server(definition, file.build_model(), labelled_records)
     assert isinstance(server, LabelServer)
     return server
 
 
 def steps(file: RunFile, journal: list[Accepted]) -> dict[str, list[int]]:
-    """The activations of every party, as they were accepted."""
+    """Return the steps of every party's activations, as they were accepted."""
     model, edge_steps = (
         file.build_model(),
         {f"edge-{number}": list[int]() for number in range(PARTIES)},
@@ -110,7 +111,7 @@ def in_process(run: Deployment, file: RunFile, number: int) -> Party:
 
 
 def expect(message: Update, party: Party, downwards: list[Downward]) -> None:
-    """The journalled upload is what the undisturbed party makes of the word that it answers."""
+    """Check that the journalled upload is what the undisturbed party answers."""
     part = message.part
     assert part is not None
     (reply,) = party.on_message(
@@ -125,7 +126,7 @@ def expect(message: Update, party: Party, downwards: list[Downward]) -> None:
 
 
 def answered_by(part: UploadPart, downward: Downward) -> bool:
-    """Whether `part` answers this word of the server's."""
+    """Check whether `part` answers this message of the server's."""
     match downward:
         case Request(number=number):
             return number == part.request

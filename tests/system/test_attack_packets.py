@@ -23,7 +23,7 @@ ROUNDS, SECONDS = 2, 6.0  # of calm and attack in turns, and of each in all
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    """Each attack has a broker of its own: one that an attack has filled would stall the next."""
+    """Yield a run on a broker of its own: one that an attack has filled would stall the next."""
     with running(tmp_path, "below") as live_run:
         yield live_run
 

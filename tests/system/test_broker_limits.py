@@ -42,7 +42,7 @@ class Site:
         return self._bundles[name]
 
     def member(self, level: int = 5, **more: bytes) -> Packets:
-        """A connection of the edge's."""
+        """Open a connection of the edge's."""
         return Packets(self.broker.port, EDGE, tls=self.tls(EDGE), level=level, **more)  # type: ignore[arg-type]
 
 

@@ -26,23 +26,23 @@ from tests.helpers.vertical import PARTIES, learned_once, noiseless
 
 
 class Victims:
-    """Who may be killed, by kind;
+    """The services that may be killed, by kind.
 
-    a kind that is named twice has two turns where others have one.
+    A kind that is named twice has two turns where others have one.
     """
 
     def __init__(self, seed: int, **kinds: Sequence[Service | Server]) -> None:
         self.random, self.kinds, self.kills = random.Random(seed), kinds, Counter[str]()
 
     def strike(self, kind: str) -> None:
-        """kill -9, and start a successor."""
+        """Kill a service of this kind with `kill -9`, and start a successor."""
         victim = self.random.choice(self.kinds[kind])
         victim.kill()
         victim.start()
         self.kills[kind] += 1
 
     def rage(self, often: str, progress: Callable[[], int], every: int, kills: int) -> None:
-        """Until `kills` of them have died, of the kind `often` twice as many."""
+        """Kill until `kills` of them have died, of the kind `often` twice as many."""
         storm(
             self.random,
             [*self.kinds, often],
@@ -120,7 +120,7 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
 
 
 def reported(client: Client) -> dict[str, int]:
-    """What each peer has told the observer that it has charged, once the observer answers."""
+    """Return what each peer has reported as charged, once the observer answers."""
     edges: list[Edge] = []
 
     def answers() -> bool:

@@ -57,7 +57,7 @@ class Reader:
             self._thread.join()
 
     def shows(self, applied: int, duplicates: int) -> bool:
-        """Whether the newest status has as many."""
+        """Check whether the newest status has as many."""
         last = self.seen[-1:]
         return any(status.applied >= applied and status.duplicates >= duplicates for status in last)
 

@@ -48,7 +48,7 @@ def cost(rate: float, multiplier: float, count: int) -> float:
 
 
 def run_text() -> str:
-    """A run whose budget is CAP releases and a half."""
+    """Return a run whose budget is CAP releases and a half."""
     plan = run_file(RUN, edges={"count": len(POINTS)}).plan(0)
     rate, z = plan.sampling_rate, plan.noise_multiplier
     epsilon = (cost(rate, z, CAP) + cost(rate, z, CAP + 1)) / 2
@@ -93,7 +93,7 @@ class Scene:
         return self.forks.start(settings, self.folder / f"edge-{number}.log", point, release)
 
     def ended(self, pid: int) -> int:
-        """The exit status of an edge, once it has ended."""
+        """Return the exit status of an edge, once it has ended."""
         return self.forks.wait(pid, PATIENCE)
 
     def crash(self, number: int, point: str, release: int) -> None:
@@ -103,17 +103,14 @@ class Scene:
         self.died_at.setdefault(number, release)
 
     def exhaust(self, number: int, times: int) -> None:
-        """An edge that works until it retires for the `times`-th time."""
+        """Run an edge until it retires for the `times`-th time."""
         pid = self.edge(number)
         wait_for(lambda: len(self.seen(number, "retired")) == times, PATIENCE)
         os.kill(pid, signal.SIGTERM)
         assert self.ended(pid) == 0, self.log(number)
 
     def seen(self, number: int, kind: str) -> dict[int, set[bytes]]:
-        """What was on the wire from this edge:
-
-        the payloads of every message of this kind, by number.
-        """
+        """Return the payloads of every message of this kind from this edge on the wire, by number."""
         payload_sets = {}
         with self.watcher._lock:
             copies = list(self.watcher.copies.items())
@@ -173,7 +170,10 @@ def ledger(scene: Scene, number: int) -> Chain:
 
 
 def lost_by(point: str, release: int) -> int:
-    """Releases that are paid for and never seen, after one death at `point` of this release."""
+    """Return how many releases are paid for and never seen, after one death at `point`.
+
+    `release` is the release in which it dies.
+    """
     if point == "before_begin":  # what was charged with the message before it
         return int(release > 1)
     stored = point in ("after_commit", "after_publish", "on_receipt")

@@ -1,6 +1,6 @@
-"""kill -9 where a version takes more than one update:
+"""kill -9 where a version takes more than one update.
 
-half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
+Half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Deploy(Protocol):
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
-    """A deployment of one algorithm on mosquitto and redis; nothing is started yet."""
+    """Yield a function that deploys one algorithm on mosquitto and redis, and starts nothing yet."""
     with (
         mosquitto(tmp_path) as broker,
         redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,

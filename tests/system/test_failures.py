@@ -1,6 +1,6 @@
-"""What else fails:
+"""What else fails.
 
-full disks, edges that were away for long, services that come up in any order.
+Full disks, edges that were away for long, services that come up in any order.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def journal(run: Deployment) -> Path:
 
 
 def begun(run: Deployment, *, with_journal: bool) -> tuple[Service, list[Service]]:
-    """Aggregator and two edges in the middle of the run. kept: with a journal file."""
+    """Start aggregator and two edges, and return them in the middle of the run."""
     more = {"TACIT_JOURNAL_FILE": str(journal(run))} if with_journal else {}
     aggregator, edges = run.aggregator(**more), [run.edge(0), run.edge(1)]
     run.wait_accepted(45)
@@ -51,7 +51,7 @@ def told(services: list[Service], number: int) -> None:
 
 
 def stopped(service: Service) -> int:
-    """Its exit code, whether it has ended by now or is ended here."""
+    """Return the exit code of a service, whether it has ended by now or is ended here."""
     assert service.process is not None
     wait_for(lambda: service.process is None or service.process.poll() is not None, PATIENCE)
     return service.wait()
@@ -62,7 +62,7 @@ def emptied(redis: RedisServer) -> None:
 
 
 def cut(redis: RedisServer, folder: Path, size: int) -> None:
-    """kill -9, and the last `size` bytes of the append-only file are not on the disk."""
+    """Kill redis with `kill -9`; the last `size` bytes of the append-only file are lost."""
     redis.kill()
     (newest,) = folder.glob("appendonlydir/*.incr.aof")
     os.truncate(newest, newest.stat().st_size - size)
@@ -70,7 +70,7 @@ def cut(redis: RedisServer, folder: Path, size: int) -> None:
 
 
 def recovered(run: Deployment, *more: str) -> int:
-    """The exit code of `tacit recover`."""
+    """Return the exit code of `tacit recover`."""
     with pytest.raises(SystemExit) as ended:
         main.main(["recover", "--from", str(journal(run)), "--store", run.url, *more])
     return int(ended.value.code or 0)
@@ -230,7 +230,7 @@ def test_an_evicted_key_is_noticed_in_mid_run(run: Deployment, redis: RedisServe
 
 
 def _ends(run: Deployment, aggregator: Service) -> None:
-    """The run goes on to its end; the journal file is its one story."""
+    """Check that the run goes on to its end, and that the journal file has all of it."""
     aggregator.start()
     summary = run.ended()
     folded = fold(journal(run))

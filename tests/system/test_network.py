@@ -36,7 +36,7 @@ RUN: Layer = {
 
 
 def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
-    """A run with about so many parameters."""
+    """Return a run with about so many parameters."""
     small, large = (
         made(RUN, run={"updates": 1}, model={"hidden": [h, 2000]}).build_model().size
         for h in (1, 2)
@@ -48,7 +48,7 @@ def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
 
 
 def ready(rig: Rig, number: int = 0) -> EdgeRole:
-    """An edge whose update is there already."""
+    """Return an edge whose update is computed already."""
     role = make_edge(rig.run, rig.model, number, 1)
     compute = role.on_message
     vector = torch.randn(rig.model.size, generator=torch.Generator().manual_seed(1))
@@ -75,7 +75,7 @@ def rig_on(broker: Mosquitto, run: RunFile, run_id: str) -> Rig:
 
 
 def check(rig: Rig) -> None:
-    """The model is the fold of what was accepted, each once."""
+    """Check that the model is the fold of what was accepted, each once."""
     records = rig.store.read(0, 10**6)
     assert len({(record.edge, record.seq) for record in records}) == len(records)
     role, _ = refold(rig.run, [record.payload for record in records])

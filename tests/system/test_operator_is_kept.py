@@ -64,7 +64,7 @@ class Operated:
             return False
 
     def killed_with_the_answer(self, ask: Callable[[Client], Any]) -> None:
-        """kill -9 as soon as the answer is there; then start it again."""
+        """Kill the service with `kill -9` as soon as the answer is there; then start it again."""
         with self.client() as client:
             ask(client)
             self.service.kill()
@@ -76,7 +76,7 @@ class Operated:
             return client.status().state
 
     def accusation(self, edge: str) -> str:
-        """Why this edge is in quarantine."""
+        """Return why this edge is in quarantine."""
         row = httpx.get(f"http://{self._address}/v1/edges/{edge}", trust_env=False).json()
         return str(row["quarantine"])
 
@@ -90,7 +90,7 @@ class Operated:
 def store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[str, RedisServer | Path]]:
-    """Its address, and the server or the file."""
+    """Yield the address of a store, and its server or its file."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/store.db", tmp_path / "store.db"
     else:
@@ -110,7 +110,7 @@ def run(
 
 @contextmanager
 def stuck(store: RedisServer | Path) -> Iterator[None]:
-    """The store takes nothing in the block."""
+    """Let the store take nothing in the block."""
     if isinstance(store, RedisServer):
         os.kill(store.pid, signal.SIGSTOP)
         try:
@@ -152,7 +152,7 @@ def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> N
 
 
 def _stated(file: Path) -> dict[str, Any]:
-    """What an edge says of a run, by its file."""
+    """Return what an edge states of a run, by its file."""
     run = config.load(file)
     model = run.build_model()
     return {"run": run, "model": model, "schema": model.schema_hash()}

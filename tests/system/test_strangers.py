@@ -51,7 +51,7 @@ LENGTHS = [
 
 @pytest.fixture
 def hidden() -> list[int]:
-    """Units of the model, which make its size."""
+    """Return the units of the model, which make its size."""
     return [3000]
 
 
@@ -70,7 +70,7 @@ def run(tmp_path: Path, broker: Mosquitto, hidden: list[int]) -> Iterator[Deploy
 
 
 def peak(service: Service) -> int:
-    """Bytes of memory that a process has ever held."""
+    """Return the most bytes of memory that a process has ever had."""
     assert service.process is not None
     status = Path(f"/proc/{service.process.pid}/status").read_text()
     match = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -79,7 +79,7 @@ def peak(service: Service) -> int:
 
 
 def few_descriptors(service: Service) -> None:
-    """As many as a process has where nobody has raised it."""
+    """Limit the process to the usual number of descriptors, as where nobody has raised it."""
     assert service.process is not None
     resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
 
@@ -152,7 +152,7 @@ def test_downloads_that_nobody_reads_cost_a_few_blocks(run: Deployment) -> None:
 
 
 def downloaded(address: str) -> int:
-    """Bytes of the model, as a stranger gets it; 0: not yet, or not now."""
+    """Return the bytes of the model, as a stranger gets it; 0: not yet, or not now."""
     try:
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
             assert web.get(f"http://{address}/v1/status").status_code == 200
@@ -177,14 +177,14 @@ class Progress:
             return 0
 
     def asked(self) -> None:
-        """Both are answered."""
+        """Check that both questions are answered."""
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
             assert web.get(f"{self._url}/readyz").status_code == 200
             status = web.get(f"{self._url}/v1/status", headers=self._bearer)
             assert status.json()["state"] == "training"
 
     def during(self, seconds: float) -> int:
-        """The same number of questions a second or more, without an attack."""
+        """Ask the same number of questions a second or more, without an attack."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.asked()
@@ -255,7 +255,7 @@ class Desk:
             return False
 
     def enroll(self, name: str) -> int:
-        """The status of the answer."""
+        """Return the status of the answer to an enrolment."""
         csr = certificates.pem(certificates.request(certificates.new_key(), name)).decode()
         with self._web() as web:
             bearer = {"Authorization": f"Bearer {self._token}"}

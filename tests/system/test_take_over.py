@@ -49,7 +49,7 @@ EDGES = range(2)
 
 @contextmanager
 def taken_over(name: str, tmp_path: Path, store: str = "") -> Iterator[Deployment]:
-    """The deployment `name` of 0.2 on a broker of its own; nothing is started yet."""
+    """Yield the deployment `name` of 0.2 on a broker of its own; nothing is started yet."""
     folder = unpacked(name, tmp_path) if not store else tmp_path / name
     url = store or f"sqlite:///{folder}/store.db"
     with mosquitto(folder) as broker:
@@ -67,9 +67,9 @@ class Left:
         self.pending = [max(run.pending(number).items()) for number in EDGES]
 
     def goes_on(self, summary: dict[str, Any], journal_entries: list[Accepted]) -> None:
-        """ε counted on, by ledgers whose chains are whole;
+        """Check that ε counted on, by ledgers whose chains are whole.
 
-        and what was paid for is in the journal, once, as it was.
+        What was paid for is in the journal, once, as it was.
         """
         accepted = {(entry.edge, entry.seq): entry.payload for entry in journal_entries}
         for number in EDGES:
@@ -89,7 +89,10 @@ class Left:
 def gone_on(
     run: Deployment, before: list[Accepted]
 ) -> tuple[Service, dict[str, Any], list[Accepted]]:
-    """Today's services with a journal file, to the run's end; its summary, and all that was kept."""
+    """Run today's services with a journal file to the run's end.
+
+    Return the aggregator, the run's summary, and all journal entries.
+    """
     aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
     for number in EDGES:
         run.edge(number)
@@ -160,8 +163,10 @@ def test_peers(tmp_path: Path) -> None:
         assert all(run.pushes(number) >= charged[number] for number in EDGES)
 
 
-def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[ServerRole, int]:
-    """The fold that 0.2 has stored, and the position up to which it is.
+def snapshot(
+    run: Deployment, labelled_records: LabelledRecords | None = None
+) -> tuple[ServerRole, int]:
+    """Return the fold that 0.2 has stored, and the position up to which it is.
 
     What comes after it is folded to the same bits on this processor, which 0.2's was not.
     """
@@ -169,7 +174,7 @@ def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[Se
         stored = store.snapshot()
     assert stored is not None
     file = config.load(run.file)
-    role = registry.server(file.define(), file.build_model(), people)
+    role = registry.server(file.define(), file.build_model(), labelled_records)
     tensors, values = snapshot_file.loads(bytes(stored.state))
     role.restore(tensors, values["role"])
     return role, stored.cursor

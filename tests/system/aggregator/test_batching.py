@@ -1,6 +1,6 @@
-"""One append is written while the next messages are judged:
+"""One append is written while the next messages are judged.
 
-whatever fails, nothing is lost or folded twice.
+Whatever fails, nothing is lost or folded twice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ EDGES = ("edge-0", "edge-1", "edge-2")
 
 
 class Slow(MemoryStore):
-    """`meanwhile` is called between the two steps of every append;
+    """A store that calls `meanwhile` between the two steps of every append.
 
-    `fails` names the steps ("begin 2") that do.
+    `fails` names the steps ("begin 2") that fail.
     """
 
     def __init__(self, shared: dict[str, MemoryRun]) -> None:
@@ -56,9 +56,9 @@ class Slow(MemoryStore):
 
 
 class Aggregator:
-    """A driver whose three edges have said Hello;
+    """A driver whose three edges have sent Hello.
 
-    their next messages come one by one, each while one is written.
+    Their next messages come one by one, each while the one before is written.
     """
 
     def __init__(self, broker: str, updates: int = 1000) -> None:
@@ -96,7 +96,7 @@ class Aggregator:
         return int(self.callers[edge].receive("receipt").meta.receipt.status)
 
     def recovered(self) -> str:
-        """The model that another aggregator makes of what is in the store."""
+        """Return the digest of the model that another aggregator makes of what is in the store."""
         again = self.rig.assembled(MemoryStore("intake", ROOMY, self.shared))
         again.driver.recover()
         return sha256(again.run.role)

@@ -1,6 +1,6 @@
-"""Deadlines over a real broker:
+"""Deadlines over a real broker.
 
-nobody waits for the dead, and what a timer did is replayed from the journal.
+Nobody waits for the dead, and what a timer did is replayed from the journal.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Served:
 
 @contextmanager
 def hosted(folder: Path, address: str) -> Iterator[Served]:
-    """A run named after its folder, until it has ended or the test is over."""
+    """Serve a run named after its folder, until it has ended or the test is over."""
     folder.mkdir()
     (folder / "run.toml").write_text(toml(MAPA, run={"updates": 4}), encoding="utf-8")
     settings = read_settings(

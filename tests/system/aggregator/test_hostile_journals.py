@@ -27,7 +27,7 @@ NAME, LIAR = "mapa", "edge-1"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """As 0.2 left it, and a Hello of a liar behind that."""
+    """Yield a store as 0.2 left it, with the Hello of a liar behind that."""
     folder = unpacked(NAME, tmp_path)
     with closing(open_store(f"sqlite:///{folder}/store.db", NAME)) as opened:
         journal = made(tmp_path, opened)
@@ -38,12 +38,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def run_of(tmp_path: Path) -> RunFile:
-    """The run that the store is of."""
+    """Return the run that the store is of."""
     return config.load(tmp_path / NAME / "run.toml")
 
 
 def made(tmp_path: Path, store: Store) -> RunJournal:
-    """What an aggregator of this run has before it takes the store over."""
+    """Return what an aggregator of this run has before it takes the store over."""
     run = run_of(tmp_path)
     definition, model = run.define(), run.build_model()
     return RunJournal(

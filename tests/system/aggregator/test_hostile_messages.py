@@ -1,6 +1,6 @@
-"""The server driver and messages that no honest edge sends, over a real broker:
+"""The server driver and messages that no honest edge sends, over a real broker.
 
-the fold is touched by nobody else.
+The fold is touched by nobody else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 
 @pytest.fixture(scope="module")
 def rig(broker: Mosquitto) -> Iterator[Rig]:
-    """One served driver for all the hostile messages, at version 4."""
+    """Yield one served driver for all the hostile messages, at version 4."""
     hostile_rig = Rig(
         run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000
     )
@@ -50,7 +50,7 @@ def rig(broker: Mosquitto) -> Iterator[Rig]:
 
 @pytest.fixture
 def hostile(rig: Rig) -> Iterator[Hostile]:
-    """A new edge that has said Hello."""
+    """Yield a new edge that has sent Hello."""
     caller = new(rig)
     assert caller.hello() == STATUS.ACCEPTED
     yield caller
@@ -58,7 +58,7 @@ def hostile(rig: Rig) -> Iterator[Hostile]:
 
 
 def changed(hostile: Hostile, **fields: object) -> bytes:
-    """A good update, but for some fields of its Meta or its message."""
+    """Return a good update, but for some fields of its Meta or its message."""
     message = hostile.update()
     for name, value in fields.items():
         setattr(message, name, value)
@@ -66,7 +66,7 @@ def changed(hostile: Hostile, **fields: object) -> bytes:
 
 
 def patched(hostile: Hostile, change: Callable[[pb.Meta], object]) -> bytes:
-    """A good update, with its Meta changed after the tensor's digest was taken."""
+    """Return a good update, whose Meta is changed after the tensor's digest was taken."""
     message = hostile.update()
     received = wire.decode(bytearray(message.envelope()))
     assert received.tensor is not None

@@ -50,13 +50,13 @@ def url(rig: Rig) -> Iterator[str]:
 
 
 def rows(tab: Shown) -> list[list[str]]:
-    """The table of edges, as it is shown."""
+    """Return the table of edges, as the page shows it."""
     locators = tab.page.locator("#edges tbody tr:visible").all()
     return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in locators]
 
 
 def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
-    """The same rows, of what REST says."""
+    """Return the same rows, from what REST answers."""
     return [
         [
             edge["id"],
@@ -70,7 +70,7 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def spent(epsilon: float, *, bound: bool) -> str:
-    """ε, as the page writes it."""
+    """Return ε, as the page writes it."""
     return f"{'≤ ' if bound else ''}{rounding.epsilon(epsilon)}"
 
 
@@ -85,7 +85,7 @@ def test_the_page_writes_epsilon_as_python_does(browser: Browser, url: str) -> N
 
 
 def agrees(tab: Shown, url: str) -> None:
-    """Every number of the page is that of REST at the same moment: nothing moves meanwhile."""
+    """Check that every number of the page is that of REST at the same moment."""
     status = httpx.get(f"{url}/v1/status").json()
     tab.at_version(status["model_version"])
     assert tab.text("run") == status["run"]
@@ -111,7 +111,7 @@ def agrees(tab: Shown, url: str) -> None:
 
 
 def soon(tab: Shown, url: str) -> None:
-    """What is shown agrees, once it has heard of the last change."""
+    """Wait until the page agrees with REST, which it does once it has heard of the last change."""
 
     def so() -> bool:
         try:
@@ -191,7 +191,7 @@ def test_nothing_runs_that_the_policy_does_not_allow(browser: Browser, url: str)
 
 
 def serious(tab: Shown) -> list[str]:
-    """What axe-core finds that would keep somebody out."""
+    """Return what axe-core reports that would keep somebody out."""
     violations = Axe().run(tab.page).response["violations"]
     return [
         violation["id"]
@@ -280,7 +280,7 @@ def test_the_sheet_says_that_people_are_taken_for_others(
 
 
 def thousand(folder: Path) -> Rig:
-    """1,000 edges, one of which has pushed."""
+    """Return a rig of 1,000 edges, one of which has pushed."""
     rig = Rig(folder, more="[run]\nupdates = 100\n")
     rig.hello("edge-0")
     rig.update("edge-0")
@@ -303,7 +303,7 @@ MEASURE = """() => {
 
 
 def measured(browser: Browser, rig: Rig, url: str) -> tuple[float, float]:
-    """Milliseconds to the first paint, and of the longest task while edges push one by one."""
+    """Return the milliseconds to the first paint, and of the longest task while edges push."""
     tab = Shown(browser, url).at_version(rig.role.version)
     assert tab.page.locator("#edges tbody tr").count() == 1000
     assert tab.text("online") == "1,000 of 1,000"

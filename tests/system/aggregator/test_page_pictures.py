@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 
 def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
-    """A run of MAPA with all its edges, and nothing else."""
+    """Return a run of MAPA with all its edges, and nothing else."""
     more = f"[run]\nupdates = {updates}\n[privacy]\nepsilon = 8.0\n"
     rig = Rig(folder, more=more)
     for number in range(edges):
@@ -41,7 +41,7 @@ def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
 
 
 def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
-    """The run after so many updates, evaluated now and then."""
+    """Return the run after so many updates, evaluated every `every` of them."""
     edges = len(rig.role.edges)
     for version in range(updates + 1):
         if version % every == 0 or version == updates:
@@ -56,7 +56,7 @@ def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
 
 
 def start(folder: Path) -> Rig:
-    """Three of five edges are here."""
+    """Return a run that waits, as three of five edges are here."""
     rig = trained(begun(folder), 0)
     for edge in ("edge-3", "edge-4"):
         del rig.role.edges[edge], rig.live.presence[edge]
@@ -65,14 +65,14 @@ def start(folder: Path) -> Rig:
 
 
 def middle(folder: Path) -> Rig:
-    """A run in its middle, one of whose edges is away."""
+    """Return a run in its middle, one of whose edges is away."""
     rig = trained(begun(folder), 210)
     rig.live.presence["edge-3"] = "offline"
     return rig
 
 
 def end(folder: Path) -> Rig:
-    """A run that has reached its end, and whose edges have left."""
+    """Return a run that has reached its end, and whose edges have left."""
     rig = trained(begun(folder), 400)
     rig.run_status.end()
     for edge in rig.live.presence:
@@ -81,7 +81,7 @@ def end(folder: Path) -> Rig:
 
 
 def many(folder: Path) -> Rig:
-    """200 edges, a few of which do not take part just now."""
+    """Return a run of 200 edges, a few of which do not take part just now."""
     rig = trained(begun(folder, edges=200, updates=2000), 896, every=64)
     for number in range(3, 200, 20):
         rig.live.presence[f"edge-{number}"] = "offline"
@@ -132,8 +132,9 @@ def test_the_sheet_for_a_privacy_officer_fits_on_one_page(browser: Browser, tmp_
 
 
 def picture(tab: Shown, folder: Path, name: str, *, full_page: bool = True) -> None:
-    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
-    folder.
+    """Take a picture of the whole page, or of its first view.
+
+    It goes to docs/ where TACIT_PICTURES names that folder.
     """
     path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
     tab.page.screenshot(path=path, full_page=full_page)

@@ -1,6 +1,6 @@
-"""The REST interface over a real socket, on a real driver and store:
+"""The REST interface over a real socket, on a real driver and store.
 
-who may ask, how, and what is refused; halts, events, and the OpenAPI document.
+Who may ask, how, and what is refused; halts, events, and the OpenAPI document.
 """
 
 from __future__ import annotations

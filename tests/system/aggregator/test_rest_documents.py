@@ -1,6 +1,6 @@
-"""What the REST interface says of a run, on a real driver and store:
+"""What the REST interface says of a run, on a real driver and store.
 
-its health and metrics, its documents, and its model.
+Its health and metrics, its documents, and its model.
 """
 
 from __future__ import annotations

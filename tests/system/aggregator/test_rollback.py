@@ -1,6 +1,6 @@
-"""A ledger that was put back, or copied:
+"""A ledger that was put back, or copied.
 
-the aggregator has seen more, refuses, and the edge stops.
+The aggregator has seen more, refuses, and the edge stops.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ class Place:
     def work(
         self, run: str, folder: Path, releases: int, last: Callable[[], object] = lambda: None
     ) -> None:
-        """Until the ledger in `folder` has `releases` more, all receipted; then does `last` while
-        it is still open.
+        """Work until the ledger in `folder` has `releases` more, all receipted; then call `last`.
 
-        Raises what the edge raises.
+        The ledger is still open then. Raise what the edge raises.
         """
         rig = self.rig(run)
         torch.set_num_threads(1)
@@ -127,12 +126,12 @@ def state(folder: Path) -> Chain:
 
 
 def copied(folder: Path, name: str) -> Path:
-    """A copy of all that an identity has on its disk."""
+    """Copy all that an identity has on its disk, and return the copy."""
     return Path(shutil.copytree(folder, folder.parent / name))
 
 
 def put_back(copy: Path, folder: Path) -> None:
-    """The disk as it was, with all that the identity knew then."""
+    """Put the disk back as it was, with all that the identity knew then."""
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
 
@@ -180,7 +179,7 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
 def test_a_copy_of_an_edge_at_work_has_all_that_was_sent_when_it_was_made(
     place: Place, folder: Path
 ) -> None:
-    """What is charged ahead: as the copy cannot tell whether it was used, it counts as used."""
+    """Charges ahead of releases count as used: the copy cannot tell whether they were."""
     # Given the file alone, copied in the middle of a run, when push 3 had its receipt,
     place.work("one", folder, 3, lambda: copied(folder, "backup"))
     copy = folder.parent / "backup"
@@ -272,14 +271,14 @@ class Processes:
         return self.forks.start(settings | more, self.folder / "log")
 
     def work(self, updates: int) -> None:
-        """Edge 0 until so many more of its updates are in the model."""
+        """Run edge 0 until so many more of its updates are in the model."""
         pid, target = self.edge(0), self.rig.live.role.version + updates
         wait_for(lambda: self.rig.live.role.version >= target, PATIENCE)
         os.kill(pid, signal.SIGTERM)
         assert self.forks.wait(pid, PATIENCE) == 0
 
     def refused(self, number: int, code: int = 5, **more: str) -> str:
-        """What the edge says when it leaves with `code` at once."""
+        """Return the last line of an edge that exits with status `code` at once."""
         assert self.forks.wait(self.edge(number, **more), PATIENCE) == code
         return (self.folder / "log").read_text().strip().splitlines()[-1]
 

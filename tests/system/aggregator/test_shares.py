@@ -24,11 +24,11 @@ class Shown:
         self.run, self.address = run, f"{HOST}:{free_port()}"
 
     def begin(self) -> Service:
-        """The aggregator, started."""
+        """Start the aggregator."""
         return self.run.aggregator(TACIT_HTTP=self.address)
 
     def wait(self, so: Callable[[Status], bool]) -> Status:
-        """The first status that is so."""
+        """Return the first status that meets the condition."""
         statuses: list[Status] = []
 
         def seen() -> bool:
@@ -48,7 +48,7 @@ class Shown:
 def shown(
     folder: Path, updates: int, edges: str, algorithm: Layer = MAPA
 ) -> Iterator[tuple[Deployment, Shown]]:
-    """A run of three edges; nothing is started yet."""
+    """Yield a run of three edges; nothing is started yet."""
     text = toml(algorithm, {"edges": edges}, run={"updates": updates}, edges={"count": 3})
     with (
         mosquitto(folder) as broker,
@@ -60,7 +60,7 @@ def shown(
 
 
 def pushes(summary: dict[str, Any]) -> list[int]:
-    """Releases of each edge, by name."""
+    """Return the releases of each edge, by name."""
     return [edge["pushes"] for _, edge in sorted(summary["privacy"]["edges"].items())]
 
 

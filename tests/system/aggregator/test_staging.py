@@ -45,7 +45,7 @@ class Scene:
         self.rig, self.edge, self._client = rig, edge, client
 
     def lists(self) -> set[str]:
-        """The payloads in the store, whole or begun."""
+        """Return the keys of the payloads in the store, whole or begun."""
         index_key = f"tacit:{{{self.rig.run_id}}}:large"
         return {key.decode() for key in self._client.zrange(index_key, 0, -1)}
 
@@ -73,7 +73,7 @@ class Scene:
         return self.final(message)
 
     def final(self, message: Message) -> pb.Receipt:
-        """The receipt of a whole message."""
+        """Return the receipt of a whole message."""
         while (receipt := self.edge.receipt(message.seq)).status == STATUS.PARTIAL:
             pass
         return receipt

@@ -25,7 +25,7 @@ METAS = [
 
 
 def everything(rig: Rig) -> list[StoredEntry]:
-    """The journal of the `first` fixture as it was before its snapshot."""
+    """Return the journal of the `first` fixture as it was before its snapshot."""
     return [
         StoredEntry(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
         for seq, message in enumerate(inbound(rig, METAS), 1)
@@ -33,9 +33,9 @@ def everything(rig: Rig) -> list[StoredEntry]:
 
 
 class Interrupted(MemoryStore):
-    """A memory store that fails at its second read, once:
+    """A memory store that fails at its second read, once.
 
-    after a part of the journal has been folded.
+    A part of the journal has been folded then.
     """
 
     reads = 0
@@ -54,7 +54,7 @@ class TestTakeOver:
 
     @pytest.fixture
     def first(self, address: str, shared: dict[str, MemoryRun]) -> Iterator[Rig]:
-        """A driver that has accepted Hello and five updates; a snapshot is at 3."""
+        """Yield a driver that has accepted Hello and five updates; a snapshot is at 3."""
         rig = Rig(run_file(), address, "take-over", MemoryStore("take-over", ROOMY, shared))
         rig.driver.recover()
         connection = rig.connect()

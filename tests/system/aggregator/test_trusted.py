@@ -1,6 +1,6 @@
-"""noise_at = "server": what an edge sends is cut and noised before it is kept;
+"""Tests of noise_at = "server": what an edge sends is cut and noised before it is stored.
 
-its budget is kept at the aggregator.
+Its budget is recorded at the aggregator.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def make_rig(
 
 
 def journal(rig: Rig) -> dict[tuple[str, int], wire.Received]:
-    """Every update in the journal."""
+    """Return every update in the journal."""
     messages = {
         (record.edge, record.seq): wire.decode(bytearray(record.payload))
         for record in rig.store.read(0, 10**6)
@@ -63,7 +63,7 @@ def journal(rig: Rig) -> dict[tuple[str, int], wire.Received]:
 
 
 def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
-    """Every update as an edge sent it."""
+    """Return every update as an edge sent it."""
     sent = {}
     for (edge, seq, _), copies in list(watcher.copies.items()):
         envelope = wire.Assembler(1 << 24).add(copies[0])
@@ -74,9 +74,9 @@ def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
 
 
 def is_normal(noise: Tensor, std: float) -> bool:
-    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 39,000:
+    """Check whether the standard deviation of `noise` is `std`, to 4 %.
 
-    eleven times its own deviation).
+    With n = 39,000 that is eleven times its own deviation.
     """
     return bool(abs(noise.std() / std - 1) < 0.04) and bool(
         abs(noise.mean()) < 5 * std / math.sqrt(noise.numel())
@@ -243,7 +243,7 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
 
 
 def delivered(edge: Hostile, message: Message) -> Inbound:
-    """As the broker would."""
+    """Return the message as the broker would deliver it."""
     return Inbound(
         topics.up(edge.run_id, edge.edge, message.seq, 0), edge.parts(message)[0], lambda: None
     )

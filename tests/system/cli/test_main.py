@@ -1,6 +1,6 @@
-"""The `tacit` command:
+"""The `tacit` command.
 
-output, exit codes, and one line instead of a traceback for anything a person gets wrong.
+Output, exit codes, and one line instead of a traceback for anything a person gets wrong.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def url(rig: Rig, stage: Stage) -> Iterator[str]:
 
 
 def tacit(*arguments: str) -> int:
-    """Exit code of the command, in this process."""
+    """Return the exit code of the command, run in this process."""
     with pytest.raises(SystemExit) as end:
         main.main(list(arguments))
     assert isinstance(end.value.code, int)
@@ -60,7 +60,7 @@ def tacit(*arguments: str) -> int:
 
 
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
+    """Run the command as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tacit_services.cli.main", *arguments],
         capture_output=True,
@@ -325,7 +325,7 @@ class TestProcess:
 
 
 def one_line(capsys: Captured) -> str:
-    """What went to stderr: one line, no traceback, nothing on stdout."""
+    """Return what went to stderr: one line, no traceback, nothing on stdout."""
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1

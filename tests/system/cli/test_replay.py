@@ -25,12 +25,12 @@ from tests.system.test_crash import run_text
 
 
 def replayed(file: Path) -> dict[str, Any]:
-    """What `tacit replay --json` says."""
+    """Return what `tacit replay --json` prints."""
     return fold(file).document()
 
 
 def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    """The one line that the command leaves with."""
+    """Return the one line that the command exits with."""
     with pytest.raises(SystemExit) as exited:
         main([str(argument) for argument in arguments])
     (line,) = capsys.readouterr().err.splitlines()
@@ -51,7 +51,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 @pytest.fixture
 def run(tmp_path: Path, broker: Mosquitto) -> Iterator[Deployment]:
-    """Two edges, 200 updates, on SQLite."""
+    """Yield a deployment of two edges and 200 updates on SQLite."""
     store, address = f"sqlite:///{tmp_path / 'store.db'}", f"{broker.host}:{broker.port}"
     with deployment(tmp_path, run_text(200, edges=2), address, store, "kept") as deployed:
         yield deployed

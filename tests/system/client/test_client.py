@@ -47,7 +47,7 @@ def client(rig: Rig, stage: Stage) -> Iterator[Client]:
 
 @contextmanager
 def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
-    """Something that is not tacit, on a loopback port."""
+    """Serve something that is not tacit, on a loopback port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -58,7 +58,7 @@ def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with HTTPServer((HOST, 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -276,5 +276,5 @@ def test_the_operators_status_says_why_a_run_has_ended_and_whom_it_waits_for(
 
 
 def replace_needed(client: Client, needed: int) -> Status:
-    """The status, of a run that waits for so many edges."""
+    """Return the status of a run that waits for so many edges."""
     return Status.model_validate(client.status().to_json() | {"edges_needed": needed})

@@ -60,7 +60,7 @@ def run_text(entry: str, *, rate: float, **model: str) -> str:
 
 
 def rows(*, record: bool) -> tuple[Tensor, Tensor]:
-    """x, y of an edge; the record is the first, where it is there."""
+    """Return x, y of an edge; with `record`, the record is the first."""
     x = torch.rand(ROWS, WIDTH, generator=torch.Generator().manual_seed(1))
     x[0] = 1.0
     y = torch.arange(ROWS) % 2
@@ -71,7 +71,7 @@ def rows(*, record: bool) -> tuple[Tensor, Tensor]:
 def attacked(
     folder: Path, broker: Server, text: str, *, record: bool
 ) -> Iterator[tuple[Deployment, ModelSender]]:
-    """A run of one edge, whose process is still to be started, and who sends it models."""
+    """Yield a run of one edge, whose process is still to be started, and its model sender."""
     folder.mkdir()
     x, y = rows(record=record)
     np.savez(folder / "rows.npz", x=x.numpy(), y=y.numpy())
@@ -86,7 +86,7 @@ def attacked(
 
 
 def hostile(params: dict[str, Tensor], target: Tensor) -> None:
-    """Singular, or never sure, for the target alone."""
+    """Make the model singular, or never sure, for the target alone."""
     if "a.weight" in params:
         against(params, target)
         return
@@ -99,8 +99,10 @@ def hostile(params: dict[str, Tensor], target: Tensor) -> None:
 
 
 def more_than(inside: list[float], outside: list[float]) -> float:
-    """ε that `value > threshold` proves but for FALSE_ALARM: the threshold is chosen on a quarter
-    of the pushes, and the bounds (Clopper-Pearson) are of the rest; either side may be the larger.
+    """Return the ε that `value > threshold` proves, but for FALSE_ALARM.
+
+    The threshold is chosen on a quarter of the pushes, and the bounds (Clopper-Pearson) are of the
+    others; either side may be the larger.
     """
     bound = 0.0
     for sample, other in ((inside, outside), (outside, inside)):
@@ -123,9 +125,9 @@ def _epsilon(sample: list[float], other: list[float], threshold: float) -> float
 
 
 def shares(sender: ModelSender, first: int, last: int) -> list[float]:
-    """Times in units of the edge's own lower quartile.
+    """Return the times in units of the edge's own lower quartile.
 
-    It measures its delay D, a public number, when it starts.
+    The edge measures its delay D, a public number, when it starts.
     """
     some = sender.seconds[first:last]
     return [float(duration) for duration in np.array(some) / np.quantile(some, 0.25)]
@@ -164,7 +166,7 @@ def test_a_module_that_computes_until_it_is_sure_is_refused(tmp_path: Path, brok
 def both_worlds(
     folder: Path, broker: Server, text: str, edges: int, pushes: int
 ) -> dict[bool, list[ModelSender]]:
-    """What is seen of `edges` edges with the record, and of as many without.
+    """Return what is seen of `edges` edges with the record, and of as many without.
 
     One of each runs beside the other, so that the machine is as busy for both.
     """

@@ -1,6 +1,6 @@
-"""An edge refuses what its policy does not allow:
+"""An edge refuses what its policy does not allow.
 
-it says so everywhere, pays nothing, and waits.
+It says so everywhere, pays nothing, and waits.
 """
 
 from __future__ import annotations

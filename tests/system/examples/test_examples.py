@@ -30,7 +30,7 @@ def test_all_of_them_are_there() -> None:
 
 
 def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """The summary of `tacit run`, and what it printed."""
+    """Return the summary of `tacit run`, and what it printed."""
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file)]
     completed = subprocess.run(
         [*command, "--out", str(out)],
@@ -45,8 +45,9 @@ def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str,
 
 
 def made(name: str, place: Path) -> tuple[Path, dict[str, str]]:
-    """The example with its data, and an environment whose ledgers are new. Skips without its
-    packages.
+    """Return the example with its data, and an environment whose ledgers are new.
+
+    Skip the test without the example's packages.
     """
     needs = ROOT / "examples" / name / "requirements.txt"
     for package in needs.read_text().split() if needs.exists() else ():
@@ -59,7 +60,7 @@ def made(name: str, place: Path) -> tuple[Path, dict[str, str]]:
 
 
 def learnt(folder: Path, out: Path, variables: dict[str, str]) -> float:
-    """The accuracy (nan of a number) that `run.toml` reaches, within its budget."""
+    """Return the accuracy (nan of a number) that `run.toml` reaches, within its budget."""
     summary, output = trained(folder / "run.toml", out, variables)
     run = config.load(folder / "run.toml")
     assert summary["applied"] == run.run.updates

@@ -1,6 +1,6 @@
-"""The store contract (services/tacit_services/journal/store/base.py):
+"""The store contract (services/tacit_services/journal/store/base.py).
 
-one test class, three backends, real servers.
+One test class, three backends, real servers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
-    """`connect` of each backend in turn, on empty data."""
+    """Yield `connect` of each backend in turn, on empty data."""
     place = str(tmp_path / "store.db")
     if request.param == "redis":
         place = request.getfixturevalue("server").url
@@ -511,7 +511,7 @@ def of_run(run: str, anchor: Anchor | None) -> Anchor | None:
 
 
 def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> list[object]:
-    """What two handles on one run answer to `history`, and the contents after every step."""
+    """Return what two handles on one run answer to `history`, and the contents after every step."""
     handles = [connect(run, TIGHT), connect(run, TIGHT)]
     handles[0].open("f")
     answers: list[object] = []

@@ -47,7 +47,7 @@ from tests.helpers.stores import (
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that the test may kill or fill."""
+    """Yield a Redis that the test may kill or fill."""
     with redis_server(tmp_path, "--unixsocket", str(tmp_path / "s")) as running:
         yield running
 
@@ -219,7 +219,7 @@ LARGE = ALL_BYTES_1_MIB * 4 + b"the rest"
 
 @contextmanager
 def own_connection(store: RedisStore) -> Iterator[Any]:
-    """A connection of the store's, to send a part of what an append sends."""
+    """Yield a connection of the store's, to send a part of what an append sends."""
     connection = store._client.connection_pool.get_connection()
     try:
         yield connection
@@ -542,7 +542,7 @@ def test_sqlite_held_by_another_process_is_told_and_then_works(tmp_path: Path) -
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """No file of this process may grow past `size` bytes: how a full disk looks to SQLite."""
+    """Let no file of this process grow past `size` bytes, as SQLite sees it on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

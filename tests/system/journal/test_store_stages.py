@@ -56,7 +56,7 @@ def settled(store: Store) -> None:
 
 
 def grown(store: Store, parts: list[int] = PARTS, payload: bytes = PAYLOAD) -> Stage:
-    """A stage that was given the payload up to each of `parts`, one after the other."""
+    """Return a stage that was given the payload up to each of `parts`, one after the other."""
     stage = store.stage()
     assert stage is not None
     for count in parts:

@@ -1,6 +1,6 @@
-"""A vertical run as real processes:
+"""A vertical run as real processes.
 
-trained over MQTT, killed and resumed, folded again from its journal.
+Trained over MQTT, killed and resumed, folded again from its journal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRIVATE = toml(
 
 @pytest.fixture
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    """A deployment of the given run file; nothing is started yet."""
+    """Yield a deployment of the given run file; nothing is started yet."""
     with (
         mosquitto(tmp_path) as broker,
         redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,

@@ -23,7 +23,7 @@ PYTHON = re.compile(
 
 
 def unsafe(path: Path, name: str) -> Iterator[str]:
-    """What in a module starts Python as a child, and not as `python_child` does."""
+    """Yield what in a module starts Python as a child, and not as `python_child` does."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     guarded = "python_child.inherited(" in text
@@ -43,7 +43,7 @@ def unsafe(path: Path, name: str) -> Iterator[str]:
 
 
 def commands(path: Path) -> Iterator[str]:
-    """The lines of a file that is no module which run Python's own or tacit's modules."""
+    """Yield the lines of a file that is no module which run Python's own or tacit's modules."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if PYTHON.search(line) and "-P" not in line:
             yield f"{path.relative_to(ROOT)}: {line.strip()}"

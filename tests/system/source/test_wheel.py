@@ -1,6 +1,6 @@
-"""The wheel as somebody installs it:
+"""The wheel as somebody installs it.
 
-outside the tree, with one extra, from the locks that the images are made of.
+Outside the tree, with one extra, from the locks that the images are made of.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Venv:
     folder: Path
 
     def pip(self, *arguments: str) -> str:
-        """Output of pip on it. AssertionError with what it says when it fails."""
+        """Return the output of pip on it. Raise AssertionError with that output when it fails."""
         pip = [
             sys.executable,
             "-m",
@@ -56,7 +56,7 @@ class Venv:
     def run(
         self, program: str, *arguments: str, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """A program of it, outside the tree, without our environment."""
+        """Run a program of it, outside the tree, without our environment."""
         mine = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -75,7 +75,7 @@ class Venv:
         )
 
     def refused(self, *arguments: str) -> str:
-        """What `tacit ARGUMENTS` says when it leaves with 2, in one line and nothing else."""
+        """Return the one line that `tacit ARGUMENTS` prints before it exits with status 2."""
         completed = self.run("tacit", *arguments)
         assert (completed.returncode, completed.stdout) == (2, ""), completed
         assert completed.stderr.count("\n") == 1, completed.stderr
@@ -87,7 +87,7 @@ def advice(extra: str) -> str:
 
 
 def built(tree: Path, folder: Path) -> Path:
-    """The wheel of a project, in `folder`."""
+    """Build the wheel of a project in `folder`, and return its path."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
     subprocess.run([*command, folder, tree], check=True, timeout=PATIENCE, stdout=sys.stderr)
     [built_wheel] = folder.glob("*.whl")
@@ -96,12 +96,12 @@ def built(tree: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tacit's wheel."""
+    """Return the path of tacit's wheel."""
     return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def venv(folder: Path, wheel: Path) -> Venv:
-    """One with the wheel and nothing else."""
+    """Create an environment with the wheel and nothing else."""
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE
     )
@@ -112,7 +112,7 @@ def venv(folder: Path, wheel: Path) -> Venv:
 
 @pytest.fixture(scope="module")
 def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
-    """tacit[edge] alone, as the edge's image has it."""
+    """Install tacit[edge] alone, as the edge's image has it."""
     environment = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
     pip = [
         sys.executable,
@@ -129,7 +129,7 @@ def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
 
 @pytest.fixture(scope="module")
 def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Venv:
-    """tacit[run]: the edge's again, by hard links, and what is missing."""
+    """Install tacit[run]: the edge's environment again, by hard links, and what is missing."""
     folder = tmp_path_factory.mktemp("run") / "venv"
     shutil.copytree(edge.folder, folder, copy_function=os.link, symlinks=True)
     environment = Venv(folder)
@@ -141,7 +141,7 @@ def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path
 
 
 def locked(environment: Venv, group: str) -> None:
-    """What an image has of the lock."""
+    """Install what an image has of the lock."""
     lock, end = (ROOT / "requirements.lock").read_text(encoding="utf-8"), f"# end of {group}\n"
     (environment.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
     quietly = ("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r")

@@ -102,17 +102,17 @@ class Place:
         self._variables = environment(XDG_DATA_HOME=str(folder / "home"), COLUMNS="200")
 
     def tacit(self, *arguments: str) -> str:
-        """What the console script says, with the folder as its current one; it ends well."""
+        """Return the output of the console script in the folder; it ends well."""
         return self._well(self._ended([str(TACIT), *arguments]))
 
     def refused(self, *arguments: str) -> str:
-        """What the console script complains of."""
+        """Return the complaint of the console script."""
         completed = self._ended([str(TACIT), *arguments])
         assert completed.returncode == 2
         return completed.stderr
 
     def python(self, code: str, **variables: str) -> str:
-        """What code says that a command would run; it ends well."""
+        """Return the output of code that a command would run; it ends well."""
         script = self.folder.parent / "script.py"  # as the console script, which lies elsewhere
         script.write_text(f'if __name__ == "__main__":\n{indent(code, "    ")}\n')
         return self._well(self._ended([sys.executable, str(script)], **variables))
@@ -133,7 +133,7 @@ class Place:
         )
 
     def executed(self) -> list[str]:
-        """The planted files that were run by now."""
+        """Return the planted files that were run by now."""
         return sorted(mark.name for mark in self._marks.iterdir())
 
 
@@ -144,8 +144,9 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """One with results of a run in `out`; without a `torch.py`, which its own module would import:
-    that is refused.
+    """Return a folder with results of a run in `out`.
+
+    It has no `torch.py`, which its own module would import: that is refused.
     """
     names = [name for name in NAMES if name != "torch"]
     new_place = Place(tmp_path_factory.mktemp("own"), names)

@@ -1,6 +1,6 @@
-"""`tacit run` as a person starts it:
+"""`tacit run` as a person starts it.
 
-results on disk, one line for what goes wrong, and no process left behind.
+Results on disk, one line for what goes wrong, and no process left behind.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FILES = {
 
 
 def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
-    """A run file in `folder`; the budget of an edge covers `pushes` pushes."""
+    """Write a run file in `folder`; the budget of an edge covers `pushes` pushes."""
     path = folder / "small.toml"
     path.write_text(toml(RUN_FILE, run={"updates": updates}, privacy={"pushes": pushes}))
     return path
@@ -85,7 +85,7 @@ def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
 
 @contextmanager
 def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """`tacit run ARGUMENTS`; it and its children are gone when the block is left."""
+    """Run `tacit run ARGUMENTS`; it and its children have ended when the block is left."""
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", *arguments]
     process = subprocess.Popen(
         command,
@@ -105,7 +105,7 @@ def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[st
 
 
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Its children now."""
+    """Return the children of a process now."""
     children: list[psutil.Process] = psutil.Process(process.pid).children(recursive=True)
     return children
 
@@ -150,7 +150,7 @@ class Finished:
         return cls(out, stdout, stderr, json.loads((out / "summary.json").read_text()))
 
     def pushes(self, number: int) -> int:
-        """What the ledger file of this edge says."""
+        """Return how many releases the ledger file of this edge has."""
         with closing(
             sqlite3.connect(self.out / "state" / "identities" / str(number) / "ledger.db")
         ) as db:
@@ -159,7 +159,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """300 updates by two edges, on mosquitto and redis, with --json."""
+    """Run 300 updates by two edges, on mosquitto and redis, with --json."""
     need("mosquitto"), need("redis-server")
     folder = tmp_path_factory.mktemp("run")
     return Finished.of(
@@ -241,8 +241,9 @@ class TestResults:
 
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    """All that `tacit run ARGUMENTS`, in this process, says on standard error when it leaves
-    with `code`.
+    """Return the standard error of `tacit run ARGUMENTS`, which exits with status `code`.
+
+    It runs in this process.
     """
     with pytest.raises(SystemExit) as exited:
         main(["run", *map(str, arguments)])

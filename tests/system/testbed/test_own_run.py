@@ -30,7 +30,7 @@ FLOOR = 0.70  # AUC of the credit run; measured 0.731 and 0.738 in two seeds
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The user's data folder, empty; of this process, too."""
+    """Return the variable of the user's data folder, which is empty, and set it here, too."""
     variables = {"XDG_DATA_HOME": str(tmp_path / "home")}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], path: Path, out: Path, *more: str) -> str:
-    """What `tacit run` says that starts nothing: its exit code and its last line."""
+    """Return the exit code and the last line of a `tacit run` that starts nothing."""
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--out", str(out), *more])
     return f"{ended.value.code} {capsys.readouterr().err.splitlines()[-1]}"
@@ -62,14 +62,14 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def applied(out: Path) -> int:
-    """Updates applied when the last point was evaluated; -1: none was yet."""
+    """Return the updates applied when the last point was evaluated; -1: none was yet."""
     path = out / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return int(json.loads(lines[-1])["version"]) if lines else -1
 
 
 def outputs(path: Path, out: Path) -> torch.Tensor:
-    """What the trained module says of the test rows."""
+    """Return the outputs of the trained module for the test rows."""
     model = config.load(path).build_model()
     parts = safetensors.torch.load_file(out / "model.safetensors")
     params = torch.cat([parts[name].flatten() for name, _ in model.layout])
@@ -77,7 +77,10 @@ def outputs(path: Path, out: Path) -> torch.Tensor:
 
 
 def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: float = 8.0) -> float:
-    """AUC of the same module by DP-SGD on all rows in one place, at ε = 4: the textbook's loop."""
+    """Return the AUC of the same module by DP-SGD on all rows in one place, at ε = 4.
+
+    The loop is the textbook's.
+    """
     rows, test = central_rows(path), own_data.table_of(path)
     model = config.load(path).build_model()
     torch.manual_seed(1)
@@ -103,7 +106,7 @@ def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: floa
 
 
 def central_rows(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """All training rows, as the schema encodes them."""
+    """Return all training rows, as the schema encodes them."""
     return together(path.parent / "train.csv", config.load(path).data.reader(path.parent))  # type: ignore[union-attr]
 
 

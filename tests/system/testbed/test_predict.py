@@ -88,7 +88,7 @@ class Trained:
             connection.stop()
 
     def charged(self) -> list[int]:
-        """Releases that every party's ledger file has."""
+        """Return the releases that every party's ledger file has."""
         counts = []
         for number in range(2):
             with closing(Ledger(self.folder / f"ledger-{number}.db", "digits")) as ledger:
@@ -100,7 +100,7 @@ class Trained:
 def trained(
     folder: Path, mode: str, pushes: int, *, serves: bool = True
 ) -> Iterator[tuple[Trained, Client]]:
-    """The run, once it has ended, and a client of its REST interface."""
+    """Yield the run, once it has ended, and a client of its REST interface."""
     with mosquitto(folder) as broker:
         trained_run = Trained(folder, f"{broker.host}:{broker.port}", mode, pushes, serves=serves)
         parties, driver = (
@@ -131,7 +131,7 @@ def probabilities(answer: Predictions) -> torch.Tensor:
 
 
 def refusal(client: Client) -> ApiError:
-    """What asking for one record again and again ends with."""
+    """Return the error that asking for one record again and again ends with."""
     for _ in range(3 * BUDGET):
         try:
             client.predict(["digits/test/0/0"])

@@ -176,7 +176,7 @@ def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut
         inbox.put(Inbound(topic, payload, lambda: handled.update([name]), retained))
 
     def heard() -> int:
-        """How many were noted since this was last asked."""
+        """Return how many were noted since the last call."""
         assert not inbox.gather(0.0)
         count = len(noted)
         noted.clear()

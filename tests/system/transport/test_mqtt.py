@@ -204,7 +204,7 @@ def test_everything_goes_on_after_the_brokers_death(tmp_path: Path) -> None:
 
 @contextmanager
 def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[Mosquitto]:
-    """A mosquitto that takes packets of at most `limit` bytes."""
+    """Yield a mosquitto that takes packets of at most `limit` bytes."""
     port, conf = free_port() if port is None else port, folder / "small.conf"
     conf.write_text(f"listener {port} {HOST}\nallow_anonymous true\nmax_packet_size {limit}\n")
     server = Mosquitto([need("mosquitto"), "-c", str(conf)], port, folder / "small.log")
@@ -242,7 +242,7 @@ def test_a_message_that_ends_every_connection_is_given_up_with_its_size(
 
 
 def gone_on(mqtt_client: Client) -> bool:
-    """Whether more connections ended than it takes to give up."""
+    """Check whether more connections ended than it takes to give up."""
     mqtt_client.connection.check()
     return mqtt_client.connection.connects > DROPS + 1
 

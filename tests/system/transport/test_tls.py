@@ -52,7 +52,7 @@ class Site:
         return f"{HOST}:{self.broker.port}"
 
     def tls(self, name: str) -> Tls:
-        """The certificate of `name`; issued now if it has none."""
+        """Return the certificate of `name`; it is issued now if it has none."""
         bundle = self.authority.folder / name
         return bundled(bundle if bundle.exists() else self.authority.issue(name))
 
@@ -110,7 +110,7 @@ class Client:
         return self.verdicts.get(timeout=PATIENCE)
 
     def heard_until(self, last: str) -> list[str]:
-        """Topics of all that comes, up to and with `last`."""
+        """Return the topics of all that comes, up to and with `last`."""
         topics: list[str] = []
         while last not in topics:
             inbound = self.inbox.get(timeout=PATIENCE)
@@ -212,7 +212,7 @@ class TestDoor:
 
 
 def refused(address: str, tls: Tls, why: str) -> None:
-    """Nobody gets in, however often it is tried, and in the end it says `why`."""
+    """Check that nobody gets in, however often it is tried, and that the error states `why`."""
 
     def said() -> bool:
         connection = Connection(address, "refused", [], lambda inbound: None, tls=tls)
@@ -357,7 +357,7 @@ class TestSubscriptions:
 
 
 def answers(site: Site, name: str, topic_filters: list[str]) -> list[int]:
-    """The broker's reason codes for these subscriptions of `name`."""
+    """Return the broker's reason codes for these subscriptions of `name`."""
     with client(site, name) as member:
         suback_codes: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         paho = member.connection._client

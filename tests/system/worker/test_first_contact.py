@@ -78,7 +78,7 @@ class Outside:
         }
 
     def called(self) -> list[str]:
-        """Who has been connected to since the last call; the system has answered for them."""
+        """Return who has been connected to since the last call; the system has answered for them."""
         return [name for name, door in self._doors.items() if _accepted(door)]
 
 
@@ -93,7 +93,7 @@ def _accepted(door: socket.socket) -> bool:
 
 @contextmanager
 def outside(folder: Path, text: str) -> Iterator[tuple[Outside, Deployment]]:
-    """Two doors, and a deployment in front of them; nothing is started yet."""
+    """Yield two doors, and a deployment in front of them; nothing is started yet."""
     with socket.create_server((HOST, 0)) as enrolment, socket.create_server((HOST, 0)) as broker:
         around = Outside(enrolment, broker, folder)
         with deployment(folder, text, around.broker, "memory:", "contact") as run:
@@ -101,7 +101,7 @@ def outside(folder: Path, text: str) -> Iterator[tuple[Outside, Deployment]]:
 
 
 def slow(folder: Path) -> tuple[str, Path]:
-    """A run file whose rows come through a gate, and the gate."""
+    """Return a run file whose rows come through a gate, and the gate."""
     gate = folder / "gate"
     os.mkfifo(gate)
     (folder / "slow.py").write_text(READER.format(gate=str(gate)))
@@ -110,9 +110,9 @@ def slow(folder: Path) -> tuple[str, Path]:
 
 
 def next_reading(gate: Path, edge: Service, around: Outside) -> tuple[int | None, list[str]]:
-    """The gate's other end once the edge stands before it, or else whom it has called.
+    """Return the gate's other end once the edge stands before it, or else whom it has called.
 
-    AssertionError where it has ended.
+    Raise AssertionError where it has ended.
     """
     descriptors: list[int] = []
     called: list[str] = []

@@ -16,7 +16,10 @@ from tests.unit.protocol.test_wire import of_0_1
 
 
 def forms(metas: list[pb.Meta]) -> set[tuple[str, int, int]]:
-    """Of messages that have a tensor: what it is of, the bytes of its SHA-256 and of its XXH3."""
+    """Return the form of each message with a tensor: its dtype, and the lengths of its digests.
+
+    The digests are SHA-256 and XXH3, in bytes.
+    """
     return {(meta.dtype, len(meta.sha256), len(meta.xxh3)) for meta in metas if meta.dtype}
 
 

@@ -1,6 +1,6 @@
-"""The norm bound holds for every honest update, and is worth having;
+"""The norm bound holds for every honest update, and is worth having.
 
-the bucket lets through what it says.
+The bucket lets through its burst and its rate.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RUN: Layer = {"run": {"updates": 9}}
 
 
 def honest_norms(count: int, clip: float, batch: int, z: float, size: int) -> torch.Tensor:
-    """Norms of (sum + noise)/L at its longest:
+    """Return the norms of (sum + noise)/L at its longest.
 
-    all examples of a Poisson batch point the same way, with norm C.
+    All examples of a Poisson batch point the same way, with norm C.
     """
     generator = torch.Generator().manual_seed(3)
     examples = torch.poisson(torch.full((count,), float(batch)), generator=generator)

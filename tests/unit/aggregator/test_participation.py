@@ -1,6 +1,6 @@
-"""Fair participation:
+"""Fair participation.
 
-when a run begins, who takes turns while others wait, and that nobody stands still.
+When a run begins, who takes turns while others wait, and that nobody stands still.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class World:
             self.held.append(edge)
 
     def run(self, until: float) -> Counter[str]:
-        """Events up to `until`;
+        """Run the events up to `until`.
 
-        who is held is asked about four times a second, and after every event.
+        An edge that is held is asked about four times a second, and after every event.
         """
         before = Counter(self.turns)
         while self.now < until:
@@ -284,9 +284,9 @@ def test_everybody_who_answers_has_turns(
 
 
 class Liveness(RuleBasedStateMachine):
-    """Edges come, push, hang, go and come back in any order:
+    """Edges that come, push, hang, go and come back in any order.
 
-    somebody who is there may always have a task.
+    An edge that is there may always have a task.
     """
 
     @initialize(slack=st.sampled_from((2.0, 10.0)))

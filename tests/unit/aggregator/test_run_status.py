@@ -1,6 +1,6 @@
-"""The observer of peers: reports folded into a model, a counter and ledgers;
+"""The observer of peers: reports folded into a model, a counter and ledgers.
 
-it can be restored, and it ends.
+It can be restored, and it ends.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ RUN = run_file()
 MODEL = RUN.build_model()
 
 
-def observer(*edges: str) -> ReportFold:
-    report_fold = registry.server(RUN.define(), MODEL)
-    assert isinstance(report_fold, ReportFold)
+def report_fold(*edges: str) -> ReportFold:
+    fold = registry.server(RUN.define(), MODEL)
+    assert isinstance(fold, ReportFold)
     for edge in edges:
-        report_fold.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
-    return report_fold
+        fold.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
+    return fold
 
 
 def update(edge: str, version: int, steps: int, value: float) -> Update:
@@ -67,7 +67,7 @@ def update(edge: str, version: int, steps: int, value: float) -> Update:
 
 
 def test_the_model_is_the_mean_of_the_models_as_last_reported() -> None:
-    fold = observer("edge-0", "edge-1")
+    fold = report_fold("edge-0", "edge-1")
     for report in (
         update("edge-0", 3, 2, 1.0),
         update("edge-1", 4, 2, 3.0),
@@ -84,13 +84,13 @@ def test_the_model_is_the_mean_of_the_models_as_last_reported() -> None:
 
 
 def test_a_peer_may_know_more_of_the_counter_but_must_have_said_hello() -> None:
-    fold = observer("edge-0")
+    fold = report_fold("edge-0")
     assert fold.screen(update("edge-0", 50, 1, 1.0)) is None
     assert fold.screen(update("edge-1", 0, 1, 1.0)) == "unknown"
 
 
 def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> None:
-    fold = observer("edge-0", "edge-1")
+    fold = report_fold("edge-0", "edge-1")
     for report in (
         update("edge-0", 100, 50, 1.0),
         update("edge-1", 100, 50, 3.0),
@@ -107,7 +107,7 @@ def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> 
 
 
 def test_a_peer_that_is_away_at_the_end_is_waited_for_a_while() -> None:
-    fold = observer("edge-0", "edge-1")
+    fold = report_fold("edge-0", "edge-1")
     assert fold.timer() is None
     fold.on_message(update("edge-0", 100, 50, 1.0))
     assert fold.timer() == Timer(1, GRACE)
@@ -116,9 +116,9 @@ def test_a_peer_that_is_away_at_the_end_is_waited_for_a_while() -> None:
 
 
 def test_it_continues_from_its_state_to_the_same_bits() -> None:
-    first = observer("edge-0", "edge-1")
+    first = report_fold("edge-0", "edge-1")
     first.on_message(update("edge-0", 7, 4, 0.1))
-    again = observer()
+    again = report_fold()
     again.restore(*first.state())
     for fold in (first, again):
         fold.on_message(update("edge-1", 9, 3, 0.7))
@@ -192,7 +192,7 @@ def test_a_torus_of_seven_is_refused_with_the_run_file() -> None:
 
 
 def test_a_report_of_what_cannot_be_is_refused() -> None:
-    fold = observer("peer-0")
+    fold = report_fold("peer-0")
     size = fold.params.numel()
     assert fold.screen(Update("peer-0", 101, torch.zeros(size), 1.0, ())) == "version"
     assert fold.screen(Update("peer-0", 100, torch.full((size,), 3e38), 1.0, ())) == "norm"

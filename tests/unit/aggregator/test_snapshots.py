@@ -81,7 +81,7 @@ class Gated:
         self.saved.append(snapshot)
 
     def close(self) -> None:
-        """There is nothing."""
+        """Close nothing."""
 
 
 def test_the_driver_goes_on_while_one_is_stored_and_hears_of_its_end_once() -> None:

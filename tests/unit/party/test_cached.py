@@ -45,21 +45,21 @@ RUN: Layer = {
 
 
 def roster(run: RunFile) -> Roster:
-    people = registry.people(datasets.splits("digits", None), SALT)
-    return Roster(people.names, people.records)
+    labelled_records = registry.people(datasets.splits("digits", None), SALT)
+    return Roster(labelled_records.names, labelled_records.records)
 
 
 class Disk:
-    """One party's identity directory;
+    """One party's identity directory.
 
-    every call is a process of its own, as far as files can tell.
+    Every call is a process of its own, as far as files can tell.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def table(self, run: RunFile, run_id: str) -> bytes | None:
-        """What the party says to the roster: its table's bytes; None where it retires instead."""
+        """Return the bytes of the table that the party sends; None where it retires instead."""
         with ExitStack() as end:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = Outbox(ledger, run_id)
@@ -89,7 +89,7 @@ class Disk:
     def killed(
         self, kind: type, name: str, run: RunFile, run_id: str, *, before: bool = False
     ) -> None:
-        """A process that does so and dies around `kind`'s function `name`."""
+        """Run a process that dies around `kind`'s function `name`."""
         child = os.fork()
         if child == 0:
             usual: Callable[..., Any] = getattr(kind, name)

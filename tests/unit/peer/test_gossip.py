@@ -1,6 +1,6 @@
-"""Peers over a real broker, in processes:
+"""Peers over a real broker, in processes.
 
-killed, cut off, and told everything twice, they conserve the mean.
+Killed, cut off, and told everything twice, they conserve the mean.
 """
 
 from __future__ import annotations

@@ -121,8 +121,9 @@ def test_the_agreement_would_notice_three_percent_of_noise() -> None:
 
 
 def kov(epsilon: float, count: int, delta: float) -> float:
-    """Optimal composition of `count` (ε, 0) releases (Kairouz, Oh, Viswanath 2015), by its
-    binomial sum.
+    """Return the optimal ε of `count` (ε, 0) releases, by its binomial sum.
+
+    The theorem is of Kairouz, Oh and Viswanath (2015).
     """
     losses = (2 * np.arange(count + 1) - count) * epsilon
     chances = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon)))

@@ -28,7 +28,7 @@ clips = st.floats(1e-6, 1e6)
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds of the compiled way and of its definition."""
+    """Run each test on the compiled way and on its definition."""
     if request.param == "plain":
         monkeypatch.setattr("tacit.privacy.private_sum.clipping.library", lambda: None)
 
@@ -49,7 +49,7 @@ def norm(vector: Tensor) -> float:
 
 
 def by_hand(gradients: Tensor, clip: float, mask: Tensor) -> Tensor:
-    """The slow twin: one row at a time, in float64."""
+    """Return the sum, one row at a time, in float64: the slow twin."""
     total = torch.zeros(gradients.shape[1], dtype=torch.float64)
     for row, drawn in zip(gradients.to(torch.float64), mask, strict=True):
         if drawn and bool(torch.isfinite(row).all()):
@@ -101,9 +101,9 @@ def test_a_record_moves_a_sum_of_2300_rows_by_at_most_c(ghost: bool) -> None:
 
 @pytest.mark.parametrize("ghost", [False, True])
 def test_a_row_adds_the_same_whatever_stands_in_the_other_slots(ghost: bool) -> None:
-    """Its part is read off exactly:
+    """Read the row's part off exactly.
 
-    the others' gradients are so small, or so bad, that they add nothing.
+    The others' gradients are so small, or so bad, that they add nothing.
     """
     generator = torch.Generator().manual_seed(2)
     delta, x = torch.rand(40, 3, generator=generator), torch.rand(40, 50, generator=generator)

@@ -32,7 +32,7 @@ Plain = Callable[[Callable[[], Tensor]], Tensor]
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Plain:
-    """What a function gives without the compiled loops."""
+    """Return a function that calls another without the compiled loops."""
 
     def call(function: Callable[[], Tensor]) -> Tensor:
         with monkeypatch.context() as patch:
@@ -86,7 +86,7 @@ def test_normals_are_the_same_to_within_their_last_bits(plain: Plain) -> None:
 
 
 def test_what_the_gaussian_releases_is_the_same(plain: Plain) -> None:
-    """Its grid is 2^34 times coarser than what the two ways differ by."""
+    """Compare on a grid that is 2^34 times coarser than what the two ways differ by."""
     total = torch.randn(50_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
     assert torch.equal(

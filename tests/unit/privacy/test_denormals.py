@@ -29,7 +29,7 @@ with flushed():
 
 
 def kept() -> int:
-    """How many of some denormal numbers are not zero after an operation."""
+    """Return how many of some denormal numbers are not zero after an operation."""
     return int((torch.full((100,), 1e-39) * 1.5).count_nonzero())
 
 

@@ -37,7 +37,7 @@ def chained(rows: list[LedgerRow]) -> Chain:
 
 
 def naive(rows: list[LedgerRow]) -> bytes:
-    """The same by the formula, a charge at a time."""
+    """Return the same head by the formula, a charge at a time."""
 
     def field(value: bytes) -> bytes:
         return len(value).to_bytes(4, "big") + value
@@ -63,7 +63,7 @@ def test_the_head_is_the_formulas_and_the_chain_is_accepted(rows: list[LedgerRow
 
 
 def edited(rows: tuple[LedgerRow, ...], draw: st.DataObject) -> tuple[LedgerRow, ...]:
-    """One edit of one row, or of the order."""
+    """Return the rows with one edit of one row, or of the order."""
     place = draw.draw(st.integers(0, len(rows) - 1))
     row, before, after = rows[place], rows[:place], rows[place + 1 :]
     match draw.draw(st.sampled_from(["drop", "double", "swap", "field", "count", "head"])):

@@ -1,6 +1,6 @@
-"""The ledger is one file:
+"""The ledger is one file.
 
-whole alone whenever it was charged, also after kill -9, and moved as a whole.
+Whole alone whenever it was charged, also after kill -9, and moved as a whole.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Nursery:
         return self._process.stdout.readline().strip()
 
     def kill(self, *, charges: int, spins: int = 0) -> int:
-        """Some while after `charges` more charges;
+        """Kill the child a while after `charges` more charges.
 
-        the number of the last one that was acknowledged, or 0.
+        Return the number of the last one that was acknowledged, or 0.
         """
         acknowledged = 0
         for _ in range(charges):
@@ -221,9 +221,9 @@ def test_readers_see_one_state_of_a_ledger_that_is_being_charged(
 
 
 def logged(path: Path) -> None:
-    """What tacit 0.1 leaves behind after kill -9:
+    """Write what tacit 0.1 leaves behind after `kill -9`.
 
-    a file with nothing in it, and everything in the log.
+    That is a file with nothing in it, and everything in the log.
     """
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;")

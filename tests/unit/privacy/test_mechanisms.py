@@ -27,7 +27,7 @@ from tacit.privacy.noise.randomness import Random
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds of the compiled way and of its definition."""
+    """Run each test on the compiled way and on its definition."""
     if request.param == "plain":
         monkeypatch.setattr("tacit.privacy.noise.mechanisms.library", lambda: None)
 
@@ -93,7 +93,7 @@ class Scripted(Random):
         self.left = words
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next words of the script."""
+        """Return the next words of the script."""
         batch, self.left = self.left[:count], self.left[count:]
         return np.array(batch, dtype=np.uint64)
 
@@ -106,9 +106,9 @@ def probabilities(std: float) -> dict[int, float]:
 
 
 def chi_square(draws: torch.Tensor, std: float) -> float:
-    """p-value of the draws against the exact probabilities;
+    """Return the p-value of the draws against the exact probabilities.
 
-    values expected less than ten times are pooled.
+    Values expected less than ten times are pooled.
     """
     expected = {k: p * len(draws) for k, p in probabilities(std).items()}
     common = [k for k, count in expected.items() if count >= 10]
@@ -234,9 +234,9 @@ def test_knorm_lies_on_a_grid_that_depends_on_the_scale_alone(scale: float) -> N
 
 
 def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms() -> None:
-    """A radius of nearly zero takes a pair's two draws away:
+    """Take a pair's two draws away by a radius of nearly zero.
 
-    from different normals, and none loses two.
+    They are from different normals, and none loses two.
     """
     for count in (1, 2, 5):
         pairs = 2 * max(2, count)

@@ -76,7 +76,7 @@ def test_they_are_the_gradients_of_each_examples_loss(model: Layered) -> None:
 
 
 def test_at_zero_all_classes_are_alike(model: Layered) -> None:
-    """The first model of a convex run: ties everywhere."""
+    """Try the first model of a convex run: it has ties everywhere."""
     kernel, params = kernel_of(model), torch.zeros(model.size)
     x, y = model.random_batch(5, torch.Generator().manual_seed(5))
 

@@ -47,7 +47,7 @@ REFUSED = "on this machine a row's gradient depends on its place in the batch"
 
 @pytest.fixture(autouse=True)
 def tried_anew() -> Iterator[None]:
-    """A mutant's verdict is not the next test's."""
+    """Forget the verdicts of the trials, so that a mutant's is not the next test's."""
     _checked.cache_clear()
     yield
     _checked.cache_clear()
@@ -188,7 +188,7 @@ class ByPlace(RowKernel):
     """A mutant that rounds every second row otherwise."""
 
     def gradients(self, *arguments: np.ndarray) -> None:
-        """As it should be, but for one bit."""
+        """Compute the gradients as they should be, but for one bit."""
         super().gradients(*arguments)
         arguments[-1][1::2] = np.nextafter(arguments[-1][1::2], np.float32(1))
 
@@ -197,7 +197,7 @@ class Remembers(RowKernel):
     """A mutant that keeps something of the row before."""
 
     def gradients(self, *arguments: np.ndarray) -> None:
-        """As it should be, but for a row after one that is no number."""
+        """Compute the gradients as they should be, but for a row after one that is no number."""
         super().gradients(*arguments)
         out = arguments[-1]
         out[1:][~np.isfinite(out[:-1]).all(1)] = 0
@@ -216,7 +216,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
 def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its trial once took 90 models' memory."""
+    """Bound the memory of a trial, which once was that of 90 models."""
     tried: list[list[int]] = []
 
     def noted(kernel: object, model: Model, sizes: list[int]) -> bool:

@@ -1,6 +1,6 @@
-"""Randomness and Poisson sampling, one property at a time;
+"""Randomness and Poisson sampling, one property at a time.
 
-the distributions are in test_sampling_statistics.py.
+The distributions are in test_sampling_statistics.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.privacy.private_sum.sampling import poisson
 
 
 def exact_tail(records: int, rate: float, above: int) -> Fraction:
-    """P(Binomial(records, rate) > above) in exact arithmetic."""
+    """Return P(Binomial(records, rate) > above) in exact arithmetic."""
     q = Fraction(rate)
     inside = sum(
         comb(records, k) * q**k * (1 - q) ** (records - k) for k in range(min(above, records) + 1)
@@ -65,7 +65,7 @@ def test_a_batch_holds_each_record_at_most_once_and_empty_slots_name_the_public_
 
 
 def slots(records: int, rows: tuple[int, ...], count: int = 24_000) -> Counter[tuple[int, ...]]:
-    """In which slots of 4 `rows` of `records` stand, all drawn, in `count` batches."""
+    """Count in which slots of 4 `rows` of `records` stand, all drawn, in `count` batches."""
     random, counts = Random(records), Counter[tuple[int, ...]]()
     for _ in range(count):
         index = poisson(records, 1.0, 4, random).index.tolist()
@@ -163,7 +163,7 @@ def test_a_stream_never_repeats_itself() -> None:
 
 
 def in_fork(random: Random) -> bytes:
-    """32 bytes that a forked child draws from its copy of `random`."""
+    """Return 32 bytes that a forked child draws from its copy of `random`."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -64,7 +64,7 @@ LOGISTIC, MLP = MODELS["logistic"], MODELS["mlp"]
 def people(
     model: Model, sizes: tuple[int, ...] = SIZES, limit: int = 5, *, mean: bool = True
 ) -> EdgeRows:
-    """Rows of so many people, in a mixed order, the public row after them."""
+    """Return the rows of so many people, in a mixed order, the public row after them."""
     generator, count = torch.Generator().manual_seed(5), sum(sizes)
     x, y = model.random_batch(count + 1, generator)
     x[-1], y[-1] = 0, 0
@@ -99,7 +99,7 @@ def rows_of(data: EdgeRows, unit: int) -> Tensor:
 
 
 def alone(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """A row's gradient by autograd, the slow way."""
+    """Return a row's gradient by autograd, the slow way."""
     leaf = params.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model.loss(leaf, x, y), leaf)
     return gradient
@@ -109,7 +109,7 @@ def alone(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def p_value_of_subsets(chosen: NDArray[np.int64], count: int) -> float:
-    """The p-value of: every subset is equally likely. found: (n, size), ascending."""
+    """Return the p-value of every subset being equally likely; `chosen` is (n, size), ascending."""
     names = {
         subset: number for number, subset in enumerate(combinations(range(count), chosen.shape[1]))
     }
@@ -180,7 +180,7 @@ def test_the_words_that_are_drawn_do_not_tell_how_many_rows_a_unit_has(limit: in
 
 
 def inclusion(rate: float, draw: Callable[[Slots], Tensor]) -> NDArray[np.int64]:
-    """(messages, people): who is in each of 1,000 batches."""
+    """Return who is in each of 1,000 batches, shape (messages, people)."""
     unit_slots = slots_of(LOGISTIC, people(LOGISTIC, SIZES * 5), rate=rate)
     table = np.zeros((1000, 30), np.int64)
     for line in table:

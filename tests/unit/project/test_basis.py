@@ -96,7 +96,7 @@ RECORDS, BLOCK = 684_000, 4_000  # of 784 numbers of 4 bytes: 2 GiB
 
 
 def two_gibibytes(path: Path) -> None:
-    """Records of chance, as an npz or a safetensors file."""
+    """Write random records, as an npz or a safetensors file."""
     block = np.random.default_rng(1).random((BLOCK, 1, 28, 28), dtype=np.float32)
     shape = (RECORDS, 1, 28, 28)
     with ExitStack() as stack:

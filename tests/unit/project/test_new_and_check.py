@@ -34,7 +34,7 @@ def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A public sample, in the folder where the commands are given."""
+    """Return a public sample, in the folder where the commands are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     table(tmp_path / "sample.csv", 300, seed=1)
@@ -149,12 +149,12 @@ def test_columns_and_values_of_any_name_are_what_they_are_in_the_file(sample: Pa
 
 
 def lines_of(output: str) -> list[str]:
-    """The lines of `output`, but those that a slow machine adds: what it is doing ("reading …")."""
+    """Return the lines of `output`, but the progress ("reading …") that a slow machine adds."""
     return [line for line in output.splitlines() if not line.endswith("…")]
 
 
 def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[str, str]) -> str:
-    """What `tacit check` says of a new run with `changes`."""
+    """Return what `tacit check` prints of a new run with `changes`."""
     folder = sample.parent / "clinic"
     if not folder.exists():
         assert tacit("new", "clinic", "--table", str(sample)) == 0

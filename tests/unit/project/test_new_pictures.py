@@ -24,7 +24,7 @@ KINDS = ("bar", "disc")
 def draw(
     folder: Path, each: int, seed: int, size: tuple[int, int] = (16, 12), mode: str = "L"
 ) -> None:
-    """So many discs and bars on grey, a folder each."""
+    """Draw so many discs and bars on grey, a folder each."""
     chance = random.Random(seed)
     for kind in KINDS:
         (folder / kind).mkdir(parents=True)
@@ -38,7 +38,7 @@ def draw(
 
 @pytest.fixture
 def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Public pictures, in the folder where the commands are given."""
+    """Return public pictures, in the folder where the commands are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     draw(tmp_path / "shown", 40, seed=1)

@@ -43,7 +43,7 @@ def patients(count: int, seed: int) -> Lines:
 
 
 def project(folder: Path, lines: Lines, *, columns: object = COLUMNS, **data: object) -> Path:
-    """A run on these rows, in a folder of their own."""
+    """Return a run on these rows, in a folder of their own."""
     folder.mkdir()
     head = "who,age,dose,outcome"
     (folder / "train.csv").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
@@ -113,7 +113,7 @@ BY = {"rows": {}, "people": {"unit": "who", "unit_rows": 2}}
 def october(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, str]:
-    """A run whose edges have released, its data folder, and how later data of it is known."""
+    """Return a run whose edges have released, its data folder, and how later data is recognised."""
     folder = tmp_path_factory.mktemp("october")
     run = project(folder / "2026-10", patients(240, seed=2), **BY[request.param])
     charge(run, folder / "tacit")
@@ -235,7 +235,10 @@ def test_an_owner_may_say_that_people_are_others(
 
 
 def two_clinics(folder: Path, home: Path, spent: int) -> Path:
-    """A run on people of the south, who are numbered as those of the north; these have paid."""
+    """Return a run on people of the south, who have the numbers of those of the north.
+
+    The north has paid.
+    """
     unit = {"unit": "who", "unit_rows": 2}
     charge(project(folder / "a", patients(400, seed=2), name="north", **unit), home, spent)
     other = [row.replace("s3p", "s2p") for row in patients(400, seed=3)]

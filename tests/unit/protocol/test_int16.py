@@ -24,7 +24,7 @@ MANY = [3] * 20  # beside which a number that does not fit may go apart
 
 
 def sent(integers: list[int]) -> tuple[wire.Received, int]:
-    """What a receiver makes of them, and the bytes of its message."""
+    """Return what a receiver decodes of them, and the bytes of the message."""
     vector = torch.tensor(integers, dtype=torch.int32)
     payload = wire.encode(pb.Meta(update=pb.Update()), vector)
     return wire.decode(payload), len(payload)
@@ -130,7 +130,7 @@ def test_another_way_to_write_them_is_refused(
 
 
 def raw(body: bytes, **fields: Any) -> bytes:
-    """An update envelope with these fields."""
+    """Return an update envelope with these fields."""
     meta_fields: dict[str, Any] = {
         "dtype": "i16",
         "reads": 2,

@@ -326,7 +326,7 @@ def test_parts_are_the_golden_bytes() -> None:
 
 
 def envelope(body: bytes = struct.pack("<3f", 1, 2, 3), **fields: Any) -> bytes:
-    """An update envelope with correct dtype, numel and sha256 unless `fields` says otherwise."""
+    """Return an update envelope with correct dtype, numel and sha256 unless `fields` has others."""
     right = {
         "dtype": "f32",
         "numel": len(body) // 4,
@@ -352,14 +352,14 @@ def raw(head: bytes, body: bytes = b"") -> bytes:
 
 
 def of_0_1(payload: bytes | bytearray) -> bytes:
-    """The same message as tacit 0.1 wrote it: nothing states a format."""
+    """Return the same message as tacit 0.1 wrote it: nothing states a format."""
     meta, body = wire.decode(of_0_2(payload)).meta, bytes(payload[tensor_at(payload) :])
     meta.ClearField("reads")
     return raw(meta.SerializeToString(), body)
 
 
 def of_0_2(payload: bytes | bytearray) -> bytes:
-    """The same message as tacit 0.2 wrote it where it did not know its receiver."""
+    """Return the same message as tacit 0.2 wrote it where it did not know its receiver."""
     meta, body = wire.decode(payload).meta, bytes(payload[tensor_at(payload) :])
     meta.xxh3, meta.sha256 = b"", hashlib.sha256(body).digest()
     return raw(meta.SerializeToString(), body)
@@ -565,9 +565,9 @@ KINDS["update of int16"], KINDS["update of int16 and others"] = (
 
 
 def understood(payload: bytes) -> torch.Tensor | None:
-    """The tensor that anything in the system would make of `payload`, None when all refuse;
+    """Return the tensor that anything in the system would make of `payload`, None when all refuse.
 
-    only WireError may fly.
+    Only WireError may be raised.
     """
     try:
         received = wire.decode(payload)

@@ -1,6 +1,6 @@
-"""What peers say to one another:
+"""What peers say to one another.
 
-every message comes back as it was sent, and only sealed tensors leave.
+Every message comes back as it was sent, and only sealed tensors leave.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ LAW = Law(1.0, 1.0, 1.0)
 
 
 def walks(means: list[Tensor], seed: int = 1) -> dict[str, Walk]:
-    """Edges with these mean updates, and noise of deviation 1."""
+    """Return edges with these mean updates, and noise of deviation 1."""
     generator = torch.Generator().manual_seed(seed)
     by_edge = {}
     for number, mean in enumerate(means):

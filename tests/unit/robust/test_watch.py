@@ -22,7 +22,7 @@ AXIS = torch.zeros(SIZE).index_fill(0, torch.tensor([0]), 1.5)
 
 
 def updates(liars: set[str], rounds: int, names: list[str] = NAMES) -> list[tuple[str, Tensor]]:
-    """What every edge sends, in turns; of liars the mean has the other sign."""
+    """Return what every edge sends, in turns; of liars the mean has the other sign."""
     generator = torch.Generator().manual_seed(3)
     return [
         (name, (-AXIS if name in liars else AXIS) + torch.randn(SIZE, generator=generator))
@@ -33,7 +33,7 @@ def updates(liars: set[str], rounds: int, names: list[str] = NAMES) -> list[tupl
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """Whose sums were compared with one another, each time; GROUP are the most."""
+    """Return whose sums were compared with one another, each time; GROUP are the most."""
     compared_groups: list[set[str]] = []
 
     def noted(walks: dict[str, Walk], t: float, **margins: float) -> list[str]:

@@ -1,6 +1,6 @@
-"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness;
+"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness.
 
-and what a simulation says of ε.
+And what a simulation reports of ε.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Peers under a virtual clock:
+"""Peers under a virtual clock.
 
-same bits for the same seed, nobody waits but SYNC, and who was away comes back.
+Same bits for the same seed, nobody waits but SYNC, and who was away comes back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def simulated(
     slowdown: Sequence[float] = (),
     network: str = "",
 ) -> PeerSimulator:
-    """The simulator of a run that has ended; `network`: more of its section."""
+    """Return the simulator of a run that has ended; `network` is more of its section."""
     run = run_file(
         FILE,
         {"network": network},

@@ -1,6 +1,6 @@
-"""A vertical run under a virtual clock:
+"""A vertical run under a virtual clock.
 
-the same bits for the same seed, budgets that bind, slow and absent parties.
+The same bits for the same seed, budgets that bind, slow and absent parties.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def simulated(
     slowdown: Sequence[float] = (),
     network: str = "",
 ) -> tuple[Simulation, LabelServer]:
-    """A run that has ended; more of their sections in `algorithm`, `privacy` and `network`."""
+    """Return a run that has ended; `algorithm`, `privacy` and `network` add to their sections."""
     run = run_file(
         FILE,
         {"algorithm": algorithm, "privacy": privacy, "network": network},

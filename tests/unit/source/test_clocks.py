@@ -31,9 +31,9 @@ ALLOWED = {
 
 
 def readings(path: Path) -> set[tuple[str, str]]:
-    """Every mention of a clock that can be set:
+    """Return every mention of a clock that can be set.
 
-    `time.time`, `from time import time`, anything of `datetime`.
+    That is: `time.time`, `from time import time`, anything of `datetime`.
     """
     uses = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

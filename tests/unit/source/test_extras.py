@@ -27,7 +27,7 @@ Requires-Dist: typer>=0.29; extra == 'large'
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tacit with other extras, before the real one."""
+    """Put a tacit with other extras before the real one."""
     folder = tmp_path / "tacit-9.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(METADATA)
@@ -45,7 +45,7 @@ def child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def loaded(script: str) -> set[str]:
-    """Top-level names of the modules that a process has after `script`."""
+    """Return the top-level names of the modules that a process has after `script`."""
     completed = child(
         f"import sys\ntry:\n    {script}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
     )
@@ -73,7 +73,7 @@ EDGES = ("edge", "peer", "party")
 
 @pytest.fixture(scope="module")
 def of_modules() -> dict[str, set[str]]:
-    """Top-level names of what a process has that imports them."""
+    """Return the top-level names of what a process has that imports each service."""
     services = [f"tacit_services.{service}.main" for service in EDGES]
     completed = child(EACH, *services)
     assert completed.returncode == 0, completed.stderr

@@ -30,7 +30,7 @@ class Desk:
         self.pace = Pace(well, free=lambda scope: scope["path"] == "/free", clock=lambda: self.now)
 
     def ask(self, address: str, path: str = "/") -> list[Message]:
-        """What is answered to one request."""
+        """Return what is answered to one request."""
         sent: list[Message] = []
 
         async def send(message: Message) -> None:
@@ -44,7 +44,7 @@ class Desk:
         return sent
 
     def asked(self, address: str, times: int, path: str = "/") -> Counter[int]:
-        """How many requests had which status."""
+        """Count the statuses of `times` requests."""
         return Counter(self.ask(address, path)[0]["status"] for _ in range(times))
 
 

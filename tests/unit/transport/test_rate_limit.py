@@ -1,6 +1,6 @@
-"""A flood is dropped where it comes in;
+"""A flood is dropped where it comes in.
 
-whoever keeps to the rate, in parts of any size, never notices.
+A sender that keeps to the rate, in parts of any size, never notices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Edge:
         return self.comes(topics.up("r", name, 1, 0), payload)
 
     def comes(self, topic: str, payload: bytes) -> bool:
-        """Whether it is taken in."""
+        """Check whether a message is taken in."""
         self.inbox.put(Inbound(topic, payload, self._acknowledge))
         before = len(self.noted)
         return bool(self.inbox.gather(0.0)) or len(self.noted) > before
@@ -73,7 +73,7 @@ def test_who_goes_on_flooding_is_shut_out_twice_as_long_each_time() -> None:
     edge = Edge(5.0, 5, 2_800)
 
     def flood() -> float:
-        """Seconds until it is heard again."""
+        """Return the seconds until it is heard again."""
         while not edge.door.shut():
             edge.now += 0.001
             edge.sends(bytes(2_800))

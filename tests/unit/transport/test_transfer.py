@@ -1,6 +1,6 @@
-"""Messages of many parts between a sender and a receiver that lose some:
+"""Messages of many parts between a sender and a receiver that lose some.
 
-nothing but what is missing goes out again.
+Nothing but what is missing goes out again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PARTS = 100
 def uploaded(
     transfer: Transfer, partials: Reassembly, lose: float, rng: random.Random
 ) -> tuple[bytes, int, int]:
-    """Send until it is whole, asking again whenever both have fallen silent;
+    """Send until it is whole, and ask again when both have fallen silent.
 
-    (envelope, parts sent, questions).
+    Return (envelope, parts sent, questions).
     """
     sent = inquiries = 0
     under_way: list[bytes] = []

@@ -31,7 +31,7 @@ class LeavesAtOnce(ReleaseDelay):
     """A late push leaves when it is ready."""
 
     def left(self, started_at: float, steps: int) -> float:
-        """The seconds until D, or none."""
+        """Return the seconds until D, or 0."""
         took, delay = self._clock() - started_at, self.seconds * steps
         super().left(started_at, steps)
         return max(0.0, delay - took)
@@ -41,7 +41,7 @@ class InQuarters(ReleaseDelay):
     """A late push leaves at the next quarter of D."""
 
     def left(self, started_at: float, steps: int) -> float:
-        """The seconds until then."""
+        """Return the seconds until that quarter."""
         took, delay = self._clock() - started_at, self.seconds * steps
         super().left(started_at, steps)
         quarters = max(4, math.ceil(4 * took / delay))
@@ -52,7 +52,7 @@ class FollowsTheWork(ReleaseDelay):
     """D goes towards what the work took, late or not."""
 
     def left(self, started_at: float, steps: int) -> float:
-        """As it should be, but for D afterwards."""
+        """Return the delay as it should be, but change D afterwards."""
         took, remaining = (self._clock() - started_at) / steps, super().left(started_at, steps)
         self._own = 0.9 * self._own + 0.1 * MARGIN * took
         return remaining
@@ -62,7 +62,7 @@ class GrowsToTheWork(ReleaseDelay):
     """D becomes long enough for the late push."""
 
     def left(self, started_at: float, steps: int) -> float:
-        """As it should be, but for D afterwards."""
+        """Return the delay as it should be, but change D afterwards."""
         took, late = (self._clock() - started_at) / steps, self.late
         remaining = super().left(started_at, steps)
         if self.late > late:
@@ -74,7 +74,7 @@ MUTANTS = (LeavesAtOnce, InQuarters, FollowsTheWork, GrowsToTheWork)
 
 
 def leaves(kind: type[ReleaseDelay], works: Sequence[float], steps: int) -> list[float]:
-    """When each push leaves, after its model came."""
+    """Return when each push leaves, after its model came."""
     clock, departures = Clock(), []
     delay = kind(lambda: D, clock=clock)
     for work in works:

@@ -1,6 +1,6 @@
-"""Enrolment over HTTPS:
+"""Enrolment over HTTPS.
 
-who gets a certificate, who does not and why, and what the edge makes of the answers.
+Who gets a certificate, who does not and why, and what the edge makes of the answers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ P256, SM2 = (bytes.fromhex(oid) for oid in ("06082a8648ce3d030107", "06082a811cc
 
 
 def mutated(key: certificates.Key) -> Iterator[str]:
-    """A request for an SM2 key, then requests with a byte or some changed, without end."""
+    """Yield a request for an SM2 key, then requests with some bytes changed, without end."""
     good = certificates.request(key, "edge-1").public_bytes(serialization.Encoding.DER)
     yield armoured(good.replace(P256, SM2))
     random = Random(7)

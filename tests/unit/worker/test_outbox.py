@@ -323,7 +323,7 @@ print((bytes_of("VmHWM") - base) / (4 * numbers))
 
 
 def test_an_update_is_held_once_while_it_is_stored_and_sent(tmp_path: Path) -> None:
-    """The vector; then its file, as it is mapped."""
+    """Hold the update as its vector, then as its file, which is mapped."""
     completed = forked.finished(COPIES, tmp_path, str(10_000_000))
     assert completed.returncode == 0, completed.stderr
     assert 0.9 < float(completed.stdout) < 1.7

@@ -48,7 +48,7 @@ class Clock:
 
 
 def leaves_after(took: float, steps: int = 1) -> tuple[float, int]:
-    """When a push that took so long leaves, after its model came; and how many were late."""
+    """Return when a push that took so long leaves, after its model came, and how many were late."""
     clock = Clock()
     delay = ReleaseDelay(lambda: 0.020, clock=clock)
     clock.now += took
@@ -68,7 +68,7 @@ def test_a_late_push_leaves_at_the_next_multiple_and_is_counted(took: float, lea
 
 
 def after(lates: str) -> float:
-    """D after pushes that took so many times D too long, in milliseconds; it was 20."""
+    """Return D in ms after pushes that took so many times D too long; it was 20."""
     clock = Clock()
     delay = ReleaseDelay(lambda: 0.020, clock=clock)
     for late in lates:
@@ -145,7 +145,7 @@ def test_late_pushes_are_rare_under_load_and_tell_little_of_the_rows_drawn() -> 
 
 
 def under_load(pushes: int) -> tuple[float, float]:
-    """The share of late pushes under bursts of load, and how much it grows with one row more.
+    """Return the share of late pushes under bursts of load, and its growth with one row more.
 
     Work of 1 ms and half a millisecond a row, about 16 of 64 rows; D is measured with 33 rows.
     """
