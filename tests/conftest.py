@@ -1,6 +1,6 @@
-"""Shared by all tests:
+"""Shared by all tests.
 
-where the real data is, and torch on one thread (two cores are shared by xdist workers).
+Where the real data is, and torch on one thread (two cores are shared by xdist workers).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def data_root() -> Path | None:
-    """The folder with the real datasets (TACIT_DATA, default ../shared/data when present), or
-    None.
+    """Return the folder with the real datasets, or None.
+
+    It is TACIT_DATA, by default ../shared/data when present.
     """
     path = Path(os.environ.get("TACIT_DATA") or ROOT.parent / "shared" / "data")
     return path if path.is_dir() else None

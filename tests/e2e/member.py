@@ -18,7 +18,7 @@ from tests.helpers.hostile import CONNECT, HARMLESS_TO_THE_MODEL, Member, attack
 
 
 def main() -> None:
-    """Until it is killed."""
+    """Send hostile messages until the process is killed."""
     settings, stop = EdgeSettings(), threading.Event()
     run = config.load(Path(settings.run_file))
     identities = Identities(settings.identities, settings.identity)

@@ -39,7 +39,7 @@ class Stack:
         data: Path | None,
         more: dict[str, str] | None = None,
     ) -> None:
-        """`more`: of the environment that compose reads."""
+        """Take the files of a stack; `more` is of the environment that compose reads."""
         self.project = project
         self.url = f"http://127.0.0.1:{port}"
         self.version = 0
@@ -63,9 +63,9 @@ class Stack:
             self._environment["TACIT_DATA"] = str(data.resolve())
 
     def of(self, root: Path, files: list[str]) -> None:
-        """From here on it is these compose files of the tree at `root`;
+        """Use these compose files of the tree at `root` from here on.
 
-        what runs, and all volumes, stay.
+        What runs, and all volumes, stay.
         """
         self._root = root
         self._environment["COMPOSE_FILE"] = os.pathsep.join(files)
@@ -82,7 +82,7 @@ class Stack:
         self._run("make", *arguments, seconds=120.0)
 
     def _run(self, *command: str, seconds: float) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             cwd=self._root,
             env=self._environment,
@@ -91,24 +91,26 @@ class Stack:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert completed.returncode == 0, (
+            f"{' '.join(command)}\n{completed.stdout}\n{completed.stderr}"
+        )
+        return completed.stdout
 
     def scale(self, edges: int) -> None:
         """Have that many edges; nothing else is touched."""
         self.compose("up", "--detach", "--no-recreate", "--no-build", "--scale", f"edge={edges}")
 
     def containers(self, service: str) -> list[str]:
-        """Ids of the service's containers."""
+        """Return the ids of the service's containers."""
         return self.compose("ps", "--quiet", "--all", service).split()
 
     def inspect(self, service: str) -> list[dict[str, Any]]:
-        """`docker inspect` of the service's containers."""
-        found: list[dict[str, Any]] = json.loads(docker("inspect", *self.containers(service)))
-        return found
+        """Return `docker inspect` of the service's containers."""
+        containers: list[dict[str, Any]] = json.loads(docker("inspect", *self.containers(service)))
+        return containers
 
     def status(self) -> Status | None:
-        """The run's status; None while the aggregator is not ready."""
+        """Return the run's status; None while the aggregator is not ready."""
         try:
             with Client(self.url) as client:
                 if not client.ready():
@@ -128,13 +130,13 @@ class Stack:
         return status
 
     def pushes(self) -> dict[str, int]:
-        """Of every edge, as its ledger counted them at the last look."""
+        """Return the releases of every edge, as its ledger counted them at the last look."""
         return {name: edge.pushes for name, edge in self.edges.items()}
 
     def wait(self, condition: Callable[[Status], bool], seconds: float, what: str) -> Status:
-        """The first status that meets `condition`;
+        """Return the first status that meets `condition`.
 
-        AssertionError with `what` and the last one after `seconds`.
+        Raise AssertionError with `what` and the last one after `seconds`.
         """
         deadline, last = time.monotonic() + seconds, None
         while time.monotonic() < deadline:
@@ -144,18 +146,18 @@ class Stack:
                 if condition(status):
                     return status
             Event().wait(0.5)
-        shown = last.to_json() if last else "never ready"
+        last_status = last.to_json() if last else "never ready"
         raise AssertionError(
-            f"not within {seconds:g} s: {what}; {shown}\n{self.compose('logs', '--tail', '20')}"
+            f"not within {seconds:g} s: {what}; {last_status}\n{self.compose('logs', '--tail', '20')}"
         )
 
     def wait_for_updates(self, count: int, seconds: float) -> None:
-        """`count` more updates are applied."""
+        """Wait until `count` more updates are applied."""
         target = self.version + count
         self.wait(lambda status: status.model_version >= target, seconds, f"{count} more updates")
 
     def leftovers(self) -> list[str]:
-        """Containers, volumes and networks that carry the project's label."""
+        """Return containers, volumes and networks that carry the project's label."""
         label = f"label=com.docker.compose.project={self.project}"
         kinds = (["ps", "--all"], ["volume", "ls"], ["network", "ls"])
         return [
@@ -164,23 +166,23 @@ class Stack:
 
 
 def docker(*arguments: str) -> str:
-    """Output of `docker ARGUMENTS`."""
-    done = subprocess.run(
+    """Return the output of `docker ARGUMENTS`."""
+    completed = subprocess.run(
         ["docker", *arguments], timeout=60, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, (
-        f"docker {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert completed.returncode == 0, (
+        f"docker {' '.join(arguments)}: {completed.returncode}\n{completed.stdout}\n{completed.stderr}"
     )
-    return done.stdout
+    return completed.stdout
 
 
 def kill_main_process(container: str) -> None:
-    """SIGKILL to the service itself, not by the engine's hand: the restart policy sees a crash."""
+    """Kill the service itself with SIGKILL, not by the engine: the restart policy sees a crash."""
     docker("exec", container, "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
 
 
 def needs_engine() -> None:
-    """Skips the test without Docker and Compose, or fails it under CI."""
+    """Skip the test without Docker and Compose, or fail it under CI."""
     need("docker")
     for arguments in (["info"], ["compose", "version"]):
         if subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode:

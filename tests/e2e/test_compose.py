@@ -28,14 +28,14 @@ SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 
 @pytest.fixture(scope="module")
 def accuracy(data_root: Path | None) -> float:
-    """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
+    """Return what the run reaches at least, on MNIST or, without data, on the bundled digits."""
     # Noise has no seed, kills and departures cost, and the run is short: 96 % is for `tacit run`.
     return 0.94 if data_root else 0.7
 
 
 @pytest.fixture(scope="module")
 def stack(data_root: Path | None) -> Iterator[Stack]:
-    """The built stack, not started; taken down with all that is its own."""
+    """Yield the built stack, not started; all that is its own is taken down."""
     needs_engine()
     more = {"E2E_RUN_FILE": "mnist.toml" if data_root else "digits.toml"}
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), FILES, data_root, more)
@@ -77,10 +77,10 @@ def test_every_edge_says_what_it_has_spent(stack: Stack) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_containers_are_hardened(stack: Stack, service: str) -> None:
-    found = stack.inspect(service)
+    containers = stack.inspect(service)
 
-    assert found
-    for container in found:
+    assert containers
+    for container in containers:
         host = container["HostConfig"]
         assert container["Config"]["User"].split(":")[0] not in ("", "0", "root")
         assert host["ReadonlyRootfs"]
@@ -92,7 +92,7 @@ def test_containers_are_hardened(stack: Stack, service: str) -> None:
         assert host["LogConfig"]["Config"]["max-size"]
         assert 0 < host["Memory"] <= 6 << 30
         assert 0 < host["PidsLimit"] <= 256
-    privileges = docker("exec", found[0]["Id"], "cat", "/proc/1/status")
+    privileges = docker("exec", containers[0]["Id"], "cat", "/proc/1/status")
     assert "CapEff:\t0000000000000000" in privileges
     assert "NoNewPrivs:\t1" in privileges
 
@@ -130,7 +130,7 @@ def test_an_edge_reaches_the_broker_and_not_the_store(stack: Stack) -> None:
 
 def test_who_holds_which_key(stack: Stack) -> None:
     look = "find /run/tacit /mosquitto /var/lib/tacit"
-    found = {
+    keys = {
         service: {
             Path(line).name
             for line in docker(
@@ -141,10 +141,10 @@ def test_who_holds_which_key(stack: Stack) -> None:
         for service in ("enrollment", "mosquitto", "aggregator", "edge")
     }
 
-    assert found["enrollment"] == {"ca.key", "tls.key"}
-    assert found["mosquitto"] == {"tls.key"}
-    assert found["aggregator"] == {"tls.key", "token", "receipts.key"}  # the operator's; its own
-    assert found["edge"] == {"tls.key", "token"}  # the one for enrolment
+    assert keys["enrollment"] == {"ca.key", "tls.key"}
+    assert keys["mosquitto"] == {"tls.key"}
+    assert keys["aggregator"] == {"tls.key", "token", "receipts.key"}  # the operator's; its own
+    assert keys["edge"] == {"tls.key", "token"}  # the one for enrolment
     modes = docker(
         "exec",
         stack.containers("edge")[0],
@@ -159,17 +159,17 @@ PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
 
 
 def probe(stack: Stack, *arguments: str) -> list[str]:
-    """In the first edge's container, as NAME or "plain":
+    """Return the broker's verdict on a publication to each topic.
 
-    the broker's verdict on a publication to each topic.
+    The publisher is in the first edge's container, as NAME or "plain".
     """
     return docker("exec", stack.containers("edge")[0], "python", "-c", PROBE, *arguments).split()
 
 
 def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: Stack) -> None:
     mine, *others = (
-        f"tacit/v1/run/{rest}"
-        for rest in (
+        f"tacit/v1/run/{subtopic}"
+        for subtopic in (
             "up/edge-7/0/0",
             "up/edge-0/0/0",
             "presence/edge-0",
@@ -225,7 +225,7 @@ def test_edges_join_and_leave_while_it_trains(stack: Stack) -> None:
 
 def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
     before = stack.wait(lambda status: status.state == "training", 10.0, "training")
-    known = stack.pushes().keys()
+    edges_before = stack.pushes().keys()
     [container] = stack.containers("aggregator")
 
     kill_main_process(container)
@@ -234,12 +234,12 @@ def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
 
     assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
     assert after.model_version >= before.model_version
-    assert stack.pushes().keys() == known
+    assert stack.pushes().keys() == edges_before
 
 
 def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: float) -> None:
-    told = stack.wait(lambda _: True, 10.0, "a status")
-    print(f"{told.applied} of {told.target} updates when the story was told")  # noqa: T201
+    reading = stack.wait(lambda _: True, 10.0, "a status")
+    print(f"{reading.applied} of {reading.target} updates when the story was told")  # noqa: T201
     # Edges that have all of the machine calibrate a shorter delay.
     docker("update", "--cpus", str(os.cpu_count()), *stack.containers("edge"))
     stack.compose("restart", "edge")
@@ -270,7 +270,7 @@ def test_edges_have_gone_home(stack: Stack) -> None:
 
 
 def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) -> None:
-    shown = json.loads(stack.compose("exec", "-T", "aggregator", "tacit", "status", "--json"))
+    status = json.loads(stack.compose("exec", "-T", "aggregator", "tacit", "status", "--json"))
     stack.compose(
         "exec", "-T", "aggregator", "tacit", "halt"
     )  # finds the token; the run is over, so no more than that
@@ -279,8 +279,8 @@ def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) 
     names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
     assert names <= {path.name for path in (tmp_path / "out").iterdir()}
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["model_sha256"] == shown["model_sha256"]
-    assert summary["applied"] == shown["applied"]
+    assert summary["model_sha256"] == status["model_sha256"]
+    assert summary["applied"] == status["applied"]
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:

@@ -19,7 +19,7 @@ PROFILES = ("--profile", "vertical", "--profile", "gossip")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """Containers, networks and volumes of two profiles, made and not started."""
+    """Yield containers, networks and volumes of two profiles, created and not started."""
     needs_engine()
     stack = Stack(f"tacit-down-{os.getpid()}", free_port(), ["compose.yaml"], tmp_path)
     stack.compose("build", seconds=900.0)
@@ -29,20 +29,20 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def left(stack: Stack) -> dict[str, int]:
-    """How many containers, networks and volumes of the project there are."""
+    """Return how many containers, networks and volumes of the project there are."""
     label = f"label=com.docker.compose.project={stack.project}"
-    asked = {"container": ("--all",), "network": (), "volume": ()}
+    options = {"container": ("--all",), "network": (), "volume": ()}
     return {
         kind: len(docker(kind, "ls", "--quiet", "--filter", label, *more).split())
-        for kind, more in asked.items()
+        for kind, more in options.items()
     }
 
 
 def test_nothing_is_left_that_a_later_up_would_trip_over(stack: Stack) -> None:
-    made = left(stack)
-    assert made["container"] >= 5 + 4 + 8  # edges, parties, peers
-    assert made["volume"] == 8
-    assert made["network"] >= 2
+    existing = left(stack)
+    assert existing["container"] >= 5 + 4 + 8  # edges, parties, peers
+    assert existing["volume"] == 8
+    assert existing["network"] >= 2
 
     stack.make("down")
 

@@ -45,7 +45,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def rate(stack: Stack) -> float:
-    """Updates of the honest edges a second, over a stretch; every status is answered."""
+    """Return the honest edges' updates a second, over a stretch; every status is answered."""
     began, before = time.monotonic(), honest(stack)
     while time.monotonic() - began < STRETCH:
         Event().wait(2.0)  # between two looks
@@ -60,10 +60,11 @@ def honest(stack: Stack) -> int:
 
 
 def restarts(stack: Stack) -> dict[str, list[tuple[bool, int]]]:
-    """Of each container: whether it was killed for its memory, and how often it was restarted."""
+    """Return of each container whether it ran out of memory, and how often it was restarted."""
     return {
         service: [
-            (found["State"]["OOMKilled"], found["RestartCount"]) for found in stack.inspect(service)
+            (container["State"]["OOMKilled"], container["RestartCount"])
+            for container in stack.inspect(service)
         ]
         for service in LASTING
     }
@@ -79,8 +80,8 @@ def test_the_others_train_on_beside_a_hostile_member_and_nothing_dies(stack: Sta
     attacked = rate(stack)
     print(f"honest edges: {usual:.1f} updates a second, attacked {attacked:.1f}")  # noqa: T201
     assert attacked > usual / 2
-    found = restarts(stack)
-    assert set().union(*found.values()) == {(False, 0)}, found
+    container_states = restarts(stack)
+    assert set().union(*container_states.values()) == {(False, 0)}, container_states
     (member,) = stack.inspect("hostile")
     assert member["State"]["Running"], stack.compose("logs", "--tail", "20", "hostile")
 
@@ -131,13 +132,13 @@ def test_nothing_is_lost_and_nothing_is_there_twice(stack: Stack, tmp_path: Path
 
 
 def running(stack: Stack) -> list[str]:
-    """Containers of honest edges that have not ended well."""
+    """Return the states of the honest edges' containers that have not ended well."""
     states = [edge["State"] for edge in stack.inspect("edge")]
     return [state["Status"] for state in states if (state["Status"], state["ExitCode"]) != DONE]
 
 
 def entries(journal: Path) -> tuple[dict[str, list[int]], Counter[str]]:
-    """Of every edge: the numbers in the journal, in order, and how many of them are updates."""
+    """Return of every edge the numbers in the journal, in order, and its count of updates."""
     numbers: dict[str, list[int]] = {}
     updates = Counter[str]()
     with journal_file.open_journal(journal) as file:
@@ -151,7 +152,7 @@ def entries(journal: Path) -> tuple[dict[str, list[int]], Counter[str]]:
 
 
 def ledger(path: Path) -> tuple[int, int]:
-    """The newest number that an identity has a receipt for, and how often it was charged."""
+    """Return the newest number that an identity has a receipt for, and its count of charges."""
     with closing(sqlite3.connect(path)) as db:
         ((receipt,),) = db.execute("SELECT receipt FROM sender WHERE run = 'run'")
         ((charged,),) = db.execute("SELECT count FROM chain")

@@ -1,6 +1,6 @@
-"""compose.yaml's profiles `vertical` and `gossip`:
+"""compose.yaml's profiles `vertical` and `gossip`.
 
-each trains, rides out its broker's death, and ends by itself.
+Each trains, rides out its broker's death, and ends by itself.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ WORKERS = 4
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest, data_root: Path | None) -> Iterator[Stack]:
-    """The stack with one profile, not started; taken down with all that is its own."""
+    """Yield the stack with one profile, not started; all that is its own is taken down."""
     needs_engine()
     profile = request.param
     more = {"COMPOSE_PROFILES": profile, "E2E_RUN_FILE": f"{profile}.toml"}
     files = ["compose.yaml", "tests/e2e/profiles.yaml"]
-    made = Stack(f"tacit-{profile}-{os.getpid()}", free_port(), files, data_root, more)
-    made.compose("build", seconds=900.0)
-    yield made
-    made.compose("down", "--volumes", "--remove-orphans")
+    new_stack = Stack(f"tacit-{profile}-{os.getpid()}", free_port(), files, data_root, more)
+    new_stack.compose("build", seconds=900.0)
+    yield new_stack
+    new_stack.compose("down", "--volumes", "--remove-orphans")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,8 @@ def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
 
     def states() -> set[tuple[str, int]]:
         return {
-            (one["State"]["Status"], one["State"]["ExitCode"]) for one in stack.inspect(service)
+            (container["State"]["Status"], container["State"]["ExitCode"])
+            for container in stack.inspect(service)
         }
 
     stack.wait(

@@ -1,6 +1,6 @@
-"""tacit 0.2 by its own compose.yaml and images, stopped in mid-run:
+"""tacit 0.2 by its own compose.yaml and images, stopped in mid-run.
 
-today's images go on with its volumes.
+Today's images go on with its volumes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """0.2's stack, built beside today's;
+    """Yield 0.2's stack, built beside today's.
 
-    taken down with all that is its own, the older images included.
+    All that is its own is taken down, the older images included.
     """
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
     more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml")}
-    made = Stack(
+    new_stack = Stack(
         f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more
     )
-    made.compose("build", seconds=900.0)
-    made.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
-    made.compose("build", seconds=900.0)
-    yield made
-    made.compose("down", "--volumes", "--remove-orphans")
+    new_stack.compose("build", seconds=900.0)
+    new_stack.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
+    new_stack.compose("build", seconds=900.0)
+    yield new_stack
+    new_stack.compose("down", "--volumes", "--remove-orphans")
     docker("image", "rm", "tacit-e2e-older-aggregator", "tacit-e2e-older-edge")
 
 
@@ -69,7 +69,7 @@ def test_todays_images_go_on_with_the_volumes_of_0_2(stack: Stack, tmp_path: Pat
 
 
 def settled(stack: Stack) -> bool:
-    """The edges have exited, as edges do that were told to halt, and all results are on disk."""
+    """Check whether the edges have exited, as after a halt, and all results are on disk."""
     states = [
         (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
     ]
@@ -78,36 +78,36 @@ def settled(stack: Stack) -> bool:
 
 
 def left(stack: Stack, folder: Path) -> Deployment:
-    """Copies of what aggregator and edges have on their volumes now."""
+    """Copy what aggregator and edges have on their volumes now."""
     stack.compose("cp", "aggregator:/var/lib/tacit", str(folder))
     stack.compose("cp", "edge:/var/lib/tacit/identities", str(folder))
     return Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
 
 
 def goes_on(before: Deployment, after: Deployment) -> None:
-    """What 0.2 has accepted is the beginning; the model is the fold of all of it;
+    """Check that what 0.2 has accepted is the beginning, and the model the fold of all of it.
 
-    every release is charged, once.
+    Every release is charged, once.
     """
-    summary, kept, first = after.summary(), journalled(after), journalled(before)
-    assert kept[: len(first)] == first
-    assert 200 <= len(first) < len(kept)
-    check(after, summary, kept, EDGES)
-    _, accepted = refold(config.load(after.file), [entry.payload for entry in kept])
+    summary, entries, first = after.summary(), journalled(after), journalled(before)
+    assert entries[: len(first)] == first
+    assert 200 <= len(first) < len(entries)
+    check(after, summary, entries, EDGES)
+    _, accepted = refold(config.load(after.file), [entry.payload for entry in entries])
     for number in EDGES:
-        said = summary["privacy"]["edges"][f"edge-{number}"]
-        assert before.pushes(number) < said["pushes"] <= after.pushes(number)
+        account = summary["privacy"]["edges"][f"edge-{number}"]
+        assert before.pushes(number) < account["pushes"] <= after.pushes(number)
         assert after.pushes(number) - accepted[f"edge-{number}"] in (
             0,
             1,
         )  # the one that met the end of the run
-        counted_on(after, number, said)
+        counted_on(after, number, account)
 
 
-def counted_on(run: Deployment, number: int, said: dict[str, Any]) -> None:
-    """ε is that of all releases, 0.2's and those since, by a ledger whose chain is whole."""
+def counted_on(run: Deployment, number: int, account: dict[str, Any]) -> None:
+    """Check that ε is that of all releases, 0.2's and those since; the ledger's chain is whole."""
     (chain,) = read_chains(run.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     (each,) = chain.history()  # they are alike
-    spent = [replace(each, count=said["pushes"])]
-    assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
+    spent = [replace(each, count=account["pushes"])]
+    assert account["epsilon_pld"] == pytest.approx(epsilon_pld(spent, account["delta"]), rel=1e-9)

@@ -50,7 +50,7 @@ SALT = b"tacit"
 
 
 def sha256(role: ServerRole) -> str:
-    """Digest of the role's parameters, bit for bit."""
+    """Return the digest of the role's parameters, bit for bit."""
     return hashlib.sha256(role.params.numpy().tobytes()).hexdigest()
 
 
@@ -62,9 +62,9 @@ def make_edge(
     epsilon: float | None = None,
     part: EdgePart | None = None,
 ) -> EdgeRole:
-    """Edge `number` with its rows and, unless `seed` is None, predictable noise;
+    """Build edge `number` with its rows and, unless `seed` is None, predictable noise.
 
-    `epsilon` and `part` instead of its own.
+    `epsilon` and `part` replace its own.
     """
     part = part or run.source.edge(number, None, Path())
     random = Random(None if seed is None else seed + number)
@@ -80,32 +80,32 @@ def make_edge(
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
-    """(edge, kind) of every journal entry, in accept order;
+    """Return (edge, kind) of every journal entry, in accept order.
 
-    an upload's kind is "step/request", what it answers.
+    An upload's kind is "step/request", what it answers.
     """
-    found = []
+    records = []
     for record in store.read(0, 10**6):
         meta = wire.decode(bytearray(record.payload)).meta
         part = meta.update.part if meta.update.HasField("part") else None
-        found.append(
+        records.append(
             (
                 record.edge,
                 str(meta.WhichOneof("kind")) if part is None else f"{part.step}/{part.request}",
             )
         )
-    return found
+    return records
 
 
 def ungated(run: RunFile) -> RunFile:
-    """The same run, but whoever asks is answered at once, as in process."""
+    """Return the same run, where every request is answered at once, as in process."""
     return run.model_copy(update={"edges": run.edges.model_copy(update={"min": 1, "share": "any"})})
 
 
 class Told(Simulator):
-    """Remembers all that a party is told:
+    """A record of all that a party receives.
 
-    over MQTT the newest word counts, or, once it works, the first.
+    Over MQTT the newest message counts, or, once the party works, the first.
     """
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
@@ -123,16 +123,16 @@ class Told(Simulator):
         super()._assign(name, task)
 
     def upload(self, name: str, kind: str) -> None:
-        """The upload of `kind`, "step/request", reaches the server."""
+        """Deliver the upload of `kind`, "step/request", to the server."""
         number = kind.partition("/")[2]
         self.tasks[name] = self.told[name, kind if number == "0" else f"/{number}"]
         self.answer(name)
 
 
 def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerRole:
-    """The simulator, its messages in the given arrival order;
+    """Run the simulator on the messages in the given arrival order.
 
-    an edge computes on the model it was given.
+    An edge computes on the model that it was given.
     """
     model = run.build_model()
     vertical = isinstance(run.algorithm, Vafl)
@@ -162,7 +162,7 @@ def make_party(
     ledger: Ledger | None = None,
     root: Path | None = None,
 ) -> Party:
-    """Party `number` with its columns and, unless `seed` is None, predictable noise."""
+    """Build party `number` with its columns and, unless `seed` is None, predictable noise."""
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.source.name)
     splits = datasets.splits(run.source.name, root)
@@ -172,7 +172,7 @@ def make_party(
 
 
 def make_server(run: RunFile, model: Model, root: Path | None = None) -> ServerRole:
-    """The server role, with the labels where it is a vertical one's."""
+    """Build the server role, with the labels where the run is vertical."""
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
     return registry.server(
@@ -206,7 +206,7 @@ class MqttRun(Assembled):
         self.assembly = self.assembled()
 
     def assembled(self) -> Assembly:
-        """This run with an empty role, as after a restart."""
+        """Assemble this run with an empty role, as after a restart."""
         surroundings = Surroundings(
             self.run_id, self.store, self.link, max_message=1 << 24, chunk=16 * 1024
         )
@@ -228,7 +228,7 @@ class MqttRun(Assembled):
         return self.live.role
 
     def connect(self) -> Connection:
-        """The driver's, to the broker."""
+        """Open the driver's connection to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
         return self.link.open(heard, self.pipeline.hear)
 
@@ -255,7 +255,7 @@ class MqttRun(Assembled):
             raise
 
     def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
-        terms = LoopSettings(
+        loop_settings = LoopSettings(
             self.run_id,
             self.model.schema_hash(),
             self.model.size,
@@ -265,7 +265,7 @@ class MqttRun(Assembled):
         )
         # Python 3.11 cannot parse in two threads at once, and numpy parses the head of a data file.
         with self._building:
-            loop = self._loop(number, seed, terms, end)
+            loop = self._loop(number, seed, loop_settings, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
         announced = threading.Event()
@@ -297,25 +297,25 @@ class MqttRun(Assembled):
         )
 
     def _loop(
-        self, number: int, seed: int | None, terms: LoopSettings, end: ExitStack
+        self, number: int, seed: int | None, loop_settings: LoopSettings, end: ExitStack
     ) -> WorkerLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.source.name)
             party = make_party(self.run, number, seed, ledger)
             outbox = Outbox(ledger, self.run_id)
-            return party_loop(party, outbox, terms, CpuTurns(None), serves=self.serves)
+            return party_loop(party, outbox, loop_settings, CpuTurns(None), serves=self.serves)
         role = make_edge(self.run, self.model, number, seed)
         outbox = Outbox(role.releaser.ledger, self.run_id)
         if not isinstance(section, Gossip):
-            return task_loop(role, outbox, terms, CpuTurns(None))
+            return task_loop(role, outbox, loop_settings, CpuTurns(None))
         assert isinstance(role, GossipWorker)
         state = end.enter_context(
             closing(PeerState(self.folder / f"peer-{number}.db", self.run_id))
         )
         restore(role, state)
         self.began(role)
-        return peer_loop(role, outbox, terms, state, section.report_every, CpuTurns(None))
+        return peer_loop(role, outbox, loop_settings, state, section.report_every, CpuTurns(None))
 
     def began(self, role: GossipWorker) -> None:
-        """A peer is about to run; for tests to watch it."""
+        """Let a test watch a peer that is about to run."""

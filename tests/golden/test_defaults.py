@@ -1,6 +1,6 @@
-"""A default is part of every name that leaves it out:
+"""A default is part of every name that leaves it out.
 
-it may not change without another format number.
+It may not change without another format number.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Defaults = dict[str, dict[str, Any]]  # of each section's class: key, default
 
 
 def sections(kind: type[BaseModel]) -> list[type[BaseModel]]:
-    """`kind` and every section inside it."""
-    inside = [found for key in kind.model_fields for found in sections_of(kind, key)]
-    return [kind, *(deeper for found in inside for deeper in sections(found))]
+    """Return `kind` and every section inside it."""
+    inside = [section for key in kind.model_fields for section in sections_of(kind, key)]
+    return [kind, *(deeper for section in inside for deeper in sections(section))]
 
 
 def defaults() -> Defaults:
-    """Every key of a run file, and of a figure's point, with its default as JSON;
+    """Return every key of a run file, and of a figure's point, with its default as JSON.
 
     "required" where it has none.
     """
@@ -49,32 +49,32 @@ def _default(kind: type[BaseModel], key: str) -> Any:
 
 
 def changed(before: Defaults, now: Defaults) -> list[str]:
-    """The keys of `before` that have another default now, or are gone."""
-    gone = "gone"
+    """Return the keys of `before` that have another default now, or none."""
+    absent = "gone"
     return [
-        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, gone)!r}"
+        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, absent)!r}"
         for kind, keys in before.items()
         for key, value in keys.items()
-        if now.get(kind, {}).get(key, gone) != value
+        if now.get(kind, {}).get(key, absent) != value
     ]
 
 
 def test_no_default_changes_without_another_format_number() -> None:
-    """Where this fails:
+    """If this fails, raise tacit.definition.DEFINITION_FORMAT.
 
-    raise tacit.definition.DEFINITION_FORMAT, and only then write the new defaults to the file.
+    Only then write the new defaults to the file.
     """
-    kept = json.loads(KEPT.read_text())
-    assert kept["format"] == DEFINITION_FORMAT, (
+    stored = json.loads(KEPT.read_text())
+    assert stored["format"] == DEFINITION_FORMAT, (
         f"write the defaults of format {DEFINITION_FORMAT} to {KEPT}"
     )
-    assert changed(kept["defaults"], defaults()) == []
+    assert changed(stored["defaults"], defaults()) == []
 
 
 def test_the_file_knows_every_key() -> None:
-    """A new key changes no name, so no number:
+    """Add a new key to the file, which changes no name, so no number.
 
-    add it to the file, so that its default is guarded from now on.
+    Its default is guarded from then on.
     """
     assert json.loads(KEPT.read_text())["defaults"] == defaults()
 

@@ -24,7 +24,7 @@ RUN, PEERS = "mapa-digits", "adp2sgd-digits"
 
 
 def copied(tree: Path, *names: str) -> Path:
-    """Files and folders of this tree, in `tree`."""
+    """Copy files and folders of this tree to `tree`."""
     for name in names:
         if (ROOT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
@@ -36,7 +36,7 @@ def copied(tree: Path, *names: str) -> Path:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This tree with all that is planted."""
+    """Return this tree with all that is planted."""
     tree = copied(tmp_path_factory.mktemp("planted"), *COPIED)
     for name, plant in PLANTS.items():
         path = tree / plant["file"]
@@ -49,7 +49,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed_lines(tree: Path) -> set[str]:
-    """The lines of snapshots that are others in `tree`, without space and commas."""
+    """Return the lines of snapshots that differ in `tree`, without space and commas."""
     lines = set()
     for name in SNAPSHOTS:
         file = f"tests/snapshots/{name}.json"

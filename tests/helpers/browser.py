@@ -15,7 +15,7 @@ WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """One browser; without one, the test is skipped, or fails under CI."""
+    """Yield a browser. Without one, skip the test, or fail it under CI."""
     path = need("chromium")
     with sync_playwright() as driver:
         # Root, as in a container, has no sandbox to give away.
@@ -42,11 +42,11 @@ class Shown:
             self.complaints.append(message.text)
 
     def text(self, id_: str) -> str:
-        """What an element says."""
+        """Return the text of an element."""
         return self.page.locator(f"#{id_}").inner_text()
 
     def at_version(self, version: int) -> Shown:
-        """Itself, once it has shown all of this version."""
+        """Return this page, once it has shown all of this version."""
         self.page.wait_for_function(
             "version => Number(document.documentElement.dataset.version) >= version", arg=version
         )

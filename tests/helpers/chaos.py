@@ -40,7 +40,7 @@ FINAL = ("ACCEPTED", "DUPLICATE")
 
 
 def run_text(updates: int, edges: int, *, hostile: bool = False) -> str:
-    """A run file of so many updates by so many edges, and a place for a hostile one."""
+    """Return a run file of so many updates by so many edges, with a place for a hostile edge."""
     return toml(
         MAPA,
         run={"updates": updates, "snapshot_every": 60},
@@ -111,12 +111,12 @@ class Scene:
         }
         more: dict[str, Any]
         if name == "aggregator":
-            kept = str(folder / "run.journal")
+            journal_path = str(folder / "run.journal")
             more = {
                 "store": self.run.url,
                 "out": str(self.run.out),
                 "http": f"{HOST}:0",
-                "journal_file": kept,
+                "journal_file": journal_path,
             }
         else:
             number = int(name.partition("-")[2])
@@ -131,7 +131,7 @@ class Scene:
         self.pids[name] = self.forks.ask(order) or 0
 
     def kill(self, name: str) -> None:
-        """kill -9, and start a successor."""
+        """Kill a service with `kill -9`, and start a successor."""
         if name in ("broker", "redis"):
             server = self.broker if name == "broker" else self.redis
             server.kill()
@@ -148,7 +148,7 @@ class Scene:
             self.start(name)
 
     def accepted(self) -> int:
-        """How many messages have been accepted (0: no store at this moment)."""
+        """Return how many messages have been accepted (0: no store at this moment)."""
         try:
             with closing(open_store(self.run.url, self.run.run_id)) as store:
                 seqs = store.last_seqs()
@@ -194,19 +194,20 @@ def scene(
     *,
     hostile: bool = False,
 ) -> Iterator[Scene]:
-    """Everybody started, beside a hostile member if so asked; whoever is left in the end is
-    killed.
+    """Start everybody, beside a hostile member if so asked, and yield the scene.
+
+    At the end, whatever still runs is killed.
     """
     forks = Forks(run.folder / "forks.log", "tests.helpers.chaos_process")
-    made = Scene(run, forks, broker, redis_server, edges, random.Random(seed))
+    chaos_scene = Scene(run, forks, broker, redis_server, edges, random.Random(seed))
     for number in range(edges):  # an edge first: the warm process learns from its settings
-        made.start(f"edge-{number}")
-    made.start("aggregator")
-    member = _hostile(run, made.hostile, seed) if hostile else None
+        chaos_scene.start(f"edge-{number}")
+    chaos_scene.start("aggregator")
+    member = _hostile(run, chaos_scene.hostile, seed) if hostile else None
     try:
-        yield made
+        yield chaos_scene
     finally:
-        for pid in made.pids.values():
+        for pid in chaos_scene.pids.values():
             os.kill(
                 pid, signal.SIGKILL
             )  # nobody has asked for its status, so the number is still its own
@@ -218,9 +219,9 @@ def scene(
 
 
 def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
-    """A process of a hostile member, which does all that leaves the model to the others.
+    """Start the process of a hostile member, which does all that leaves the model to the others.
 
-    It leaves nothing at the broker: this one has no rules, and would keep everything.
+    It leaves nothing at the broker: this broker has no rules, and would store everything.
     """
     behaviours = [name for name in HARMLESS_TO_THE_MODEL if name not in BOUNDED_BY_RULES]
     only = [word for name in behaviours for word in ("--only", name)]
@@ -232,11 +233,12 @@ def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
 
 
 def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
-    """What edge `number` made durable (digest of every message), and which of them it knows to
-    be accepted.
+    """Return what edge `number` made durable, and the messages that it knows to be accepted.
+
+    What it made durable is the digest of every message, by its number.
     """
     put: dict[int, str] = {}
-    known: set[int] = set()
+    acknowledged: set[int] = set()
     for line in (folder / f"edge-{number}.account").read_text().splitlines():
         kind, seq, value = line.split()
         if kind == "put":
@@ -244,22 +246,22 @@ def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
                 value  # a number whose message did not reach the disk is used for the next one
             )
         elif value in FINAL:
-            known.add(int(seq))
-    return put, known
+            acknowledged.add(int(seq))
+    return put, acknowledged
 
 
 def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, int]:
-    """Every promise; what happened, in numbers."""
+    """Check every promise, and return in numbers what happened."""
     run, folder = scene.run, scene.run.folder
     # The journal file, redis's own file and the model are one story; serial replay ends in the same
     # bits.
     with journal_file.open_journal(folder / "run.journal") as file:
-        kept = [
+        recorded = [
             (record.position, record.payload)
             for record in journal_file.JournalReader(file, "journal")
         ]
     entries = appended(folder)
-    assert kept == [(entry.position, entry.payload) for entry in entries]
+    assert recorded == [(entry.position, entry.payload) for entry in entries]
     check(run, summary, entries, range(scene.edges))
     replayed = asdict(fold(folder / "run.journal"))
     assert (replayed["model_sha256"], replayed["version"]) == (
@@ -271,35 +273,38 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     assert len(ids) == len(entries)
     receipted = 0
     for number in range(scene.edges):
-        put, known = accounts(folder, number)
+        put, acknowledged = accounts(folder, number)
         mine = [entry for entry in entries if entry.edge == f"edge-{number}"]
-        lost = known.difference(entry.seq for entry in mine)
+        lost = acknowledged.difference(entry.seq for entry in mine)
         assert not lost, (
             f"edge-{number}: {lost}, {(folder / f'edge-{number}.account').read_text()[-500:]}"
         )
         assert all(hashlib.sha256(entry.payload).hexdigest() == put[entry.seq] for entry in mine)
-        receipted += len(known)
+        receipted += len(acknowledged)
     # What was seen on the wire was paid for, and what is reported is what was paid.
     delta = config.load(run.file).privacy.delta
     for number in range(scene.edges):
         (chain,) = read_chains(folder / "identities" / str(number) / "ledger.db")
-        seen = {
+        distinct = {
             entry.payload
             for entry in entries
             if entry.edge == f"edge-{number}" and is_update(entry.payload)
         }
         row = summary["privacy"]["edges"][f"edge-{number}"]
-        assert len(seen) <= row["pushes"] <= chain.count
+        assert len(distinct) <= row["pushes"] <= chain.count
         (paid,) = chain.history()
-        assert row["epsilon_pld"] >= epsilon_pld([replace(paid, count=len(seen))], delta)
+        assert row["epsilon_pld"] >= epsilon_pld([replace(paid, count=len(distinct))], delta)
     assert not watcher.differing()
     # Nothing is left over.
     with closing(open_store(run.url, run.run_id)) as store:
         assert store.depth() == (0, 0)
     with closing(redis.Redis.from_url(run.url)) as client:
-        left = {key.decode() for key in client.scan_iter()}
+        remaining_keys = {key.decode() for key in client.scan_iter()}
     kinds = ("journal", "meta", "seq", "snapshot")
-    assert left <= {"tacit:anchors", *(f"tacit:{{{run.run_id}}}:{kind}" for kind in kinds)}
+    assert remaining_keys <= {
+        "tacit:anchors",
+        *(f"tacit:{{{run.run_id}}}:{kind}" for kind in kinds),
+    }
     return {"accepted": len(entries), "applied": summary["applied"], "receipted": receipted}
 
 

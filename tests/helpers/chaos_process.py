@@ -79,7 +79,7 @@ class Faults:
             setattr(Connection, name, replacement)
 
     def hear(self, inbound: Inbound, on_message: Callable[[Inbound], None]) -> None:
-        """One message from the broker, or none, or two, or one later."""
+        """Deliver one message from the broker, or none, or two, or one later."""
         if self.random.random() < LOST and "/down/" in inbound.topic:
             inbound.done()
             return
@@ -94,20 +94,20 @@ class Faults:
 
 
 def keep_account(path: str) -> None:
-    """Write down what becomes durable and what is receipted;
+    """Write down what becomes durable and what is receipted.
 
-    a line is the system's before anything follows from it.
+    The operating system has a line before anything follows from it.
     """
     account = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     put, receipt = Outbox.put, Session._receipt
 
     def new_put(
-        outbox: Outbox, seq: int, envelope: bytes | wire.InPlace, *more: Any, **named: Any
+        outbox: Outbox, seq: int, envelope: bytes | wire.InPlace, *more: Any, **options: Any
     ) -> None:
         if outbox._key[1] != "trial":  # which a push's delay is measured with
-            whole = envelope if isinstance(envelope, bytes) else envelope.whole()
-            os.write(account, f"put {seq} {hashlib.sha256(whole).hexdigest()}\n".encode())
-        put(outbox, seq, envelope, *more, **named)
+            payload = envelope if isinstance(envelope, bytes) else envelope.whole()
+            os.write(account, f"put {seq} {hashlib.sha256(payload).hexdigest()}\n".encode())
+        put(outbox, seq, envelope, *more, **options)
 
     def new_receipt(session: Session, seq: int, answer: pb.Receipt) -> None:
         pending = session.outbox.oldest()

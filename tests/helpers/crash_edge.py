@@ -63,9 +63,9 @@ class Killer:
         self.storing = False  # whether a message is being stored
 
     def at(self, point: str) -> None:
-        """Die here, if this is the place:
+        """Die here, if this is the place.
 
-        the release was the last one charged, so its message is the next one.
+        It is, if the release was the last one charged, so that its message is the next one.
         """
         if point == self.point and self.charges == self.release:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -83,9 +83,9 @@ class Killer:
             self.at("after_begin")
 
         def new_compute(rows: RowsAlone, *arguments: Any) -> Any:
-            found = compute(rows, *arguments)
+            row_sums = compute(rows, *arguments)
             self.at("in_compute")
-            return found
+            return row_sums
 
         def new_put(outbox: Outbox, *arguments: Any, **more: Any) -> None:
             self.at("before_commit")
@@ -126,18 +126,18 @@ class Killer:
 
 
 def warm(settings: dict[str, Any]) -> None:
-    """Do once, before any fork, what every edge would do again:
+    """Do once, before any fork, what every edge would do again.
 
-    imports, data, and the certified counts.
+    That is: imports, data, and the certified counts.
     """
     torch.set_num_threads(1)
     certified = lru_cache(maxsize=None)(Plan.pushes_left)
     Plan.pushes_left = certified  # type: ignore[method-assign]
-    given = read_settings(EdgeSettings, **settings)
-    run = given.load_run()
+    edge_settings = read_settings(EdgeSettings, **settings)
+    run = edge_settings.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0", "path": Path()})()
     ledger = Ledger(":memory:", run.source.name)
-    owner = RowOwner(given.data, given.device, given.policy)
+    owner = RowOwner(edge_settings.data, edge_settings.device, edge_settings.policy)
     plan = owner.role(run.define(), run.build_model(), identity, ledger).releaser.plan
     for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
@@ -160,9 +160,9 @@ def forked(log: str, work: Callable[[], None]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log_descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (0, 1, 2):
-        os.dup2(said, descriptor)
+        os.dup2(log_descriptor, descriptor)
     faulthandler.enable()  # a signal that ends it would leave no word
     code = 70
     try:
@@ -227,16 +227,16 @@ class Forks:
         return pid
 
     def wait(self, pid: int, seconds: float) -> int:
-        """The exit status of an edge, once it has ended."""
-        found: list[int] = []
+        """Return the exit status of an edge, once it has ended."""
+        exit_codes: list[int] = []
 
         def ended() -> bool:
             status = self.ask({"wait": pid})
-            found.extend([] if status is None else [status])
-            return bool(found)
+            exit_codes.extend([] if status is None else [status])
+            return bool(exit_codes)
 
         wait_for(ended, seconds)
-        return found[0]
+        return exit_codes[0]
 
     def close(self) -> None:
         """End of file: it leaves."""

@@ -46,10 +46,10 @@ def update(edge: str, base: int, value: float | Tensor) -> Update:
     return Update(edge, base, vector, 1.0, (Spend(0.1, 1.0, 1),))
 
 
-def joined(made: ServerRole, *edges: str) -> ServerRole:
+def joined(role: ServerRole, *edges: str) -> ServerRole:
     for edge in edges:
-        made.on_message(hello(edge))
-    return made
+        role.on_message(hello(edge))
+    return role
 
 
 def addressees(outgoing: list[Outgoing]) -> list[str]:

@@ -51,12 +51,12 @@ class Forked:
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """kill -9; the process is gone when this returns."""
+        """Kill the process with `kill -9`; it has ended when this returns."""
         self._process.kill()
         self.wait()
 
     def wait(self) -> int:
-        """Its exit code, once it has ended; minus a signal's number if that ended it."""
+        """Return the exit code at the end; minus a signal's number if that ended the process."""
         self._process.join(_FOREVER)
         if self._process.exitcode is None:
             raise TimeoutError(f"still there after {_FOREVER:g} s")
@@ -81,15 +81,15 @@ class Forked:
 
 
 def finished(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """What `code` says, in little, until its process ends."""
+    """Run `code` until its process ends, and return its exit status and outputs, which are short."""
     with Forked(code, *arguments) as child:
         child.stdin.close()
-        said, complaints = child.stdout.read(), child.stderr.read()
-        return subprocess.CompletedProcess([code], child.wait(), said, complaints)
+        output, complaints = child.stdout.read(), child.stderr.read()
+        return subprocess.CompletedProcess([code], child.wait(), output, complaints)
 
 
 def _text(end: Connection, mode: str) -> TextIO:
-    """The pipe, as lines of text."""
+    """Open the pipe as lines of text."""
     copy = os.dup(end.fileno())
     end.close()
     return os.fdopen(copy, mode)  # type: ignore[return-value]

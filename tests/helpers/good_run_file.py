@@ -24,7 +24,7 @@ PLAIN = {"algorithm.name": '"asgd"', "privacy.mechanism": '"none"'}
 
 
 def text(changes: dict[str, str | None] | None = None) -> str:
-    """GOOD as TOML with `section.key` set, or taken out where the value is None."""
+    """Return GOOD as TOML with `section.key` set, or left out where the value is None."""
     sections = {name: dict(keys) for name, keys in GOOD.items()}
     for path, value in (changes or {}).items():
         section, key = path.split(".")

@@ -38,7 +38,7 @@ STILL = {
 
 @contextmanager
 def run(folder: Path, **settings: Any) -> Iterator[tuple[Deployment, Mosquitto]]:
-    """A deployment on a broker of its own; nothing else is started yet."""
+    """Yield a deployment on a broker of its own; nothing else is started yet."""
     text = toml(
         RUN,
         run={"updates": settings["updates"]},
@@ -52,19 +52,21 @@ def run(folder: Path, **settings: Any) -> Iterator[tuple[Deployment, Mosquitto]]
     )
     with mosquitto(folder) as broker:
         address = f"{broker.host}:{broker.port}"
-        with deployment(folder, text, address, f"sqlite:///{folder}/store.db", "gossip") as made:
-            yield made, broker
+        with deployment(
+            folder, text, address, f"sqlite:///{folder}/store.db", "gossip"
+        ) as deployed:
+            yield deployed, broker
 
 
 class Disks:
     """What the peers of a run have on disk."""
 
-    def __init__(self, made: Deployment, count: int = COUNT) -> None:
-        self._made, self.count = made, count
-        self.size = config.load(made.file).build_model().size
+    def __init__(self, deployed: Deployment, count: int = COUNT) -> None:
+        self._deployed, self.count = deployed, count
+        self.size = config.load(deployed.file).build_model().size
 
     def prepare(self) -> None:
-        """Models of their own, as if they had trained apart."""
+        """Give every peer a model of its own, as if they had trained apart."""
         generator = torch.Generator().manual_seed(5)
         for number in range(self.count):
             with closing(self._open(number)) as state:
@@ -74,9 +76,9 @@ class Disks:
                 )
 
     def total(self) -> Tensor:
-        """(d,):
+        """Return the sum of all models, shape (d,).
 
-        the sum of all models, less what a receiver has added and the proposer not yet taken off.
+        What a receiver has added, and the proposer not yet subtracted, is not counted.
         """
         states = [self._read(number) for number in range(self.count)]
         total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
@@ -96,7 +98,7 @@ class Disks:
         )
 
     def answered(self, number: int) -> int:
-        """Exchanges that a peer has had, both ways."""
+        """Return how many exchanges a peer has had, both ways."""
         links = self._read(number)[1].get("links", {}).values()  # sync has none
         return sum(proposed + answered for proposed, _, _, answered in links)
 
@@ -104,69 +106,69 @@ class Disks:
         return self.counts(number).get(f"edge-{number}", 0)
 
     def all_answered(self) -> int:
-        """Exchanges of all peers."""
+        """Return how many exchanges all peers have had."""
         return sum(self.answered(number) for number in range(self.count))
 
     def all_steps(self) -> int:
-        """Steps of all peers."""
+        """Return how many steps all peers have done."""
         return sum(self.steps(number) for number in range(self.count))
 
     def counts(self, number: int) -> dict[str, int]:
-        """Steps of everybody, as far as this peer knows."""
+        """Return the steps of every peer, as far as this peer knows."""
         counts: dict[str, int] = self._read(number)[1]["counts"]
         return counts
 
     def begun(self, number: int) -> bool:
-        """Whether a peer has come as far as hearing of another; before that its file is best left
-        alone.
+        """Check whether a peer has heard of another; before that its file is best not opened.
 
-        By its log: who opens a file of SQLite while another makes it a WAL file locks the other
-        out.
+        By its log: a reader that opens an SQLite file while another makes it a WAL file locks that
+        one out.
         """
-        self._made.check_services()
+        self._deployed.check_services()
         return any(
-            "is here" in log.read_text() for log in self._made.folder.glob(f"peer-{number}-*.log")
+            "is here" in log.read_text()
+            for log in self._deployed.folder.glob(f"peer-{number}-*.log")
         )
 
     def _read(self, number: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with closing(self._open(number)) as state:
-            found = state.load()
-        assert found is not None
-        return found
+            loaded = state.load()
+        assert loaded is not None
+        return loaded
 
     def _open(self, number: int) -> PeerState:
-        folder = self._made.folder / "identities" / str(number)
+        folder = self._deployed.folder / "identities" / str(number)
         folder.mkdir(parents=True, exist_ok=True)
         return PeerState(folder / "peer.db", "gossip")
 
 
-def peer(made: Deployment, number: int, **more: str) -> Service:
-    settings = {"TACIT_IDENTITIES": str(made.folder / "identities"), "TACIT_PATIENCE": "1"}
-    return made._started(
+def peer(deployed: Deployment, number: int, **more: str) -> Service:
+    settings = {"TACIT_IDENTITIES": str(deployed.folder / "identities"), "TACIT_PATIENCE": "1"}
+    return deployed._started(
         "peer", settings | {"TACIT_IDENTITY": str(number)} | more, f"peer-{number}"
     )
 
 
-def settled(made: Deployment, disks: Disks, updates: int | None) -> None:
-    """A run that has ended: `updates` steps (None: ended by a halt), ε as the charges have it."""
-    summary = made.ended()
+def settled(deployed: Deployment, disks: Disks, updates: int | None) -> None:
+    """Check a run that has ended after `updates` steps (None: by a halt); ε is that of its charges."""
+    summary = deployed.ended()
     assert updates in (None, summary["applied"])
-    rate = config.load(made.file).sampling_rate()
+    rate = config.load(deployed.file).sampling_rate()
     for number in range(disks.count):
-        said = summary["privacy"]["edges"][f"edge-{number}"]
-        events = [Spend(rate, 2.0, 1)] * made.pushes(
+        account = summary["privacy"]["edges"][f"edge-{number}"]
+        events = [Spend(rate, 2.0, 1)] * deployed.pushes(
             number
         )  # one for each charge in the ledger's chain
-        assert said["pushes"] == len(events) >= disks.steps(number)
-        assert said["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
-    assert sum(made.pushes(number) for number in range(disks.count)) >= summary["applied"] > 0
+        assert account["pushes"] == len(events) >= disks.steps(number)
+        assert account["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
+    assert sum(deployed.pushes(number) for number in range(disks.count)) >= summary["applied"] > 0
     assert (
-        json.loads((made.out / "ledger.json").read_text())["epsilon"]
+        json.loads((deployed.out / "ledger.json").read_text())["epsilon"]
         == summary["privacy"]["epsilon"]
     )
     if updates is not None:  # peers that hear of a halt have gone on meanwhile
         weights = torch.cat(
-            [part.flatten() for part in load_file(made.out / "model.safetensors").values()]
+            [part.flatten() for part in load_file(deployed.out / "model.safetensors").values()]
         )
         mean = disks.total() / disks.count
         assert sorted(weights.tolist()) == pytest.approx(sorted(mean.tolist()), abs=1e-5)

@@ -43,12 +43,12 @@ Poison = Callable[[Tensor, random.Random], Tensor]
 
 
 def far_too_long(params: Tensor, rng: random.Random) -> Tensor:
-    """A vector of 9.9e5 everywhere, finite and in bounds."""
+    """Return a vector of 9.9e5 everywhere, finite and in bounds."""
     return torch.full_like(params, 9.9e5)
 
 
 def not_a_number(params: Tensor, rng: random.Random) -> Tensor:
-    """No number anywhere."""
+    """Return a vector of NaN."""
     return torch.full_like(params, math.nan)
 
 
@@ -67,7 +67,7 @@ class Member:
         poison: Poison = far_too_long,
         hostile_chunk: int = CHUNK,
     ) -> None:
-        """poison: what it makes of a model that it is given, in place of an update."""
+        """Join `run` as `edge`; `poison` turns the newest model into an update."""
         model, self._definition = run.build_model(), definition_text(run)
         self.schema, self.size = model.schema_hash(), model.size
         self.run_id, self.edge, self.poison = run_id, edge, poison
@@ -84,7 +84,7 @@ class Member:
     # -- what it can say ---------------------------------------------------------------------------
 
     def say(self, payload: bytes, *, seq: int | None = None, retain: bool = False) -> None:
-        """One payload on its own topic, with its number in front."""
+        """Send one payload on the member's own topic, with its number in front."""
         number = self.seq if seq is None else seq
         self.publish(
             topics.up_numbered(self.run_id, self.edge),
@@ -93,7 +93,7 @@ class Member:
         )
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Anything, anywhere; waits while too much of it is still on its way to the broker."""
+        """Publish anything anywhere; wait while too much of it is still on its way to the broker."""
         client = self.connection._client
         while len(client._out_messages) > MOST_WAITING and self.connection.up:
             threading.Event().wait(0.001)
@@ -101,7 +101,7 @@ class Member:
             self.connection.publish(topic, payload, retain=retain)
 
     def tell(self, meta: pb.Meta, tensor: Tensor | None = None, *, seq: int | None = None) -> None:
-        """One whole message, well-formed around whatever is in it."""
+        """Send one whole message, well-formed around whatever is in it."""
         self.seq += 1
         meta.run, meta.edge = self.run_id, self.edge
         meta.seq = self.seq if seq is None else seq
@@ -110,7 +110,7 @@ class Member:
             self.say(payload, seq=meta.seq)
 
     def hello(self, **claims: object) -> None:
-        """A Hello with these claims."""
+        """Send a Hello with these claims."""
         usual: dict[str, object] = {
             "epsilon": 8.0,
             "delta": 1e-5,
@@ -123,7 +123,7 @@ class Member:
         self.tell(pb.Meta(hello=pb.Hello(**usual | claims)))  # type: ignore[arg-type]
 
     def update(self, tensor: Tensor, *, base: int | None = None, seq: int | None = None) -> None:
-        """An Update with this tensor."""
+        """Send an Update with this tensor."""
         version = self.version if base is None else base
         self.tell(pb.Meta(update=pb.Update(base_version=version, clip=1.0)), tensor, seq=seq)
 
@@ -140,10 +140,10 @@ class Member:
         payload = inbound.payload
         if inbound.topic.endswith("/model/0"):
             self.head = hashlib.sha256(payload).digest()
-        whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
-        if whole is None:
+        envelope = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
+        if envelope is None:
             return
-        received = wire.decode(whole)
+        received = wire.decode(envelope)
         kind = received.meta.WhichOneof("kind")
         if kind == "model" and received.tensor is not None:
             self.version, self.params = received.meta.model.version, received.tensor
@@ -153,7 +153,7 @@ class Member:
     # -- what it does ------------------------------------------------------------------------------
 
     def lie(self) -> None:
-        """Hellos that claim what would move the run's numbers, if they were believed."""
+        """Send Hellos that claim what would move the run's numbers, if they were believed."""
         self.hello(noise_variance=HUGE, epsilon=1e300, delta=0.9)
         self.hello(noise_variance=0.0, mechanism="none", clip_min=1e-300, clip_max=HUGE)
         self.hello(epsilon=math.nan)
@@ -162,17 +162,17 @@ class Member:
         self.hello(definition='{"data.seed": 7}')
 
     def large_hellos(self, count: int = 40) -> None:
-        """Hellos of nearly a megabyte, in bytes that take long to read."""
+        """Send Hellos of nearly a megabyte, in bytes that take long to read."""
         for _ in range(count):
             self.hello(definition="[" * 200_000 + "9" * 700_000)
 
     def flood(self, count: int = 2000) -> None:
-        """Small messages as fast as they go."""
+        """Send small messages as fast as possible."""
         for _ in range(count):
             self.hello()
 
     def retain(self, count: int = 40) -> None:
-        """As much as a broker takes, to be kept by it, on many topics, some of them its own."""
+        """Publish as many retained messages as a broker takes, on its own and other topics."""
         for number in range(count):
             for topic in (
                 topics.up(self.run_id, self.edge, number, self.random.randrange(10**6)),
@@ -184,7 +184,7 @@ class Member:
                 self.publish(topic, bytes(LARGEST), retain=True)
 
     def begin_and_leave(self, count: int = 200) -> None:
-        """Messages that are announced as large as may be, of which one part comes, or a question."""
+        """Announce messages of the largest size, of which one part comes, or a question."""
         total = 4 * self.size + wire.MAX_META
         for _ in range(count):
             self.seq += 1
@@ -193,14 +193,14 @@ class Member:
                 self.say(head + body)
 
     def dust(self, count: int = 2000) -> None:
-        """One message in parts of a byte, whose first part never comes."""
+        """Send one message in parts of a byte, whose first part never comes."""
         total = 4 * self.size + wire.MAX_META
         self.seq += 1
         for at in range(1, min(count, total)):
             self.say(struct.pack("<4sIIQQ", wire.PART_MAGIC, at, total, total, at) + b"x")
 
     def repeat(self) -> None:
-        """Numbers that were used before, and far beyond."""
+        """Send numbers that were used before, and numbers far beyond."""
         for seq in (0, 1, self.seq // 2, 2**53 - 1, 2**53, 2**64 - 1):
             meta = pb.Meta(
                 run=self.run_id, edge=self.edge, seq=min(seq, 2**63), schema_hash=self.schema
@@ -213,7 +213,7 @@ class Member:
                 self.say(b"x", seq=seq)
 
     def wrong_shapes(self) -> None:
-        """Vectors of other sizes, other models, no model, and none at all."""
+        """Send vectors of other sizes, of other models, of no model, and none at all."""
         for size in (1, self.size - 1, self.size + 1, 3 * self.size):
             self.update(torch.ones(size))
         update = pb.Update(base_version=self.version, clip=1.0)
@@ -224,33 +224,34 @@ class Member:
         self.tell(pb.Meta(halt=pb.Halt(version=9, reason="mine")))
 
     def no_numbers(self) -> None:
-        """NaN, infinity, and the largest number that there is."""
+        """Send NaN, infinity, and the largest float32."""
         for value in (math.nan, math.inf, -3.4e38):
             self.update(torch.full((self.size,), value))
 
     def stale(self) -> None:
-        """Honest-looking noise on versions that are old, or that nobody has seen."""
+        """Send honest-looking noise on versions that are old, or that do not exist."""
         noise = torch.randn(self.size, generator=torch.Generator().manual_seed(self.seq))
         for base in (0, max(0, self.version - 90), self.version + 1, 2**63):
             self.update(1e-3 * noise, base=base)
 
     def poisoned(self) -> None:
-        """What `poison` makes of the newest model."""
+        """Send what `poison` makes of the newest model."""
         self.update(self.poison(self.params, self.random))
 
     def garbage(self) -> None:
-        """Bytes, in messages and in presence, under its own name and under others."""
+        """Send random bytes, in messages and in presence, under its own name and under others."""
         for size in (0, 1, 27, 28, 40, 5000):
             self.say(self.random.randbytes(size))
             self.publish(topics.up_numbered(self.run_id, self.edge), self.random.randbytes(size))
-        place = topics.presence(self.run_id, "")
+        prefix = topics.presence(self.run_id, "")
         for name in (self.edge, "edge-0", "edge-999999", secrets.token_hex(8)):
-            self.publish(place + name, self.random.randbytes(3000), retain=True)
-        self.publish(place + self.edge, b"online", retain=True)
+            self.publish(prefix + name, self.random.randbytes(3000), retain=True)
+        self.publish(prefix + self.edge, b"online", retain=True)
 
     def wants(self, count: int = 200) -> None:
-        """Parts of models that nobody sends, asked for again and again; and those of the newest,
-        which have come, and then have not.
+        """Ask again and again for parts of models that nobody sends, and for parts of the newest.
+
+        The newest model's parts have arrived, and are then reported as lost.
         """
         for number in range(count):
             want = pb.Want(head=self.random.randbytes(32), missing=[2**32 - 1] * 32, lost=True)
@@ -262,7 +263,7 @@ class Member:
             self.say(payload, seq=0)
 
     def flap(self, count: int = 400) -> None:
-        """It is there, has left, is there, as fast as it can be said."""
+        """Report itself online, left, and online again, as fast as possible."""
         for number in range(count):
             word = (b"online", b"left", b"retired", b"refusing")[number % 4]
             self.publish(topics.presence(self.run_id, self.edge), word, retain=True)
@@ -276,21 +277,23 @@ class Member:
             client.subscribe([(name, 1) for name in filters])
 
     def subscriptions(self, count: int = 100) -> None:
-        """To ever new topics with long names, alone and by the thousand; and to those it has, of
-        which the broker sends what it retains again each time, or in a group of its own each.
+        """Subscribe to ever new topics with long names, alone and by the thousand, and to its own.
+
+        Of its own the broker sends what it retains again each time; some are in a group of their
+        own.
         """
-        place = f"tacit/v1/{self.run_id}"
-        own = topics.model(self.run_id)
+        prefix = f"tacit/v1/{self.run_id}"
+        model_topic = topics.model(self.run_id)
         for _ in range(count):
-            self.subscribe([f"{place}/down/{self.edge}/{secrets.token_hex(15_000)}"])
-            self.subscribe([f"$share/{secrets.token_hex(15_000)}/{own}"])
-            self.subscribe([own])
+            self.subscribe([f"{prefix}/down/{self.edge}/{secrets.token_hex(15_000)}"])
+            self.subscribe([f"$share/{secrets.token_hex(15_000)}/{model_topic}"])
+            self.subscribe([model_topic])
         for _ in range(max(1, count // 50)):
             self.subscribe([secrets.token_hex(8) for _ in range(20_000)])
-            self.subscribe([own] * 20_000)
+            self.subscribe([model_topic] * 20_000)
 
     def claim_the_end(self, horizon: int, peers: Sequence[str], seq: int) -> None:
-        """In a run of peers: that all of T is done, to the others, of itself, to the observer."""
+        """Claim to peers and observer, of itself and of others, that all T steps are done."""
         self.publish(topics.steps(self.run_id, self.edge), str(horizon).encode(), retain=True)
         counts = dict.fromkeys(peers, horizon)
         for to in peers:
@@ -299,11 +302,11 @@ class Member:
             for payload in wire.split(wire.encode(meta, self.params), self.chunk):
                 topic = topics.peer_numbered(self.run_id, to, self.edge)
                 self.publish(topic, topics.numbered(seq, payload))
-        said = pb.Update(base_version=horizon, steps=horizon)
-        self.tell(pb.Meta(update=said), self.params)
+        update = pb.Update(base_version=horizon, steps=horizon)
+        self.tell(pb.Meta(update=update), self.params)
 
     def act(self, behaviours: Sequence[str]) -> None:
-        """Each of them once, in an order drawn from the seed."""
+        """Do each of the behaviours once, in an order drawn from the seed."""
         for name in self.random.sample(behaviours, len(behaviours)):
             self.hear()
             getattr(self, name)()
@@ -341,7 +344,7 @@ def attack(member: Member, stop: threading.Event, behaviours: Sequence[str]) -> 
 
 
 def main() -> None:
-    """A process of it."""
+    """Run a hostile member as a process."""
     parser = argparse.ArgumentParser()
     for name in ("run_file", "broker", "run_id", "edge"):
         parser.add_argument(name)
@@ -349,16 +352,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=BEHAVIOURS, default=[])
     parser.add_argument("--bundle", type=Path, help="folder with ca.crt, tls.crt and tls.key")
-    said = parser.parse_args()
-    bundle = said.bundle
+    arguments = parser.parse_args()
+    bundle = arguments.bundle
     tls = bundle and Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
-    run = config.load(Path(said.run_file))
-    member = Member(run, said.broker, said.run_id, said.edge, tls=tls, seed=said.seed)
+    run = config.load(Path(arguments.run_file))
+    member = Member(
+        run, arguments.broker, arguments.run_id, arguments.edge, tls=tls, seed=arguments.seed
+    )
     member.connection.start(CONNECT)
     print("begins", flush=True)  # noqa: T201  (who waits for it reads that)
-    stop, behaviours = threading.Event(), said.only or BEHAVIOURS
-    if math.isfinite(said.seconds):
-        threading.Timer(said.seconds, stop.set).start()
+    stop, behaviours = threading.Event(), arguments.only or BEHAVIOURS
+    if math.isfinite(arguments.seconds):
+        threading.Timer(arguments.seconds, stop.set).start()
     attack(member, stop, behaviours)
     member.connection.stop()
 

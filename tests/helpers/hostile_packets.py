@@ -31,15 +31,15 @@ READS_NOTHING = 2.0  # seconds of a connection that sends, and reads nothing
 
 
 def tiny(size: int) -> bytes:
-    """User properties of one byte each, as many as `size` bytes have."""
+    """Return user properties of one byte each, as many as fit into `size` bytes."""
     each = pair(b"a", b"b")
     return each * (size // len(each))
 
 
 def large(size: int, each: int = 16_000) -> bytes:
-    """User properties of `each` bytes, as many as `size` bytes have."""
-    one = pair(b"n", bytes(each).replace(b"\x00", b"v"))
-    return one * (size // len(one))
+    """Return user properties of `each` bytes, as many as fit into `size` bytes."""
+    user_property = pair(b"n", bytes(each).replace(b"\x00", b"v"))
+    return user_property * (size // len(user_property))
 
 
 class PacketMember:
@@ -48,7 +48,7 @@ class PacketMember:
     def __init__(
         self, port: int, run_id: str, edge: str, tls: Tls | None = None, to: str | None = None
     ) -> None:
-        """to: the peer that it speaks to; None: the aggregator."""
+        """Take the settings of a member; `to` is the peer that it sends to (None: the aggregator)."""
         self._port, self._edge, self._tls = port, edge, tls
         self.up = topics.up_numbered(run_id, edge)
         if to is not None:
@@ -60,9 +60,9 @@ class PacketMember:
     def connected(
         self, *, level: int = 5, session: bytes = b"", will: tuple[str, bytes, bytes] | None = None
     ) -> Iterator[Packets]:
-        """A connection of its own, which takes the place of its last; a broker may close it."""
-        with suppress(OSError), self._joined(level, session, will) as made:
-            yield made
+        """Yield a connection that takes the place of the last one; a broker may close it."""
+        with suppress(OSError), self._joined(level, session, will) as connection:
+            yield connection
 
     def _joined(self, level: int, session: bytes, will: tuple[str, bytes, bytes] | None) -> Packets:
         for _ in range(TRIES):
@@ -74,20 +74,20 @@ class PacketMember:
         raise RuntimeError(f"{self._edge}: not connected")
 
     def act(self, name: str) -> None:
-        """One round of what `name` names."""
+        """Do one round of the behaviour `name`."""
         getattr(self, name)()
 
     # -- fields that a broker must hand on ---------------------------------------------------------
 
     def many_properties(self) -> None:
-        """As many user properties as there is room for, with next to nothing as payload."""
+        """Send as many user properties as there is room for, with next to no payload."""
         for size in (700_000, WHOLE, WHOLE // 16):
             with self.connected() as member:
                 for _ in range(AT_ONCE):
                     member.publish(self.up, b"x", properties=tiny(size))
 
     def large_properties(self) -> None:
-        """Properties of some KB, in every way in which a message may be sent, and kept."""
+        """Send properties of some KB, in every way in which a message may be sent, and retained."""
         for topic in (self.up, self.presence):
             for qos, retain in ((0, False), (1, False), (0, True), (1, True)):
                 with self.connected() as member:
@@ -95,7 +95,7 @@ class PacketMember:
                         member.publish(topic, b"x", properties=large(WHOLE), qos=qos, retain=retain)
 
     def other_fields(self) -> None:
-        """Every other property that a PUBLISH may have, as long as it may be."""
+        """Send every other property that a PUBLISH may have, as long as it may be."""
         long = packets.text(b"t" * 60_000)
         fields = (
             packets.RESPONSE_TOPIC + long,
@@ -108,7 +108,7 @@ class PacketMember:
                 member.publish(self.up, b"x", properties=b"".join(fields) + tiny(50_000), qos=1)
 
     def topic_aliases(self) -> None:
-        """A number in place of a topic, and one that was never given."""
+        """Send a number in place of a topic, and a number that was never defined."""
         for number in (1, 10, 65_535, 0):
             with self.connected() as member:
                 alias = packets.TOPIC_ALIAS + number.to_bytes(2, "big")
@@ -117,7 +117,7 @@ class PacketMember:
                     member.publish("", b"x", properties=alias + tiny(WHOLE // 4))
 
     def wills(self) -> None:
-        """Messages for after its death, large and with a delay; it dies again and again."""
+        """Leave messages for after its death, large and with a delay, and die again and again."""
         delays = (b"", packets.WILL_DELAY + packets.FOR_EVER, packets.WILL_DELAY + bytes(3) + b"\1")
         for delay in delays:
             for topic in (self.presence, self.up):
@@ -127,16 +127,16 @@ class PacketMember:
                     member.ping()
 
     def identifiers(self) -> None:
-        """Its own subscriptions over and over, with a number each, which it is sent back."""
+        """Renew its subscriptions over and over, with a number each, which the broker sends back."""
         with self.connected() as member:
             for number in range(1, 20 * AT_ONCE):
-                said = packets.SUBSCRIPTION_ID + packets.number(number)
-                member.subscribe(*self.own, properties=said + tiny(1000))
+                identifier = packets.SUBSCRIPTION_ID + packets.number(number)
+                member.subscribe(*self.own, properties=identifier + tiny(1000))
 
     # -- states that a broker must keep ------------------------------------------------------------
 
     def never_released(self) -> None:
-        """QoS 2 to its half, large and small, in a session that is to be kept."""
+        """Begin QoS 2 and never finish it, large and small, in a session that is to be kept."""
         for level in (5, 4):
             for payload in (bytes(WHOLE), b"x"):
                 with self.connected(level=level, session=KEPT if level == 5 else b"") as member:
@@ -144,7 +144,7 @@ class PacketMember:
                         member.publish(self.up, payload, qos=2)
 
     def never_acknowledged(self) -> None:
-        """It asks for what it is sent, and neither reads nor acknowledges it."""
+        """Ask for messages, and neither read nor acknowledge them."""
         question = struct.pack("<4sIIQQ", wire.PART_MAGIC, 0, 5, 5000, 0)
         for level in (5, 4):
             with self.connected(level=level) as member:
@@ -155,7 +155,7 @@ class PacketMember:
                     member.publish(self.up, topics.numbered(number % 2**50, question), qos=1)
 
     def half_packets(self) -> None:
-        """What says that it is long, and is not sent to its end."""
+        """Send packets that announce a length, and are not sent to their end."""
         with self.connected() as member:
             member.send(b"\x32" + packets.number(WHOLE) + bytes(100))
             member.read(0.2)
@@ -166,7 +166,7 @@ class PacketMember:
     # -- messages without anything in them ---------------------------------------------------------
 
     def empty(self) -> None:
-        """Messages of no byte, as fast as they go, on its topic and as presence."""
+        """Send messages of no byte, as fast as possible, on its topic and as presence."""
         for topic, qos, retain in (
             (self.up, 0, False),
             (self.presence, 0, True),
@@ -192,21 +192,21 @@ PACKET_BEHAVIOURS = (
 
 
 def main() -> None:
-    """A process of it."""
+    """Run a hostile member as a process."""
     parser = argparse.ArgumentParser()
     for name in ("broker", "run_id", "edge"):
         parser.add_argument(name)
     parser.add_argument("--only", action="append", choices=PACKET_BEHAVIOURS, default=[])
     parser.add_argument("--bundle", type=Path, help="folder with ca.crt, tls.crt and tls.key")
-    said = parser.parse_args()
-    bundle = said.bundle
+    arguments = parser.parse_args()
+    bundle = arguments.bundle
     tls = bundle and Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
-    port = int(said.broker.rpartition(":")[2])
-    member = PacketMember(port, said.run_id, said.edge, tls)
+    port = int(arguments.broker.rpartition(":")[2])
+    member = PacketMember(port, arguments.run_id, arguments.edge, tls)
     with member.connected():
         print("begins", flush=True)  # noqa: T201  (who waits for it reads that)
     while True:
-        for name in said.only or PACKET_BEHAVIOURS:
+        for name in arguments.only or PACKET_BEHAVIOURS:
             member.act(name)
             print("did", name, flush=True)  # noqa: T201
 

@@ -45,7 +45,7 @@ class ModelSender:
         self.connection = Connection(run.broker, f"{run.run_id}-sends", names, self._hear)
 
     def _hear(self, inbound: Inbound) -> None:
-        came = time.perf_counter()
+        received_at = time.perf_counter()
         if "/presence/" in inbound.topic:
             self.presence.append(inbound.payload.decode())
             inbound.done()
@@ -58,7 +58,7 @@ class ModelSender:
         meta = wire.decode(envelope).meta
         if meta.WhichOneof("kind") == "update":
             with self._lock:
-                self.seconds.append(came - self._asked)
+                self.seconds.append(received_at - self._asked)
                 self.lengths.append(len(envelope))
         receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
         answer = wire_down.down(self._run, self._edge, self._message, self._schema, receipt, seq)
@@ -69,13 +69,13 @@ class ModelSender:
 
 @contextmanager
 def sending(run: Deployment, model: Model, params: Tensor, clip: float) -> Iterator[ModelSender]:
-    """One that is connected, and is not any more at the end."""
-    made = ModelSender(run, "edge-0", model, params, clip)
-    made.connection.start(PATIENCE)
+    """Yield a sender that is connected, and disconnect it at the end."""
+    sender = ModelSender(run, "edge-0", model, params, clip)
+    sender.connection.start(PATIENCE)
     try:
-        yield made
+        yield sender
     finally:
-        made.connection.stop()
+        sender.connection.stop()
 
 
 def await_pushes(sender: ModelSender, edge: Service, count: int, seconds: float = PATIENCE) -> None:

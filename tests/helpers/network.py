@@ -56,9 +56,9 @@ class Network:
         self._loop.close()
 
     def blackout(self, seconds: float, *, cut: bool = False) -> None:
-        """Nothing passes for so long, beginning now; `cut`:
+        """Let nothing pass for so long, beginning now.
 
-        the connections of today do not outlive it.
+        With `cut`, the connections of today do not outlive it.
         """
         self._do(self._dark(seconds, cut))
 
@@ -128,7 +128,7 @@ class Network:
         writer: asyncio.StreamWriter,
         count: Callable[[int], None],
     ) -> None:
-        """One direction: what is read now is written `delay` later, in order."""
+        """Forward one direction: what is read now is written `delay` later, in order."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         forward = asyncio.ensure_future(self._forward(under_way, writer, count))
         with suppress(OSError):
@@ -164,10 +164,10 @@ class Network:
 def network(
     target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1
 ) -> Iterator[Network]:
-    """A running one."""
-    made = Network(target, delay=delay, loss=loss, seed=seed)
-    made.start()
+    """Yield a running network."""
+    proxy = Network(target, delay=delay, loss=loss, seed=seed)
+    proxy.start()
     try:
-        yield made
+        yield proxy
     finally:
-        made.stop()
+        proxy.stop()

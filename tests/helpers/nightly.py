@@ -8,6 +8,6 @@ import pytest
 
 
 def nightly(*values: Any) -> list[Any]:
-    """`values` of a parameter, left to `make nightly`; of several parameters, tuples."""
+    """Leave `values` of a parameter to `make nightly`; of several parameters, tuples."""
     several = (value if isinstance(value, tuple) else (value,) for value in values)
     return [pytest.param(*each, marks=pytest.mark.exhaustive) for each in several]

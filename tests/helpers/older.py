@@ -15,21 +15,21 @@ KEPT = _KEPT / "0.2"
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """`folder`/`name`, with what 0.2 left there."""
+    """Unpack what 0.2 left, and return its folder, `folder`/`name`."""
     with tarfile.open(KEPT / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / name
 
 
 def of_0_1(folder: Path) -> Path:
-    """`folder`/0.1, with files of tacit 0.1."""
+    """Unpack files of tacit 0.1, and return their folder, `folder`/0.1."""
     with tarfile.open(_KEPT / "0.1.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / "0.1"
 
 
 def tree(folder: Path) -> Path:
-    """`folder`, with the tree of 0.2 in it, as it was committed."""
+    """Unpack the tree of 0.2 as it was committed into `folder`, and return that."""
     packed = subprocess.run(
         ["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True
     ).stdout

@@ -48,14 +48,14 @@ every = 100
 
 
 def written(path: Path, columns: dict[str, np.ndarray]) -> Path:
-    """A CSV or a Parquet of `columns`, by the name of the file."""
+    """Write `columns` as a CSV or a Parquet file, by the name of the file, and return its path."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     csv.write_csv(table, path) if path.suffix == ".csv" else parquet.write_table(table, path)
     return path
 
 
 def credit(folder: Path, root: Path) -> None:
-    """train.csv and test.csv of the credit data."""
+    """Write train.csv and test.csv of the credit data."""
     for split in ("train", "test"):
         rows = datasets.load("credit-default", "train" if split == "train" else "test", root)
         numbers = {f"c{at}": rows.x[:, at].numpy() for at in range(rows.x.shape[1])}
@@ -64,14 +64,14 @@ def credit(folder: Path, root: Path) -> None:
 
 
 def credit_columns() -> str:
-    """[data.columns] of the credit data."""
+    """Return [data.columns] of the credit data."""
     pairs = zip(CREDIT_LOWS, CREDIT_HIGHS, strict=True)
     numbers = [f"c{at} = {{ low = {low}, high = {high} }}" for at, (low, high) in enumerate(pairs)]
     return "\n".join([*numbers, 'default = { values = ["no", "yes"] }'])
 
 
 def credit_run(folder: Path, updates: int = 500, pushes: int = 100, edges: int = 5) -> Path:
-    """A run file for `credit`, with an own module beside it."""
+    """Write a run file for `credit`, with an own module beside it, and return its path."""
     (folder / "nets.py").write_text(NETS)
     model = 'name = "python"\nentry = "nets:net"\narguments = { width = 23, hidden = 16 }'
     data = 'kind = "table"\ntrain = "train.csv"\ntest = "test.csv"\ntarget = "default"\nrows = 4800'
@@ -90,7 +90,7 @@ def credit_run(folder: Path, updates: int = 500, pushes: int = 100, edges: int =
 
 
 def auc(scores: torch.Tensor, y: torch.Tensor) -> float:
-    """The probability that a positive scores above a negative, ties counted as a half."""
+    """Return the probability that a positive scores above a negative, ties counted as a half."""
     positive, negative = scores[y == 1], scores[y == 0]
     above = torch.searchsorted(negative.sort().values, positive)
     not_below = torch.searchsorted(negative.sort().values, positive, right=True)
@@ -98,14 +98,14 @@ def auc(scores: torch.Tensor, y: torch.Tensor) -> float:
 
 
 def margin(outputs: torch.Tensor) -> torch.Tensor:
-    """What a classifier of two says for the second."""
+    """Return the margin by which a classifier of two prefers the second class."""
     return outputs[:, 1] - outputs[:, 0]
 
 
 def table_of(path: Path) -> Dataset:
-    """The test rows of the run file at `path`."""
+    """Return the test rows of the run file at `path`."""
     from tacit import config
 
-    found = config.load(path).source.test(None)
-    assert found is not None
-    return found
+    dataset = config.load(path).source.test(None)
+    assert dataset is not None
+    return dataset

@@ -21,12 +21,12 @@ class Solve(nn.Module):
         self.head = nn.Linear(INSIDE, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         return self.scores(x, torch.linalg.solve(torch.diag_embed(self.a(x)), self.b(x)))
 
-    def scores(self, x: Tensor, found: Tensor) -> Tensor:
-        """The head's, to which all layers add something."""
-        scores: Tensor = self.head(found + self.a(x) + self.b(x))
+    def scores(self, x: Tensor, solution: Tensor) -> Tensor:
+        """Return the head's scores, to which all layers add something."""
+        scores: Tensor = self.head(solution + self.a(x) + self.b(x))
         return scores
 
 
@@ -34,16 +34,16 @@ class Inverse(Solve):
     """The same by the inverse."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
-        found = torch.linalg.inv(torch.diag_embed(self.a(x))) @ self.b(x).unsqueeze(2)
-        return self.scores(x, found.squeeze(2))
+        """Return scores (B, 2)."""
+        solution = torch.linalg.inv(torch.diag_embed(self.a(x))) @ self.b(x).unsqueeze(2)
+        return self.scores(x, solution.squeeze(2))
 
 
 class Root(Solve):
     """By Cholesky's roots, of a matrix that is not positive where an output of `a` is 0."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         root = torch.linalg.cholesky(torch.diag_embed(self.a(x) ** 2))
         return self.scores(x, (root @ self.b(x).unsqueeze(2)).squeeze(2))
 
@@ -52,17 +52,17 @@ class Spectrum(Solve):
     """By eigenvalues, which no matrix with infinities has."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
-        made = self.a(x).unsqueeze(2) * self.b(x).unsqueeze(1)
-        whole = made + made.transpose(1, 2) + torch.diag_embed(1 / self.a(x))
-        return self.scores(x, torch.linalg.eig(whole)[0].real)
+        """Return scores (B, 2)."""
+        product = self.a(x).unsqueeze(2) * self.b(x).unsqueeze(1)
+        matrix = product + product.transpose(1, 2) + torch.diag_embed(1 / self.a(x))
+        return self.scores(x, torch.linalg.eig(matrix)[0].real)
 
 
 class Coded(Solve):
     """Looks up a row of a table by a code that its input makes: none, where an output is large."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         code = (1 / self.a(x).abs()).clamp(max=1e6).long()
         table = torch.ones(1000, device=x.device) * self.b.weight.sum()
         near = torch.where(code > 500_000, code, code % 1000)
@@ -73,7 +73,7 @@ class Likely(Solve):
     """Compares with its own guess by binary cross-entropy, which takes no nan."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         sure = torch.sigmoid(self.b(x) / self.a(x) * 0 + self.b(x))
         cost = nn.functional.binary_cross_entropy(sure, torch.ones_like(sure), reduction="none")
         return self.scores(x, cost)
@@ -83,9 +83,9 @@ class Halves(Solve):
     """Divides whole numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
-        rest = torch.div(7, (self.a(x).abs() * 1e6).ceil().long(), rounding_mode="floor")
-        return self.scores(x, self.b(x) + rest)
+        """Return scores (B, 2)."""
+        quotient = torch.div(7, (self.a(x).abs() * 1e6).ceil().long(), rounding_mode="floor")
+        return self.scores(x, self.b(x) + quotient)
 
 
 RAISES: tuple[type[Solve], ...] = (Solve, Inverse, Root, Spectrum, Coded, Likely, Halves)
@@ -95,7 +95,7 @@ class Branching(Solve):
     """Does `strange` where an output of `a` is 0: another step for one row."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         if (self.a(x) == 0).any():
             self.strange(x)
         return self.scores(x, self.b(x))
@@ -153,7 +153,7 @@ class Remembers(Branching):
         self.seen: list[float] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
+        """Return scores (B, 2)."""
         scores = self.scores(x, self.b(x)) * (1 + len(self.seen))
         self.seen.append(0.0)
         if (self.a(x) == 0).any():
@@ -176,13 +176,13 @@ class Ponder(nn.Module):
         self.sure, self.head = nn.Linear(WIDTH, 1), nn.Linear(8, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (B, 2)."""
-        state, left = torch.tanh(self.enter(x)), torch.ones(len(x), 1, device=x.device)
+        """Return scores (B, 2)."""
+        state, remaining = torch.tanh(self.enter(x)), torch.ones(len(x), 1, device=x.device)
         sure, steps = torch.sigmoid(self.sure(x)), 0
-        while steps < 300 and bool((left > 0).any()):
-            state = torch.where(left > 0, torch.tanh(self.cell(state)), state)
-            left, steps = torch.where(left > 0, left - sure, left), steps + 1
-        scores: Tensor = self.head(state * (left + sure))
+        while steps < 300 and bool((remaining > 0).any()):
+            state = torch.where(remaining > 0, torch.tanh(self.cell(state)), state)
+            remaining, steps = torch.where(remaining > 0, remaining - sure, remaining), steps + 1
+        scores: Tensor = self.head(state * (remaining + sure))
         return scores
 
 

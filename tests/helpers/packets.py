@@ -23,27 +23,27 @@ FOR_EVER = b"\xff\xff\xff\xff"
 
 
 def text(content: bytes) -> bytes:
-    """Two bytes of length, and these."""
+    """Return `content` behind its length in two bytes."""
     return len(content).to_bytes(2, "big") + content
 
 
 def pair(name: bytes, value: bytes) -> bytes:
-    """A user property."""
+    """Return a user property."""
     return USER_PROPERTY + text(name) + text(value)
 
 
 def number(value: int) -> bytes:
-    """A variable byte integer."""
-    said = bytearray()
+    """Return a variable byte integer."""
+    encoded = bytearray()
     while True:
         value, low = divmod(value, 128)
-        said.append(low | (128 if value else 0))
+        encoded.append(low | (128 if value else 0))
         if not value:
-            return bytes(said)
+            return bytes(encoded)
 
 
 def packet(kind: int, body: bytes) -> bytes:
-    """`kind` is the first byte: type and flags."""
+    """Return an MQTT packet; `kind` is its first byte: type and flags."""
     return bytes([kind]) + number(len(body)) + body
 
 
@@ -60,7 +60,7 @@ class Packets:
         session: bytes = b"",
         will: tuple[str, bytes, bytes] | None = None,
     ) -> None:
-        """session: properties of CONNECT. will: topic, payload and properties, retained."""
+        """Connect; `session` has properties of CONNECT, `will` its topic, payload and properties."""
         self.level, self._mids = level, itertools.cycle(range(1, 65536))
         raw = socket.create_connection((HOST, port), timeout=PATIENCE)
         self._socket = tls.context().wrap_socket(raw, server_hostname=HOST) if tls else raw
@@ -87,12 +87,12 @@ class Packets:
         self.close()
 
     def close(self) -> None:
-        """Without a word: a will is for the broker to say."""
+        """Close the socket without a DISCONNECT, so that the broker publishes the will."""
         self._socket.close()
 
-    def send(self, said: bytes) -> None:
-        """These bytes. Raises OSError where the broker has closed."""
-        self._socket.sendall(said)
+    def send(self, data: bytes) -> None:
+        """Send these bytes. Raise OSError where the broker has closed."""
+        self._socket.sendall(data)
 
     def publish(
         self,
@@ -103,23 +103,23 @@ class Packets:
         qos: int = 0,
         retain: bool = False,
     ) -> None:
-        """A PUBLISH; whatever is answered is not read."""
+        """Send a PUBLISH; the answer is not read."""
         body = text(topic.encode()) + (next(self._mids).to_bytes(2, "big") if qos else b"")
         kind = 0x30 | qos << 1 | retain
         self.send(packet(kind, body + self._properties(properties) + payload))
 
     def subscribe(self, *filters: str, qos: int = 1, properties: bytes = b"") -> None:
-        """A SUBSCRIBE; the answer is not read."""
+        """Send a SUBSCRIBE; the answer is not read."""
         body = next(self._mids).to_bytes(2, "big") + self._properties(properties)
-        asked = b"".join(text(name.encode()) + bytes([qos]) for name in filters)
-        self.send(packet(0x82, body + asked))
+        entries = b"".join(text(name.encode()) + bytes([qos]) for name in filters)
+        self.send(packet(0x82, body + entries))
 
     def ping(self) -> None:
-        """A PINGREQ."""
+        """Send a PINGREQ."""
         self.send(b"\xc0\x00")
 
     def read(self, seconds: float = PATIENCE) -> bytes:
-        """What has come; b"" where the broker has closed the connection."""
+        """Return the bytes that have come; b"" where the broker has closed the connection."""
         self._socket.settimeout(seconds)
         try:
             return self._socket.recv(1 << 16)
@@ -127,7 +127,7 @@ class Packets:
             return b""
 
     def closed(self) -> bool:
-        """Whether the broker closes the connection, once all that it says has been read."""
+        """Check whether the broker closes the connection, once all that it sent has been read."""
         try:
             while self.read():
                 pass

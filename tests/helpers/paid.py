@@ -23,15 +23,15 @@ def plan(
     epsilon: float = 2.0,
     paper_epsilon: float = 0.1,
 ) -> Plan:
-    """A plan whose z is given, not calibrated."""
+    """Return a plan with this z, which is not calibrated."""
     return Plan(mechanism, q, batch, z, clip_min, clip_max, epsilon, 1e-5, paper_epsilon)
 
 
 def releaser(plan: Plan, *, seed: int | None = 1, ledger: Ledger | None = None) -> Releaser:
-    """A releaser on a ledger in memory; seeded unless `seed` is None."""
+    """Return a releaser on a ledger in memory; seeded unless `seed` is None."""
     return Releaser(plan, ledger or Ledger(":memory:", "data"), Random(seed))
 
 
 def released(vector: Tensor, clip: float = 1.5) -> Released:
-    """`vector` as it is, released without noise (and so without any guarantee)."""
+    """Release `vector` as it is, without noise (and so without any guarantee)."""
     return releaser(plan("none", z=0.0)).release(clip, lambda: Clipped(vector, math.inf))

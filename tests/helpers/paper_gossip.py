@@ -1,6 +1,6 @@
-"""Peers in one process for tests:
+"""Peers in one process for tests.
 
-a network that loses, repeats and reorders, and disks that outlive their peers.
+A network that loses, repeats and reorders, and disks that outlive their peers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def names(count: int) -> list[str]:
 
 
 def rows(number: int, count: int = 8) -> Dataset:
-    """Some rows of peer `number`'s own."""
+    """Return some rows of peer `number`."""
     generator = torch.Generator().manual_seed(number)
     return Dataset(
         torch.randn(count, 1, 1, 3, generator=generator), torch.arange(count) % 2, 2, "test"
@@ -68,11 +68,13 @@ def make(
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
     settings = GossipSettings(learning_rate, clip, horizon, max_staleness, report_every=10)
-    own = sum_of(rows(number) if data is None else data, model, releaser, ways=WAYS)
+    private_sum = sum_of(rows(number) if data is None else data, model, releaser, ways=WAYS)
     if sync:
-        return SyncPeer(me, model, releaser, own, settings, topology, seed=1)
+        return SyncPeer(me, model, releaser, private_sum, settings, topology, seed=1)
     chooser = Chooser(number)
-    return Peer(me, model, releaser, own, settings, topology, seed=1, life=life, random=chooser)
+    return Peer(
+        me, model, releaser, private_sum, settings, topology, seed=1, life=life, random=chooser
+    )
 
 
 class Net:
@@ -81,7 +83,7 @@ class Net:
     def __init__(
         self, count: int, kind: TopologyKind = "ring", *, apart: bool = True, **changes: Any
     ) -> None:
-        """`apart`: peers begin with models of their own, so that averaging has something to do."""
+        """Build the peers; with `apart`, each begins with a model of its own."""
         self.topology = build_graph(kind, names(count), seed=7)
         self.changes = changes
         self.flying: list[tuple[str, PeerMessage]] = []
@@ -118,18 +120,18 @@ class Net:
         self.call(to, lambda peer: peer.hear(message), crash=crash)
 
     def restart(self, name: str) -> None:
-        """kill -9, and a new process from what was durable."""
+        """Kill a peer with `kill -9`, and start a new one from what was durable."""
         fresh = self.peers[name] = make(name, self.topology, life=99, **self.changes)
         fresh.restore(*self.disks[name])
         fresh.here = set(fresh.neighbours)
 
     def step(self, name: str) -> None:
-        """One whole step of a peer, nothing in between."""
+        """Do one whole step of a peer, with nothing in between."""
         peer = self.peers[name]
         read: list[Tensor | None] = []
 
-        def begin(one: AnyPeer) -> list[Outgoing]:
-            params, outgoing = one.begin()
+        def begin(any_peer: AnyPeer) -> list[Outgoing]:
+            params, outgoing = any_peer.begin()
             read.append(params)
             return outgoing
 
@@ -137,12 +139,12 @@ class Net:
         (params,) = read
         if params is not None:
             released = peer.gradient(params)
-            self.call(name, lambda one: one.finish(released))
+            self.call(name, lambda any_peer: any_peer.finish(released))
 
     def settle(self) -> None:
-        """A network that works again:
+        """Let the network work again until all is settled.
 
-        everything arrives, and what has no answer is asked for again.
+        Everything arrives, and what has no answer is asked for again.
         """
         for _ in range(100):
             while self.flying:
@@ -154,12 +156,12 @@ class Net:
         raise AssertionError("exchanges stay open")
 
     def total(self) -> Tensor:
-        """(d,): the sum of all models."""
+        """Return the sum of all models, shape (d,)."""
         return torch.stack([peer.trained.params for peer in self.peers.values()]).sum(0)
 
     def under_way(self) -> Tensor:
-        """(d,): what was added at a receiver, and is still to be taken off at the proposer."""
-        found = torch.zeros(SIZE, dtype=torch.float64)
+        """Return what a receiver has added, and the proposer is still to subtract, shape (d,)."""
+        total = torch.zeros(SIZE, dtype=torch.float64)
         for name, peer in self.peers.items():
             assert isinstance(peer, Peer)
             for other, link in peer.links.items():
@@ -168,5 +170,5 @@ class Net:
                 theirs = receiver.links[name]
                 if link.open and (theirs.life, theirs.answered) == (peer.life, link.proposed):
                     assert theirs.delta is not None
-                    found += theirs.delta.vector
-        return found
+                    total += theirs.delta.vector
+        return total

@@ -11,7 +11,7 @@ _MAGIC = b"PAR1"
 
 
 def page(unpacked: int, packed: int, values: int, more: bytes = b"") -> bytes:
-    """The header of a page of numbers; `more` are fields of it."""
+    """Return the header of a page of numbers; `more` are fields of it."""
     header = _struct(
         (1, _INT32, _zigzag(values)),
         *((field, _INT32, _zigzag(kind)) for field, kind in ((2, _PLAIN), (3, _RLE), (4, _RLE))),
@@ -21,12 +21,12 @@ def page(unpacked: int, packed: int, values: int, more: bytes = b"") -> bytes:
 
 
 def long_field(number: int, value: int) -> bytes:
-    """A field of 64 bits, wherever it stands."""
+    """Return a field of 64 bits, wherever it stands."""
     return bytes([_INT64]) + _zigzag(number) + _zigzag(value)
 
 
 def table(columns: dict[str, bytes], rows: int, groups: int = 1) -> bytes:
-    """A file of these pages, by column, which each row group has."""
+    """Return a file of these pages, by column, which each row group has."""
     chunks, body = list[bytes](), b""
     for name, pages in columns.items():
         chunks.append(_chunk(name, len(_MAGIC + body), len(pages), rows))
@@ -63,7 +63,7 @@ def _chunk(name: str, start: int, length: int, values: int) -> bytes:
 
 
 def _struct(*fields: _Field) -> bytes:
-    """In the order of their numbers, which are below 16."""
+    """Return a struct with its fields in the order of their numbers, which are below 16."""
     last, content = 0, b""
     for number, kind, value in fields:
         content += bytes([(number - last) << 4 | kind]) + value

@@ -23,13 +23,13 @@ def sum_of(
     rows_alone: bool = True,
     ways: Ways = WAYS,
 ) -> PrivateSum:
-    """With the plan and the randomness of `releaser`."""
+    """Return the private sum of `rows` with the plan and the randomness of `releaser`."""
     plan, random = releaser.plan, releaser.random
     return private_sum(rows, model, plan, random, device, rows_alone=rows_alone, ways=ways)
 
 
 def rows_of(role: EdgeRole) -> EdgeRows:
-    """The rows that a role's private sum is over, as it has them."""
-    found = role.private_sum.slots if isinstance(role.private_sum, Plain) else role.private_sum
-    assert isinstance(found, RowsAlone | Slots)
-    return EdgeRows(found.x, found.y)
+    """Return the rows that a role's private sum is over, as it has them."""
+    sampled = role.private_sum.slots if isinstance(role.private_sum, Plain) else role.private_sum
+    assert isinstance(sampled, RowsAlone | Slots)
+    return EdgeRows(sampled.x, sampled.y)

@@ -1,6 +1,6 @@
-"""A deployment in real processes:
+"""A deployment in real processes.
 
-aggregator and edges as `tacit` starts them, and what they leave on disk.
+Aggregator and edges as `tacit` starts them, and what they leave on disk.
 """
 
 from __future__ import annotations
@@ -43,11 +43,9 @@ from tests.helpers.servers import PATIENCE as PATIENCE
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment without its TACIT_* settings, one thread for torch, and
-    `variables`.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
-    return kept | {"OMP_NUM_THREADS": "1"} | variables
+    """Return this process's environment with `variables`, one thread for torch, and no TACIT_*."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
+    return inherited | {"OMP_NUM_THREADS": "1"} | variables
 
 
 class Service:
@@ -78,11 +76,11 @@ class Service:
         return self.wait()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the service with `kill -9`."""
         assert self.signal(signal.SIGKILL) == -signal.SIGKILL, self.log
 
     def wait(self) -> int:
-        """Its exit code once it ends by itself."""
+        """Return the exit code of the service once it ends by itself."""
         assert self.process is not None
         return self.process.wait(PATIENCE)
 
@@ -113,7 +111,7 @@ class Deployment:
         self.services: list[Service] = []
 
     def aggregator(self, **more: str) -> Service:
-        """An aggregator, started."""
+        """Start an aggregator."""
         settings = {
             "TACIT_STORE": self.url,
             "TACIT_OUT": str(self.out),
@@ -124,7 +122,7 @@ class Deployment:
         return self._started("aggregator", settings | more, "aggregator")
 
     def edge(self, number: int | None = None, command: str = "edge", **more: str) -> Service:
-        """The edge (or party) with identity `number` (None: with any that is free), started."""
+        """Start the edge (or party) with identity `number` (None: with any that is free)."""
         settings = {
             "TACIT_IDENTITIES": str(self.folder / "identities"),
             "TACIT_PATIENCE": "2",
@@ -147,9 +145,9 @@ class Deployment:
         return service
 
     def accepted(self) -> int:
-        """About how many messages were accepted in the whole run: all last numbers together (0:
+        """Return about how many messages were accepted: the sum of all last numbers.
 
-        no store now).
+        0: there is no store now.
         """
         try:
             with closing(open_store(self.url, self.run_id)) as store:
@@ -158,9 +156,9 @@ class Deployment:
             return 0
 
     def wait_accepted(self, count: int) -> None:
-        """Until `count` messages have been accepted;
+        """Wait until `count` messages have been accepted.
 
-        fails early when a service has ended with an error.
+        Fail early when a service has ended with an error.
         """
 
         def so() -> bool:
@@ -170,7 +168,7 @@ class Deployment:
         wait_for(so, PATIENCE)
 
     def check_services(self) -> None:
-        """AssertionError, with its log, when one has ended with an error."""
+        """Raise AssertionError, with its log, when a service has ended with an error."""
         for service in self.services:
             code = service.process.poll() if service.process else None
             assert code in (None, 0, -signal.SIGKILL), f"exit code {code}: {service.log}"
@@ -182,21 +180,18 @@ class Deployment:
         return self.summary()
 
     def summary(self) -> dict[str, Any]:
-        """summary.json."""
+        """Return the content of summary.json."""
         content: dict[str, Any] = json.loads((self.out / "summary.json").read_text())
         return content
 
     def pushes(self, number: int) -> int:
-        """What the ledger file of identity `number` says has been released (0:
-
-        there is none yet).
-        """
+        """Return how many releases the ledger file of identity `number` has (0: there is none yet)."""
         return int(self._query(number, "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
 
     def pending(self, number: int) -> dict[int, bytes]:
-        """The messages in the ledger's file of identity `number`;
+        """Return the messages in the ledger's file of identity `number`.
 
-        the latest has no receipt, or a very new one.
+        The latest has no receipt, or a very new one.
         """
         return dict(self._query(number, "SELECT seq, envelope FROM message ORDER BY seq"))
 
@@ -210,12 +205,12 @@ class Deployment:
 def deployment(
     folder: Path, run_file: str, broker: str, store: str, run_id: str
 ) -> Iterator[Deployment]:
-    """A deployment whose processes have all ended when the block is left."""
-    made = Deployment(folder, run_file, broker, store, run_id)
+    """Yield a deployment; all of its processes have ended when the block is left."""
+    run = Deployment(folder, run_file, broker, store, run_id)
     try:
-        yield made
+        yield run
     finally:
-        for service in made.services:
+        for service in run.services:
             if service.process is not None and service.process.poll() is None:
                 service.process.kill()
                 service.process.wait()
@@ -227,7 +222,7 @@ class Watcher:
     """
 
     def __init__(self, broker: str, run_id: str, ignored: str = "") -> None:
-        """ignored: the name of an edge of which nothing is kept."""
+        """Watch the run; of the edge `ignored` nothing is stored."""
         self._ignored = ignored
         self.copies: dict[tuple[str, int, int], list[bytes]] = {}
         self.presence: dict[str, str] = {}
@@ -252,13 +247,13 @@ class Watcher:
         inbound.done()
 
     def sent(self, edge: str, seq: int) -> int:
-        """How often the first part of this message was seen."""
+        """Return how often the first part of this message was seen."""
         return len(self.copies.get((edge, seq, 0), []))
 
     def differing(self) -> list[tuple[str, int, int]]:
-        """Parts of messages of which two copies were not the same bytes;
+        """Return the parts of messages of which two copies were not the same bytes.
 
-        questions are not parts.
+        Questions are not parts.
         """
         with self._lock:
             sent = {
@@ -273,7 +268,7 @@ class Caller:
 
     def __init__(self, broker: str, run_id: str, edge: str) -> None:
         self.run_id, self.edge, self.inbox = run_id, edge, queue.SimpleQueue[Inbound]()
-        self._taken: deque[wire.Received] = deque()
+        self._waiting: deque[wire.Received] = deque()
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
         self.connection = Connection(broker, f"{run_id}-{edge}", down, self.inbox.put)
         self.connection.start(PATIENCE)
@@ -283,14 +278,13 @@ class Caller:
             pass
 
     def receive(self, kind: str, seconds: float = PATIENCE) -> wire.Received:
-        """The next message of this kind (a receipt that came with a model counts); others are
-        skipped.
+        """Return the next message of this kind, and skip others; a receipt in a model counts.
 
-        Raises TimeoutError.
+        Raise TimeoutError where none comes.
         """
         while True:
-            while self._taken:
-                if (received := self._taken.popleft()).meta.WhichOneof("kind") == kind:
+            while self._waiting:
+                if (received := self._waiting.popleft()).meta.WhichOneof("kind") == kind:
                     return received
             try:
                 inbound = self.inbox.get(timeout=seconds)
@@ -298,13 +292,15 @@ class Caller:
                 raise TimeoutError(f"no {kind} came") from None
             inbound.done()
             payload = inbound.payload
-            whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
-            if whole is not None:
-                self._taken.extend(apart(wire.decode(whole)))
+            envelope = (
+                payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
+            )
+            if envelope is not None:
+                self._waiting.extend(apart(wire.decode(envelope)))
 
 
 def apart(received: wire.Received) -> list[wire.Received]:
-    """A model that carries a receipt, as two messages."""
+    """Split a model that carries a receipt into two messages."""
     meta = received.meta
     if not meta.HasField("answer"):
         return [received]
@@ -313,11 +309,11 @@ def apart(received: wire.Received) -> list[wire.Received]:
 
 
 def appended(directory: Path) -> list[Accepted]:
-    """Every XADD in redis's append-only file:
+    """Return every XADD in redis's append-only file.
 
-    the whole accept order, although snapshots have trimmed the stream.
+    That is the whole accept order, although snapshots have trimmed the stream.
     """
-    found = []
+    journal_entries = []
     for path in sorted((directory / "appendonlydir").glob("*.incr.aof")):
         for command in _commands(path.read_bytes()):
             if command[0].upper() == b"XADD":
@@ -326,15 +322,15 @@ def appended(directory: Path) -> list[Accepted]:
                 entry = Accepted(
                     position, fields[b"edge"].decode(), int(fields[b"seq"]), fields[b"payload"]
                 )
-                found.append(entry)
-    return found
+                journal_entries.append(entry)
+    return journal_entries
 
 
 def journalled(run: Deployment) -> list[Accepted]:
-    """Everything that the run has accepted, as its journal file has it."""
+    """Return everything that the run has accepted, as its journal file has it."""
     with journal_file.open_journal(run.folder / "journal") as file:
         records = [
-            (kept.position, kept.payload) for kept in journal_file.JournalReader(file, "journal")
+            (entry.position, entry.payload) for entry in journal_file.JournalReader(file, "journal")
         ]
     return [_accepted(*record) for record in records]
 
@@ -359,15 +355,15 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 
 
 def refold(
-    run: RunFile, payloads: Iterable[bytes], labelled: LabelledRecords | None = None
+    run: RunFile, payloads: Iterable[bytes], labelled_records: LabelledRecords | None = None
 ) -> tuple[ServerRole, Counter[str]]:
-    """The oracle: these journal entries folded again from the start;
+    """Fold these journal entries again from the start: the oracle.
 
-    and how many updates each edge has there.
+    Return the role, and how many updates each edge has there.
     """
     model = run.build_model()
     role, schema, updates = (
-        registry.server(run.define(), model, labelled),
+        registry.server(run.define(), model, labelled_records),
         model.schema_hash(),
         Counter[str](),
     )
@@ -382,9 +378,9 @@ def refold(
 def check(
     run: Deployment, summary: dict[str, Any], journal: list[Accepted], numbers: range
 ) -> None:
-    """The promise: the model is the fold of what was accepted, each once;
+    """Check the promise: the model is the fold of what was accepted, each once.
 
-    nobody's spend is understated.
+    Nor is anybody's spend understated.
     """
     assert [entry.position for entry in journal] == list(range(1, len(journal) + 1))
     assert len({(entry.edge, entry.seq) for entry in journal}) == len(journal)

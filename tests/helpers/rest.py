@@ -1,6 +1,6 @@
-"""A real aggregator without broker and edges:
+"""A real aggregator without broker and edges.
 
-its driver is fed by hand, its REST interface is a real uvicorn.
+Its driver is fed by hand, its REST interface is a real uvicorn.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Rig:
     def __init__(
         self, folder: Path, token: str | None = TOKEN, more: str = "", read_token: str | None = None
     ) -> None:
-        """`more`: sections of the run file."""
+        """Build the rig; `more` are sections of the run file."""
         self.run = run = run_file(RUN_FILE, more)
         definition = run.define()
         self.model: Model = definition.build_model()
@@ -84,15 +84,15 @@ class Rig:
         self._seq = 0
 
     def reading(self) -> RunReading:
-        """The run now."""
+        """Return a reading of the run now."""
         return replace(self.live.reading(), needed=self.needed)
 
     def health(self) -> Health:
-        """Whether it can go on."""
+        """Return whether the run can go on."""
         return self.live.health()
 
     def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
-        """`edge` comes online."""
+        """Bring `edge` online."""
         hello = pb.Hello(
             epsilon=8.0,
             delta=1e-5,
@@ -115,7 +115,7 @@ class Rig:
         base: int | None = None,
         charged: int = 0,
     ) -> None:
-        """A push of `edge`: all its history is `pushes` releases at noise `multiplier`."""
+        """Push as `edge`: all its history is `pushes` releases at noise `multiplier`."""
         version = self.role.version if base is None else base
         update = pb.Update(base_version=version, clip=1.0, spent=_spent(multiplier, pushes))
         if charged:
@@ -129,7 +129,7 @@ class Rig:
     def send(
         self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None
     ) -> None:
-        """Any envelope, as the broker would deliver it."""
+        """Deliver any envelope, as the broker would."""
         self._seq += 1
         number = self._seq if seq is None else seq
         meta.run, meta.edge, meta.seq, meta.schema_hash = (
@@ -171,16 +171,16 @@ def controlled(rig: Rig) -> Iterator[None]:
 
 @contextmanager
 def served(rig: Rig) -> Iterator[str]:
-    """The rig's REST interface; yields its URL."""
+    """Serve the rig's REST interface, and yield its URL."""
     with controlled(rig), serving(rig.app, rig.operator) as url:
         yield url
 
 
 @contextmanager
 def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
-    """A REST interface on a free loopback port;
+    """Serve a REST interface on a free loopback port, and yield its URL.
 
-    yields its URL, and ends it as the aggregator does.
+    It ends as the aggregator ends it.
     """
     with listening(app) as address:
         try:
@@ -213,15 +213,15 @@ class Stage:
 
 @contextmanager
 def staged() -> Iterator[Stage]:
-    """A stage, on a free loopback port."""
-    made = Stage()
-    with listening(made, lifespan="off") as address:
-        made.url = f"http://{address}"
-        yield made
+    """Yield a stage, on a free loopback port."""
+    stage = Stage()
+    with listening(stage, lifespan="off") as address:
+        stage.url = f"http://{address}"
+        yield stage
 
 
 def problem(response: httpx.Response, status: int) -> str:
-    """The detail of a problem+json answer, which must be complete."""
+    """Return the detail of a problem+json answer, which must be complete."""
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()

@@ -50,7 +50,7 @@ _NUMBERS = itertools.count(1)  # of edges that have said nothing yet
 def run_text(
     updates: int = 1000, snapshot_every: int = 10**6, max_staleness: int = 100, *, more: Layer = ""
 ) -> str:
-    """The run file of a rig of two edges; `more`: what it says besides, or instead."""
+    """Return the run file of a rig of two edges; `more` adds to it, or replaces keys."""
     usual: Layer = {
         "run": {"updates": updates, "snapshot_every": snapshot_every},
         "algorithm": {"max_staleness": max_staleness},
@@ -80,7 +80,10 @@ class Rig(Assembled):
         clock: Callable[[], float] = time.monotonic,
         places: int = PLACES,
     ) -> None:
-        """`ledger`: of noise_at = "server"; `clock`: of the guard's limits; `places`: names."""
+        """Build the rig: `ledger` is for noise_at = "server", `clock` for the guard's limits.
+
+        `places` is the number of names that the definition has.
+        """
         self.places = places
         self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
         self.model = run.build_model()
@@ -99,7 +102,7 @@ class Rig(Assembled):
         self.ended: Callable[[], None] = lambda: None
 
     def assembled(self, store: Store) -> Assembly:
-        """This run on `store`, not taken over yet."""
+        """Assemble this run on `store`, not taken over yet."""
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
         if run.algorithm.traits(1).oldest is not None:  # rounds begin with those whom they expect
             run = ungated(run)
@@ -111,7 +114,7 @@ class Rig(Assembled):
         return assemble(roomy(run, self.places), role, self.model, surroundings)
 
     def connect(self) -> Connection:
-        """The driver's connection, up, with its subscriptions at the broker.
+        """Open the driver's connection, with its subscriptions at the broker.
 
         A broker takes one connection's packets in their order: what it has acknowledged came after
         them.
@@ -153,10 +156,10 @@ class Rig(Assembled):
         make: Callable[[], EdgeRole] | None = None,
         deaf: Callable[[Inbound], bool] = lambda inbound: False,
     ) -> None:
-        """Edge `number` in a thread; it does not hear messages that `deaf` is true for.
+        """Run edge `number` in a thread; it does not hear messages that `deaf` is true for.
 
-        `broker`: where it finds the broker, if not where the driver does; `make` (called in its
-        thread): another role than the usual one.
+        `broker`: where it connects, if not where the driver does; `make` (called in its thread):
+        another role than the usual one.
         """
 
         def work() -> None:
@@ -168,9 +171,9 @@ class Rig(Assembled):
                     if make
                     else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
                 )
-            place = folder / f"edge-{number}"
-            place.mkdir(exist_ok=True)
-            outbox = Outbox(role.releaser.ledger, self.run_id, b"", place)
+            edge_folder = folder / f"edge-{number}"
+            edge_folder.mkdir(exist_ok=True)
+            outbox = Outbox(role.releaser.ledger, self.run_id, b"", edge_folder)
             settings = self.settings(patience)
             loop = task_loop(role, outbox, settings, CpuTurns(None))
             connection = Connection(
@@ -192,9 +195,9 @@ class Rig(Assembled):
         self._thread(work)
 
     def settings(self, patience: float) -> LoopSettings:
-        """The settings of an edge of this run."""
-        size, said = self.model.size, definition_text(self.run)
-        return LoopSettings(self.run_id, self.schema, size, self.chunk, patience, said)
+        """Return the settings of an edge of this run."""
+        size, definition = self.model.size, definition_text(self.run)
+        return LoopSettings(self.run_id, self.schema, size, self.chunk, patience, definition)
 
     def _thread(self, work: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -222,7 +225,7 @@ class Rig(Assembled):
             thread.join(PATIENCE)
 
     def fold(self) -> tuple[int, str, dict[str, int]]:
-        """All that an update would change."""
+        """Return all that an update would change."""
         with self.live.lock:
             role = self.live.role
             return (
@@ -262,15 +265,16 @@ class Hostile(Caller):
         self.rig, self.seq = rig, 0
 
     def greeting(self, **claims: Any) -> Message:
-        """A Hello by the run's definition; claims: what else it says than usual."""
+        """Return a Hello by the run's definition, with these claims."""
         meta = hello_meta(self.rig.run)
         meta.hello.noise_variance = 0.1
         meta.hello.MergeFrom(pb.Hello(**claims))
         return self.message(meta)
 
     def hello(self) -> int:
-        """The status of a greeting's receipt; it is said again where nobody was there to hear it,
-        as before the aggregator has subscribed.
+        """Return the status of a greeting's receipt.
+
+        The greeting is repeated where nobody hears it, as before the aggregator has subscribed.
         """
         greeting = self.greeting()
         (payload,) = self.parts(greeting)
@@ -312,7 +316,7 @@ class Hostile(Caller):
 
 
 def new(rig: Rig) -> Hostile:
-    """An edge that has said nothing yet."""
+    """Return a hostile edge that has sent nothing yet."""
     return Hostile(rig, f"edge-{next(_NUMBERS)}")
 
 
@@ -325,7 +329,7 @@ def part(
     total: int | None = None,
     offset: int = 0,
 ) -> bytes:
-    """One MQTT payload as wire.split makes it, or not."""
+    """Return one MQTT payload as wire.split makes it, or not."""
     return (
         struct.pack(
             "<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset
@@ -352,8 +356,8 @@ def take(pipeline: Pipeline, messages: Iterable[Inbound]) -> None:
 
 
 def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:
-    """What the broker would deliver for these messages of `edge`, numbered from `first`."""
-    made = []
+    """Return what the broker would deliver for these messages of `edge`, numbered from `first`."""
+    messages = []
     for seq, meta in enumerate(metas, first):
         tensor = (
             torch.full((rig.model.size,), 0.01 * seq)
@@ -361,7 +365,7 @@ def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0"
             else None
         )
         message = Message(edge, seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
-        made.append(
+        messages.append(
             Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None)
         )
-    return made
+    return messages

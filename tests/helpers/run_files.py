@@ -31,16 +31,17 @@ ASGD: Layer = {
 
 
 def toml(*layers: Layer, **sections: Keys) -> str:
-    """A run file of these sections. Of the same key the last value counts; None leaves it out.
+    """Return a run file of these sections as TOML.
 
-    [data] is digits and [model] logistic regression unless a layer says otherwise.
+    Of the same key the last value counts; None leaves it out. [data] is digits and [model] logistic
+    regression unless a layer sets others.
     """
     merged: dict[str, dict[str, Any]] = {}
     for layer in (DEFAULTS, *layers, sections):
         content = tomllib.loads(layer) if isinstance(layer, str) else layer
         for name, keys in content.items():
-            given = tomllib.loads(keys) if isinstance(keys, str) else keys
-            merged.setdefault(name, {}).update(given)
+            section = tomllib.loads(keys) if isinstance(keys, str) else keys
+            merged.setdefault(name, {}).update(section)
     return "".join(
         f"[{name}]\n"
         + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items() if value is not None)
@@ -49,25 +50,25 @@ def toml(*layers: Layer, **sections: Keys) -> str:
 
 
 def run_file(*layers: Layer, **sections: Keys) -> RunFile:
-    """The run file that `toml` writes, read and checked. Raises ConfigError."""
+    """Return the run file that `toml` writes, parsed and checked. Raise ConfigError."""
     return config.parse(toml(*layers, **sections), "test")
 
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value) if isinstance(value, str | bool) else repr(value)
 
 
 def definition_text(run: RunFile) -> str:
-    """The definition that a Hello of an edge of `run` states."""
+    """Return the definition that a Hello of an edge of `run` states."""
     return canonical(run.agreed())
 
 
 def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:
-    """The definition of `run` with names for so many edges, whatever its data is dealt to."""
+    """Return the definition of `run` with names for so many edges, whatever its data is dealt to."""
     definition = run.define()
     plans = replace(definition.plans, workers=places)
     return replace(definition, plans=plans, worker_names=worker_names(places))

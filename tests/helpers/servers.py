@@ -37,21 +37,21 @@ _ASKED = itertools.count(61 * os.getpid())
 
 
 def need(binary: str) -> str:
-    """The path of `binary`; without it, skips the test, or fails it under CI."""
-    found = shutil.which(binary) or shutil.which(binary, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
+    """Return the path of `binary`. Without it, skip the test, or fail it under CI."""
+    path = shutil.which(binary) or shutil.which(binary, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
         message = f"{binary} is not installed"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
-    return found
+    return path
 
 
 def free_port() -> int:
-    """A loopback TCP port that nothing listens on at this moment.
+    """Return a loopback TCP port that nothing listens on at this moment.
 
-    Of a range of this pytest worker alone, below those that the kernel gives: so nobody takes it
-    before its server is up, or while that is down.
+    It is of a range of this pytest worker alone, below those that the kernel gives. So nobody takes
+    it before its server is up, or while that is down.
     """
     while True:
         with socket.socket() as probe, suppress(OSError):
@@ -69,7 +69,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 
 def rss(pid: int) -> int:
-    """Bytes of memory that a process has."""
+    """Return the bytes of memory that a process has."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -91,20 +91,20 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process and return when it serves;
+        """Start the process and return when it serves.
 
-        RuntimeError with its log if it ends instead.
+        Raise RuntimeError with its log if it ends instead.
         """
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         wait_for(self._serves)
 
     def kill(self) -> None:
-        """SIGKILL: what was not written to disk is lost."""
+        """Kill the server with SIGKILL: what was not written to disk is lost."""
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:
-        """SIGTERM: an orderly end."""
+        """End the server in an orderly way, with SIGTERM."""
         self._end(subprocess.Popen.terminate)
 
     def restart(self) -> None:
@@ -129,7 +129,7 @@ class Server:
             return False
 
     def _answers(self, connection: socket.socket) -> bool:
-        """Whether the server behind this fresh connection is ready for work."""
+        """Check whether the server behind this fresh connection is ready for work."""
         return True
 
 
@@ -152,7 +152,7 @@ class Mosquitto(Server):
 
 @contextmanager
 def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
-    """A redis-server with an append-only file in `directory`; `options` as on its command line."""
+    """Yield a redis-server with an append-only file in `directory`; `options` are arguments of it."""
     port = free_port()
     fixed = [
         "--bind",
@@ -174,9 +174,9 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
 
 @contextmanager
 def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
-    """A mosquitto with the project's limits and its persistence in `directory`.
+    """Yield a mosquitto with the project's limits and its persistence in `directory`.
 
-    options: lines of its configuration, which go last and win.
+    `options` are lines of its configuration, which go last and win.
     """
     port = free_port()
     lines = [
@@ -210,8 +210,9 @@ def secure_mosquitto(
     peers: bool = False,
     plugin: bool = True,
 ) -> Iterator[Mosquitto]:
-    """The broker of compose.yaml, its own configuration, with the certificate in `bundle` and the
-    rules for this run and its edges; without `plugin`, as its comments say, an `acl_file`.
+    """Yield the broker of compose.yaml, with the certificate in `bundle` and rules for this run.
+
+    Its configuration is its own; without `plugin`, as its comments state, it has an `acl_file`.
     """
     for name, form in ((RULES, acl.plugin), (ACL, acl.acl)):
         (bundle / name).write_text(form(run, edges, peers=peers))
@@ -246,7 +247,7 @@ def _version() -> tuple[int, ...]:
 
 @contextmanager
 def ruled_mosquitto(directory: Path, granted: str) -> Iterator[Mosquitto]:
-    """A mosquitto with the plugin for dynamic security, which grants everybody one subscription."""
+    """Yield a mosquitto whose plugin for dynamic security grants everybody one subscription."""
     rules = {
         "defaultACLAccess": dict.fromkeys(("publishClientSend", "publishClientReceive"), True)
         | {"subscribe": False, "unsubscribe": True},
@@ -264,8 +265,8 @@ def ruled_mosquitto(directory: Path, granted: str) -> Iterator[Mosquitto]:
     file.write_text(json.dumps(rules))
     file.chmod(0o600)
     plugin = "/usr/lib/x86_64-linux-gnu/mosquitto_dynamic_security.so"
-    named = plugin if Path(plugin).exists() else "mosquitto_dynamic_security.so"
-    with mosquitto(directory, f"plugin {named}", f"plugin_opt_config_file {file}") as running:
+    plugin_path = plugin if Path(plugin).exists() else "mosquitto_dynamic_security.so"
+    with mosquitto(directory, f"plugin {plugin_path}", f"plugin_opt_config_file {file}") as running:
         yield running
 
 

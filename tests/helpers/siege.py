@@ -50,10 +50,10 @@ os.nice(19)
 
 
 def run_text() -> str:
-    """Two honest edges whose steps take long beside a message, and a place for the member.
+    """Return a run of two honest edges whose steps take long, with a place for the hostile member.
 
-    They add no noise: a private push is held back for longer than its work takes, so a rate of such
-    pushes is the delay's, and says little of the services.
+    The edges add no noise: a private push is held back for longer than its work takes, so a rate of
+    such pushes is the delay's, and shows little of the services.
     """
     return toml(
         ASGD,
@@ -84,7 +84,7 @@ class Live:
         (self._aggregator, *_) = run.services
 
     def honest(self) -> int:
-        """Updates of honest edges."""
+        """Return the updates of honest edges."""
         return sum(edge.updates for edge in self.client.edges() if edge.id in HONEST)
 
     def goes_on(self) -> None:
@@ -99,12 +99,12 @@ class Live:
         rounds: int,
         calm: float,
         seconds: float,
-        enough: Callable[[str], bool] = lambda said: True,
+        enough: Callable[[str], bool] = lambda text: True,
     ) -> Outcome:
-        """What an attack of `seconds` in all comes to, in turns with `calm` seconds in all.
+        """Return the outcome of an attack of `seconds`, in turns with `calm` seconds of none.
 
-        In turns, as other work on the machine comes and goes. enough: of what the attacker has
-        said, that it may end.
+        In turns, as other work on the machine comes and goes. `enough` tells from the attacker's
+        output whether it may end.
         """
         pids = self._pids()
         before, most, usual, attacked, effort = [*map(rss, pids)], [0, 0], 0.0, 0.0, 0.0
@@ -119,17 +119,17 @@ class Live:
                 wait_for(lambda log=log: enough(log.read_text()), PATIENCE)  # type: ignore[misc]
                 effort += processor_seconds(member.pid)
         grown = (most[0] - before[0], most[1] - before[1])
-        found = Outcome(usual, attacked, grown, effort)
-        print(*behaviours, found)  # noqa: T201  (the figures of docs/attacks.md)
-        return found
+        outcome = Outcome(usual, attacked, grown, effort)
+        print(*behaviours, outcome)  # noqa: T201  (the figures of docs/attacks.md)
+        return outcome
 
     def _pids(self) -> tuple[int, int]:
-        """Of broker and aggregator."""
+        """Return the process ids of broker and aggregator."""
         assert self._aggregator.process is not None
         return self.broker.pid, self._aggregator.process.pid
 
     def _rate(self, seconds: float, look: Callable[[], None] = lambda: None) -> float:
-        """Honest updates a second; `look` is called about twice a second."""
+        """Return the honest updates a second; `look` is called about twice a second."""
         began, before = time.monotonic(), self.honest()
         while time.monotonic() - began < seconds:
             threading.Event().wait(LOOK)  # between two samples
@@ -141,7 +141,7 @@ class Live:
     def _besieged(
         self, module: Module, behaviours: tuple[str, ...]
     ) -> Iterator[tuple[Forked, Path]]:
-        """A hostile member beside the run, at the lowest priority, and its log."""
+        """Run a hostile member beside the run, at the lowest priority, and yield it and its log."""
         log = self.run.folder / f"{module}.log"
         log.write_bytes(b"")
         first = [self.run.file] if module == "hostile" else []
@@ -156,7 +156,7 @@ class Live:
 
 @contextmanager
 def running(folder: Path, run_id: str) -> Iterator[Live]:
-    """Broker, aggregator and honest edges, which have begun to train."""
+    """Yield a broker, an aggregator and honest edges that have begun to train."""
     authority = CertificateAuthority.create(folder / "pki")
     edges = (*HONEST, HOSTILE)
     with secure_mosquitto(folder, authority.issue("broker", [HOST]), run_id, edges) as broker:
@@ -178,7 +178,7 @@ def running(folder: Path, run_id: str) -> Iterator[Live]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time that a process has used."""
+    """Return the processor time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 

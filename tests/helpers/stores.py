@@ -1,6 +1,6 @@
-"""The store contract's three backends for tests:
+"""The store contract's three backends for tests.
 
-handles on one place, and what a reader sees there.
+Handles on one place, and what a reader sees there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ALL_BYTES_1_MIB = bytes(range(256)) * 4096
 Connect = Callable[..., Store]  # (run="run", limits=ROOMY) -> another store handle on the same data
 
 
-def connector(backend: str, place: str, stack: ExitStack) -> Connect:
-    """Handles on one place: a file path, a Redis URL, or (memory) a dict made here.
+def connector(backend: str, location: str, stack: ExitStack) -> Connect:
+    """Return a function that opens a store: at a file path, a Redis URL, or (memory) in a dict.
 
-    `stack` closes them.
+    `stack` closes what it opens.
     """
     shared: dict[str, MemoryRun] = {}
 
@@ -33,9 +33,9 @@ def connector(backend: str, place: str, stack: ExitStack) -> Connect:
         if backend == "memory":
             store = MemoryStore(run, limits, shared)
         elif backend == "sqlite":
-            store = SqliteStore(Path(place), run, limits)
+            store = SqliteStore(Path(location), run, limits)
         else:
-            store = RedisStore(place, run, limits)
+            store = RedisStore(location, run, limits)
         stack.callback(store.close)
         return store
 
@@ -51,7 +51,7 @@ def verdicts(answers: list[Appended]) -> list[str]:
 
 
 def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
-    """Everything that a reader can see; of the anchors those of lineages that begin so."""
+    """Return everything that a reader can see; of the anchors only `lineages`, a prefix."""
     anchors = {
         name: anchor for name, anchor in store.anchors().items() if name.startswith(lineages)
     }
@@ -59,7 +59,7 @@ def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
 
 
 def lists(client: Any) -> list[str]:
-    """The lists of pieces of run "run" in a Redis, all of which it knows of."""
-    found = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
-    assert found == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
-    return found
+    """Return the lists of pieces of run "run" in a Redis; the run must know all of them."""
+    keys = sorted(key.decode() for key in client.scan_iter("tacit:{run}:large:*"))
+    assert keys == sorted(key.decode() for key in client.zrange("tacit:{run}:large", 0, -1))
+    return keys

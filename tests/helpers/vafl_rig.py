@@ -1,6 +1,6 @@
-"""VAFL's roles in one process:
+"""VAFL's roles in one process.
 
-digits cut into blocks of rows, messages delivered in an order drawn from a seed.
+Digits cut into blocks of rows, messages delivered in an order drawn from a seed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run_file(
     parties: int = 4,
     every: int = 10**6,
 ) -> RunFile:
-    """A vertical run over four parties with digits' rows; `algorithm`: more of its section."""
+    """Return a vertical run over four parties with digits' rows; `algorithm` adds to its section."""
     return made(
         FILE,
         {"algorithm": algorithm},
@@ -87,7 +87,7 @@ class World:
         return replies
 
     def answered(self, message: Uplink) -> list[Outgoing]:
-        """What reaches the parties of what the server says to `message`: all."""
+        """Return what reaches the parties of the server's answer to `message`: all."""
         return self.server.on_message(message)
 
     def run(self, order: int = 1, until: Callable[[], bool] = lambda: False) -> LabelServer:
@@ -98,27 +98,29 @@ class World:
         return self.server
 
     def start(self) -> World:
-        """Every party's Hello, and its table."""
+        """Send every party's Hello, and its table."""
         for party in self.parties.values():
             self.say(party.start())
         return self
 
     def after_tables(self) -> World:
-        """As `start`, up to where the first batches are under way."""
+        """Start, and go on to where the first batches are under way."""
         self.start().run(until=lambda: bool(self.server.answers))
         return self
 
     def accuracy(self) -> float:
-        """Of the last evaluation."""
+        """Return the accuracy of the last evaluation."""
         server = self.server
         assert server.evaluation.latest is not None
-        version, params, seen = server.evaluation.latest
+        version, params, examples = server.evaluation.latest
         assert version == server.version == server.horizon
-        return float((server.head.logits(params, seen.x).argmax(1) == seen.y).float().mean())
+        return float(
+            (server.head.logits(params, examples.x).argmax(1) == examples.y).float().mean()
+        )
 
 
 def received(message: Any) -> Uplink:
-    """What the server role gets for what a party says."""
+    """Return what the server role gets for a party's message."""
     if not isinstance(message, Embed):
         assert isinstance(message, Hello | Retired)
         return message
@@ -136,14 +138,18 @@ def received(message: Any) -> Uplink:
 
 @lru_cache(maxsize=4)
 def table(name: str, root: Any, records: int | None = None) -> tuple[Tensor, Tensor, int]:
-    """(x, y, training rows) of a dataset: `records` of its training rows, then its test rows."""
+    """Return (x, y, training rows) of a dataset: `records` training rows, then its test rows."""
     train, test = datasets.load(name, "train", root), datasets.load(name, "test", root)
-    kept = len(train) if records is None else records
-    return torch.cat([train.x[:kept], test.x]), torch.cat([train.y[:kept], test.y]), kept
+    train_count = len(train) if records is None else records
+    return (
+        torch.cat([train.x[:train_count], test.x]),
+        torch.cat([train.y[:train_count], test.y]),
+        train_count,
+    )
 
 
 def blocks(x: Tensor, parties: int) -> list[Tensor]:
-    """Every party's columns."""
+    """Return every party's columns."""
     return [datasets.party_view(x, party, parties) for party in range(parties)]
 
 
@@ -163,17 +169,17 @@ def world(
     channels: tuple[int, ...] = (4,),
     label_epsilon: float = float("inf"),
 ) -> World:
-    """Roles of a run on the digits, or on `data`;
+    """Build the roles of a run on the digits, or on `data`.
 
-    every party has its rows in an order of its own.
+    Every party has its rows in an order of its own.
     """
     run = run or run_file()
     protocol = vertical_settings.vertical(run.define()).protocol
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
-    labelled = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
-    server = LabelServer(run.define(), top, protocol, labelled, lambda _: plan)
+    labelled_records = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
+    server = LabelServer(run.define(), top, protocol, labelled_records, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()
@@ -196,19 +202,19 @@ def world(
 
 
 def part_of(message: Update) -> UploadPart:
-    """Which rows an upload fills."""
+    """Return which rows an upload fills."""
     assert message.part is not None
     return message.part
 
 
 def take(world: World, message: Any) -> Any:
-    """`message`, which is no longer under way."""
-    world.under_way = [one for one in world.under_way if one is not message]
+    """Return `message`, which is no longer under way."""
+    world.under_way = [pending for pending in world.under_way if pending is not message]
     return message
 
 
 def uploads(world: World) -> Iterator[Update]:
-    """The activations under way."""
+    """Return the activations under way."""
     return (
         message
         for message in world.under_way

@@ -37,7 +37,7 @@ RUN: Layer = {
 
 
 def noiseless(updates: int) -> str:
-    """A run file of `updates` iterations without noise, two parties to an iteration."""
+    """Return a run file of `updates` iterations without noise, two parties to an iteration."""
     return toml(
         RUN,
         run={"updates": updates},
@@ -47,14 +47,15 @@ def noiseless(updates: int) -> str:
 
 
 def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
-    """Every answer is learned from once, in the order of the journal, and is what an undisturbed
-    party would say.
+    """Check that every answer is learned from once, in the order of the journal.
+
+    Each is what an undisturbed party would send.
     """
     file, journal = journalled(run)
-    assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
+    assert all(numbers == list(range(len(numbers))) for numbers in steps(file, journal).values())
     # The oracle: parties that nobody kills, in this process, told the same in the order in which
     # those answered.
-    server, told = (
+    server, downwards = (
         fresh_server(run, file),
         {f"edge-{number}": list[Downward]() for number in range(PARTIES)},
     )
@@ -62,11 +63,11 @@ def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
     for entry in journal:
         message = entries.read(entry.payload, server.head.schema_hash(), server.head.size)
         if isinstance(message, Update):
-            expect(message, parties[message.edge], told[message.edge])
+            expect(message, parties[message.edge], downwards[message.edge])
         for out in server.on_message(message):
             if not isinstance(out.message, Halt):
                 assert isinstance(out.message, Roster | Feedback | Request)
-                told[out.to].append(out.message)
+                downwards[out.to].append(out.message)
     assert server.version == summary["applied"] == file.run.updates
     assert (
         summary["model_sha256"] == hashlib.sha256(weights(server.head, server.params)).hexdigest()
@@ -83,20 +84,23 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 def fresh_server(run: Deployment, file: RunFile) -> LabelServer:
     labels = run.folder / "labels.safetensors"
     definition = file.define()
-    labelled = record_labels.load(vertical(definition), None, "tacit", labels)
-    server = registry.server(definition, file.build_model(), labelled)
+    labelled_records = record_labels.load(vertical(definition), None, "tacit", labels)
+    server = registry.server(definition, file.build_model(), labelled_records)
     assert isinstance(server, LabelServer)
     return server
 
 
 def steps(file: RunFile, journal: list[Accepted]) -> dict[str, list[int]]:
-    """The activations of every party, as they were accepted."""
-    model, found = file.build_model(), {f"edge-{number}": list[int]() for number in range(PARTIES)}
+    """Return the steps of every party's activations, as they were accepted."""
+    model, edge_steps = (
+        file.build_model(),
+        {f"edge-{number}": list[int]() for number in range(PARTIES)},
+    )
     for entry in journal:
         message = entries.read(entry.payload, model.schema_hash(), model.size)
         if isinstance(message, Update) and message.part is not None and not message.part.request:
-            found[message.edge].append(message.part.step)
-    return found
+            edge_steps[message.edge].append(message.part.step)
+    return edge_steps
 
 
 def in_process(run: Deployment, file: RunFile, number: int) -> Party:
@@ -106,22 +110,24 @@ def in_process(run: Deployment, file: RunFile, number: int) -> Party:
         return build_role(settings, vertical(file.define()), identity, Ledger(":memory:", "digits"))
 
 
-def expect(message: Update, party: Party, told: list[Downward]) -> None:
-    """The journalled upload is what the undisturbed party makes of the word that it answers."""
+def expect(message: Update, party: Party, downwards: list[Downward]) -> None:
+    """Check that the journalled upload is what the undisturbed party answers."""
     part = message.part
     assert part is not None
-    (reply,) = party.on_message(next(one for one in told if answered_by(part, one)))
+    (reply,) = party.on_message(
+        next(downward for downward in downwards if answered_by(part, downward))
+    )
     assert isinstance(reply.message, Embed)
-    own, released = reply.message.part, reply.message.released
-    assert (own.step, own.request) == (part.step, part.request)
-    assert torch.equal(own.rows, part.rows)
+    reply_part, released = reply.message.part, reply.message.released
+    assert (reply_part.step, reply_part.request) == (part.step, part.request)
+    assert torch.equal(reply_part.rows, part.rows)
     assert released is not None
     assert torch.allclose(released.vectors.flatten(), message.vector, atol=1e-5)
 
 
-def answered_by(part: UploadPart, one: Downward) -> bool:
-    """Whether `part` answers this word of the server's."""
-    match one:
+def answered_by(part: UploadPart, downward: Downward) -> bool:
+    """Check whether `part` answers this message of the server's."""
+    match downward:
         case Request(number=number):
             return number == part.request
         case Feedback(step=step):

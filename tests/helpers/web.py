@@ -31,24 +31,24 @@ def listening(app: Any, **more: Any) -> Iterator[str]:
 
 
 def dial(address: str, source: str = HOST) -> socket.socket:
-    """A connection to HOST:PORT from the loopback address `source`."""
+    """Connect to HOST:PORT from the loopback address `source`."""
     host, _, port = address.removeprefix("http://").rpartition(":")
     return socket.create_connection((host, int(port)), PATIENCE, (source, 0))
 
 
 def ending(connection: socket.socket) -> bytes:
-    """What a connection that is closed against its will still says."""
-    said = b""
+    """Return what a connection that is closed against its will still receives."""
+    received = b""
     try:
         while got := connection.recv(1 << 16):
-            said += got
+            received += got
     except (ConnectionResetError, BrokenPipeError):
         pass
-    return said
+    return received
 
 
 def raw(address: str, request: bytes, source: str = HOST) -> bytes:
-    """All that is answered to these bytes."""
+    """Return all that is answered to these bytes."""
     with dial(address, source) as connection:
         connection.sendall(request)
         return ending(connection)

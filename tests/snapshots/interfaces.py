@@ -131,14 +131,14 @@ def inlined(value: Any, definitions: dict[str, Any]) -> Any:
     return {key: inlined(each, definitions) for key, each in value.items() if key not in dropped}
 
 
-def without_prose(value: Any, *, named: bool = False) -> Any:
+def without_prose(value: Any, *, inside_names: bool = False) -> Any:
     """Return a schema without what is for people. named: its keys are names."""
     if isinstance(value, list):
         return [without_prose(each) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: without_prose(each, named=not named and key in NAMES)
+        key: without_prose(each, inside_names=not inside_names and key in NAMES)
         for key, each in value.items()
-        if named or key not in PROSE
+        if inside_names or key not in PROSE
     }

@@ -67,7 +67,7 @@ ACCEPTED = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=SEQ)
 
 
 def envelopes() -> dict[str, str]:
-    """Hexadecimal bytes, by message."""
+    """Return the hexadecimal bytes, by message."""
     payloads = {f"up {name}": wire_up.up(RUN, SEQ, it, SCHEMA) for name, it in UP.items()}
     payloads |= {f"down {name}": wire_down.down(RUN, EDGE, it, SCHEMA) for name, it in DOWN.items()}
     for name, message in PEERS.items():

@@ -70,8 +70,8 @@ def keys(value: Any) -> list[str]:
 
 def _ways(value: Any, way: str = "") -> list[str]:
     if isinstance(value, dict) and value:
-        named = [(re.sub(r"edge-\d+", "edge-N", str(key)), inner) for key, inner in value.items()]
-        return [each for key, inner in named for each in _ways(inner, f"{way}: {key}")]
+        masked = [(re.sub(r"edge-\d+", "edge-N", str(key)), inner) for key, inner in value.items()]
+        return [each for key, inner in masked for each in _ways(inner, f"{way}: {key}")]
     if isinstance(value, list | tuple) and value:
         return [each for inner in value for each in _ways(inner, f"{way}[]")]
     kind = str(getattr(value, "dtype", type(value).__name__))

@@ -23,13 +23,13 @@ CLOSE = 1e-9  # relative: the last digits of ε and z are the processor's
 
 
 def fingerprints() -> dict[str, str]:
-    """Of every file of experiments/."""
+    """Return the fingerprint of every file of experiments/."""
     paths = (ROOT / "experiments").glob("*.toml")
     return {path.name: config.load(path).fingerprint() for path in paths}
 
 
 def computed(mechanism: str, q: float, pushes: int, delta: float, **other: float) -> dict[str, Any]:
-    """ε of a plan by each accountant; of a plan with a budget, its z."""
+    """Return ε of a plan by each accountant; of a plan with a budget, its z."""
     if "budget" in other:
         return {"z": calibrate(other["budget"], delta, pushes, q, mechanism)}
     history = (Spend(q, other["noise"], pushes, mechanism),)
@@ -64,7 +64,7 @@ def test_what_users_hold_is_as_its_snapshot(name: str, request: pytest.FixtureRe
 
 
 def test_the_epsilon_of_plans_is_as_its_snapshot() -> None:
-    """A plan stands beside its ε in the file, which is changed by hand."""
+    """Compare each plan with the ε beside it in the file, which is changed by hand."""
     for row in json.loads(PLANS.read_text(encoding="utf-8")):
         assert computed(**row["plan"]) == pytest.approx(row["is"], rel=CLOSE), row
 

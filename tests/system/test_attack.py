@@ -33,10 +33,10 @@ BROKER_BOUND = 256 * MEGABYTE
 )
 def test_the_others_train_on_and_memory_stays_in_its_bounds(tmp_path: Path, seconds: float) -> None:
     with running(tmp_path, "attacked") as live:
-        found = live.attacked("hostile", HARMLESS_TO_THE_MODEL, ROUNDS, seconds / 2, seconds)
-        assert found.attacked > found.usual / 2
+        outcome = live.attacked("hostile", HARMLESS_TO_THE_MODEL, ROUNDS, seconds / 2, seconds)
+        assert outcome.attacked > outcome.usual / 2
         if seconds > 100:  # alone on the machine, it does all it can
-            assert found.effort > seconds / 2
-        assert found.grown[0] < BROKER_BOUND
-        assert found.grown[1] < AGGREGATOR_BOUND
+            assert outcome.effort > seconds / 2
+        assert outcome.grown[0] < BROKER_BOUND
+        assert outcome.grown[1] < AGGREGATOR_BOUND
         live.goes_on()

@@ -23,9 +23,9 @@ ROUNDS, SECONDS = 2, 6.0  # of calm and attack in turns, and of each in all
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    """Each attack has a broker of its own: one that an attack has filled would stall the next."""
-    with running(tmp_path, "below") as made:
-        yield made
+    """Yield a run on a broker of its own: one that an attack has filled would stall the next."""
+    with running(tmp_path, "below") as live_run:
+        yield live_run
 
 
 @pytest.mark.slow
@@ -33,12 +33,12 @@ def live(tmp_path: Path) -> Iterator[Live]:
 def test_nothing_below_a_message_stops_the_others_or_fills_the_broker(
     live: Live, behaviour: str
 ) -> None:
-    found = live.attacked(
-        "hostile_packets", (behaviour,), ROUNDS, SECONDS, SECONDS, lambda said: "did " in said
+    outcome = live.attacked(
+        "hostile_packets", (behaviour,), ROUNDS, SECONDS, SECONDS, lambda output: "did " in output
     )
     # The first seconds of an attack, until who floods is shut out, on a busy machine; before, there
     # was nothing left.
-    assert found.attacked > found.usual / 10
-    assert found.grown[0] < PACKETS_BOUND
-    assert found.grown[1] < AGGREGATOR_BOUND
+    assert outcome.attacked > outcome.usual / 10
+    assert outcome.grown[0] < PACKETS_BOUND
+    assert outcome.grown[1] < AGGREGATOR_BOUND
     live.goes_on()

@@ -42,7 +42,7 @@ class Site:
         return self._bundles[name]
 
     def member(self, level: int = 5, **more: bytes) -> Packets:
-        """A connection of the edge's."""
+        """Open a connection of the edge's."""
         return Packets(self.broker.port, EDGE, tls=self.tls(EDGE), level=level, **more)  # type: ignore[arg-type]
 
 
@@ -71,8 +71,8 @@ def test_qos_2_is_not_taken_and_nothing_of_it_is_kept(site: Site, level: int) ->
 @pytest.mark.parametrize("alias", [1, 10])
 def test_a_topic_alias_is_not_taken(site: Site, alias: int) -> None:
     with site.member() as member:
-        said = packets.TOPIC_ALIAS + alias.to_bytes(2, "big")
-        member.publish(UP, b"x", properties=said)
+        alias_property = packets.TOPIC_ALIAS + alias.to_bytes(2, "big")
+        member.publish(UP, b"x", properties=alias_property)
         assert member.closed()
 
 
@@ -101,9 +101,9 @@ def test_what_waits_for_an_aggregator_that_stands_still_is_bounded(site: Site) -
         for _ in range(3 * QUEUED):
             member.publish(UP, b"x", properties=large(60_000), qos=1)
         member.ping()
-        said = b""
-        while b"\xd0\x00" not in said:
-            said = said[-1:] + member.read()
+        received = b""
+        while b"\xd0\x00" not in received:
+            received = received[-1:] + member.read()
     # then the broker is there, and has kept what it may.
     wait_for(lambda: len(heard) > 0)
     assert rss(site.broker.pid) < before + 1.5 * QUEUED * 60_000

@@ -38,13 +38,13 @@ def play(
 ) -> None:
     watcher = Watcher(run.broker, run.run_id, f"edge-{EDGES}")
     watcher.connection.start(PATIENCE)
-    with scene(run, broker, redis, EDGES, seed, hostile=hostile) as made:
-        made.rage(kills, every)
-        found = judge(made, made.ended(), watcher)
+    with scene(run, broker, redis, EDGES, seed, hostile=hostile) as chaos_scene:
+        chaos_scene.rage(kills, every)
+        counts = judge(chaos_scene, chaos_scene.ended(), watcher)
         for kind in ("edge", "aggregator", "broker", "redis"):
-            assert made.kills[kind] > 0
+            assert chaos_scene.kills[kind] > 0
     watcher.connection.stop()
-    print("chaos:", dict(made.kills), found)  # noqa: T201  (shown by make chaos)
+    print("chaos:", dict(chaos_scene.kills), counts)  # noqa: T201  (shown by make chaos)
 
 
 def staged(

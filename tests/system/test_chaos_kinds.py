@@ -26,23 +26,23 @@ from tests.helpers.vertical import PARTIES, learned_once, noiseless
 
 
 class Victims:
-    """Who may be killed, by kind;
+    """The services that may be killed, by kind.
 
-    a kind that is named twice has two turns where others have one.
+    A kind that is named twice has two turns where others have one.
     """
 
     def __init__(self, seed: int, **kinds: Sequence[Service | Server]) -> None:
         self.random, self.kinds, self.kills = random.Random(seed), kinds, Counter[str]()
 
     def strike(self, kind: str) -> None:
-        """kill -9, and start a successor."""
+        """Kill a service of this kind with `kill -9`, and start a successor."""
         victim = self.random.choice(self.kinds[kind])
         victim.kill()
         victim.start()
         self.kills[kind] += 1
 
     def rage(self, often: str, progress: Callable[[], int], every: int, kills: int) -> None:
-        """Until `kills` of them have died, of the kind `often` twice as many."""
+        """Kill until `kills` of them have died, of the kind `often` twice as many."""
         storm(
             self.random,
             [*self.kinds, often],
@@ -80,16 +80,16 @@ def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, 
 
 @pytest.mark.parametrize("kills", FORMS)
 def test_peers_conserve_the_mean_whoever_is_killed(tmp_path: Path, kills: int) -> None:
-    with gossip.run(tmp_path, **gossip.STILL) as (made, broker):
-        disks = Disks(made)
+    with gossip.run(tmp_path, **gossip.STILL) as (deployed, broker):
+        disks = Disks(deployed)
         disks.prepare()
         first, spread = disks.total(), disks.spread()
-        observer, peers = made.aggregator(), [peer(made, number) for number in range(COUNT)]
+        observer, peers = deployed.aggregator(), [peer(deployed, number) for number in range(COUNT)]
         victims = Victims(4, observer=[observer], broker=[broker], peer=peers)
         victims.rage("peer", disks.all_answered, 8, kills)
         last = disks.all_answered()
         wait_for(lambda: disks.all_answered() > last + 20, gossip.PATIENCE)
-        for service in made.services:
+        for service in deployed.services:
             assert service.signal(signal.SIGTERM) == 0, service.log
         assert float((disks.total() - first).abs().max()) < 1e-9
         assert disks.spread() < 0.5 * spread
@@ -98,10 +98,10 @@ def test_peers_conserve_the_mean_whoever_is_killed(tmp_path: Path, kills: int) -
 @pytest.mark.parametrize("kills", nightly(20, 100))
 def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) -> None:
     settings = gossip.STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
-    with gossip.run(tmp_path, **settings) as (made, broker):
-        disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
-        observer = made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
-        peers = [peer(made, number) for number in range(COUNT)]
+    with gossip.run(tmp_path, **settings) as (deployed, broker):
+        disks, http, token = Disks(deployed), f"{HOST}:{free_port()}", tmp_path / "token"
+        observer = deployed.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
+        peers = [peer(deployed, number) for number in range(COUNT)]
         wait_for(lambda: all(disks.begun(number) for number in range(COUNT)), gossip.PATIENCE)
         victims = Victims(5, observer=[observer], broker=[broker], peer=peers)
         victims.rage("peer", disks.all_steps, 40, kills)
@@ -116,19 +116,19 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
                 gossip.PATIENCE,
             )
             client.halt("enough")
-        gossip.settled(made, disks, None)
+        gossip.settled(deployed, disks, None)
 
 
 def reported(client: Client) -> dict[str, int]:
-    """What each peer has told the observer that it has charged, once the observer answers."""
-    found: list[Edge] = []
+    """Return what each peer has reported as charged, once the observer answers."""
+    edges: list[Edge] = []
 
     def answers() -> bool:
         try:
-            found[:] = client.edges()
+            edges[:] = client.edges()
         except (Unreachable, ApiError):  # it is still starting
             return False
-        return len(found) == COUNT
+        return len(edges) == COUNT
 
     wait_for(answers, gossip.PATIENCE)
-    return {edge.id: edge.pushes for edge in found}
+    return {edge.id: edge.pushes for edge in edges}

@@ -57,9 +57,9 @@ class Reader:
             self._thread.join()
 
     def shows(self, applied: int, duplicates: int) -> bool:
-        """Whether the newest status has as many."""
+        """Check whether the newest status has as many."""
         last = self.seen[-1:]
-        return any(one.applied >= applied and one.duplicates >= duplicates for one in last)
+        return any(status.applied >= applied and status.duplicates >= duplicates for status in last)
 
 
 class Repeater(Caller):
@@ -71,17 +71,17 @@ class Repeater(Caller):
         meta = hello_meta(file)
         meta.run, meta.edge, meta.seq = run.run_id, edge, 1
         meta.schema_hash = file.build_model().schema_hash()
-        self._said = wire.part(wire.encode(meta), 1 << 18, 0)
+        self._message = wire.part(wire.encode(meta), 1 << 18, 0)
 
     def say(self) -> None:
-        self.connection.publish(topics.up(self.run_id, self.edge, 1, 0), self._said)
+        self.connection.publish(topics.up(self.run_id, self.edge, 1, 0), self._message)
 
-    def until(self, shown: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         """Say it until that is so."""
 
         def so() -> bool:
             self.say()
-            return shown()
+            return condition()
 
         wait_for(so, PATIENCE)
 
@@ -145,7 +145,7 @@ def test_epsilon_while_training_is_that_of_what_was_released(
     with deployment(tmp_path, text, f"{broker.host}:{broker.port}", store, "epsilon") as run:
         aggregator = run.aggregator(TACIT_HTTP=address)
         run.edge(0), run.edge(1)
-        seen: list[Edge] = []
+        readings: list[Edge] = []
         bounds: list[tuple[float, bool]] = []
         with Client(f"http://{address}", timeout=PATIENCE) as client:
             for accepted in (30, 120, 200):
@@ -153,17 +153,17 @@ def test_epsilon_while_training_is_that_of_what_was_released(
                 bounds.append(
                     (client.status().privacy.epsilon or 0.0, client.status().privacy.bound)
                 )
-                seen += client.edges()
+                readings += client.edges()
                 aggregator.kill()
                 aggregator.start()
                 wait_for(lambda: _answers(client), PATIENCE)
     file = config.load(run.file)
-    assert {edge.bound for edge in seen} <= {True, False}
-    for edge in seen:
+    assert {edge.bound for edge in readings} <= {True, False}
+    for edge in readings:
         released = exact(edge, file)
-        shown = edge.epsilon_pld or 0.0
-        assert shown == released if not edge.bound else shown > released
-    assert not all(edge.bound for edge in seen)
+        epsilon = edge.epsilon_pld or 0.0
+        assert epsilon == released if not edge.bound else epsilon > released
+    assert not all(edge.bound for edge in readings)
 
 
 def _answers(client: Client) -> bool:

@@ -37,7 +37,7 @@ from tests.helpers.servers import HOST, Mosquitto, RedisServer, free_port, wait_
 
 
 def run_text(updates: int, edges: int) -> str:
-    """A run file of so many updates by so many edges."""
+    """Return a run file of so many updates by so many edges."""
     return toml(MAPA, run={"updates": updates, "snapshot_every": 40}, edges={"count": edges})
 
 
@@ -51,13 +51,13 @@ def two_edges(
 
 @pytest.fixture
 def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deployment]:
-    """Two edges, 300 updates, on mosquitto and redis; nothing is started yet."""
+    """Yield two edges, 300 updates, on mosquitto and redis; nothing is started yet."""
     yield from two_edges(tmp_path, broker, redis.url, 300, "crash")
 
 
 @pytest.fixture
 def short(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deployment]:
-    """The same with 150 updates, which are enough for the tests that do one thing, early."""
+    """Yield the same with 150 updates, which are enough for the tests that do one thing, early."""
     yield from two_edges(tmp_path, broker, redis.url, 150, "crash")
 
 

@@ -48,7 +48,7 @@ def cost(rate: float, multiplier: float, count: int) -> float:
 
 
 def run_text() -> str:
-    """A run whose budget is CAP releases and a half."""
+    """Return a run whose budget is CAP releases and a half."""
     plan = run_file(RUN, edges={"count": len(POINTS)}).plan(0)
     rate, z = plan.sampling_rate, plan.noise_multiplier
     epsilon = (cost(rate, z, CAP) + cost(rate, z, CAP + 1)) / 2
@@ -63,9 +63,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    made = Forks(tmp_path_factory.mktemp("forks") / "log")
-    yield made
-    made.close()
+    new_forks = Forks(tmp_path_factory.mktemp("forks") / "log")
+    yield new_forks
+    new_forks.close()
     print("crash matrix:", dict(totals))  # noqa: T201  (shown by make chaos)
 
 
@@ -93,7 +93,7 @@ class Scene:
         return self.forks.start(settings, self.folder / f"edge-{number}.log", point, release)
 
     def ended(self, pid: int) -> int:
-        """The exit status of an edge, once it has ended."""
+        """Return the exit status of an edge, once it has ended."""
         return self.forks.wait(pid, PATIENCE)
 
     def crash(self, number: int, point: str, release: int) -> None:
@@ -103,26 +103,23 @@ class Scene:
         self.died_at.setdefault(number, release)
 
     def exhaust(self, number: int, times: int) -> None:
-        """An edge that works until it retires for the `times`-th time."""
+        """Run an edge until it retires for the `times`-th time."""
         pid = self.edge(number)
         wait_for(lambda: len(self.seen(number, "retired")) == times, PATIENCE)
         os.kill(pid, signal.SIGTERM)
         assert self.ended(pid) == 0, self.log(number)
 
     def seen(self, number: int, kind: str) -> dict[int, set[bytes]]:
-        """What was on the wire from this edge:
-
-        the payloads of every message of this kind, by number.
-        """
-        found = {}
+        """Return the payloads of every message of this kind from this edge on the wire, by number."""
+        payload_sets = {}
         with self.watcher._lock:
             copies = list(self.watcher.copies.items())
         for (edge, seq, _), payloads in copies:
-            whole = wire.Assembler(1 << 20).add(payloads[0])
-            assert whole is not None
-            if edge == f"edge-{number}" and wire.decode(whole).meta.WhichOneof("kind") == kind:
-                found[seq] = set(payloads)
-        return found
+            envelope = wire.Assembler(1 << 20).add(payloads[0])
+            assert envelope is not None
+            if edge == f"edge-{number}" and wire.decode(envelope).meta.WhichOneof("kind") == kind:
+                payload_sets[seq] = set(payloads)
+        return payload_sets
 
     def log(self, number: int) -> str:
         return (self.folder / f"edge-{number}.log").read_text()
@@ -156,8 +153,8 @@ def test_whatever_an_edge_dies_of_it_never_releases_more_than_its_ledger_says(
     for number, point in enumerate(POINTS):
         # Given an edge that is killed at this point, and sometimes its successor, too,
         scene.crash(number, point, 1 + (seed + number) % CAP)
-        left = CAP - ledger(scene, number).count
-        if (seed // CAP) % 2 and left:
+        remaining = CAP - ledger(scene, number).count
+        if (seed // CAP) % 2 and remaining:
             scene.crash(number, point, 1)
         # when others take its identity until the budget is spent, and after that,
         scene.exhaust(number, 1)
@@ -173,7 +170,10 @@ def ledger(scene: Scene, number: int) -> Chain:
 
 
 def lost_by(point: str, release: int) -> int:
-    """Releases that are paid for and never seen, after one death at `point` of this release."""
+    """Return how many releases are paid for and never seen, after one death at `point`.
+
+    `release` is the release in which it dies.
+    """
     if point == "before_begin":  # what was charged with the message before it
         return int(release > 1)
     stored = point in ("after_commit", "after_publish", "on_receipt")
@@ -191,9 +191,11 @@ def check(scene: Scene, number: int, point: str) -> None:
     # What was seen is paid for, with at most one task lost for every death.
     (row,) = chain.history()
     paid = cost(row.sampling_rate, row.noise_multiplier, row.count)
-    seen = cost(row.sampling_rate, row.noise_multiplier, len(distinct)) if distinct else 0.0
+    epsilon_sent = cost(row.sampling_rate, row.noise_multiplier, len(distinct)) if distinct else 0.0
     assert row.count == chain.count
-    assert seen <= paid <= cost(row.sampling_rate, row.noise_multiplier, len(distinct) + kills)
+    assert (
+        epsilon_sent <= paid <= cost(row.sampling_rate, row.noise_multiplier, len(distinct) + kills)
+    )
     if kills == 1:
         assert chain.count - len(distinct) == lost_by(point, scene.died_at[number])
     # The budget was spent, not passed, and after the last word there was no update.

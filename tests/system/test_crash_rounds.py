@@ -1,6 +1,6 @@
-"""kill -9 where a version takes more than one update:
+"""kill -9 where a version takes more than one update.
 
-half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
+Half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Deploy(Protocol):
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
-    """A deployment of one algorithm on mosquitto and redis; nothing is started yet."""
+    """Yield a function that deploys one algorithm on mosquitto and redis, and starts nothing yet."""
     with (
         mosquitto(tmp_path) as broker,
         redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
     ):
-        made: list[Iterator[Deployment]] = []
+        contexts: list[Iterator[Deployment]] = []
 
         def one(name: str, updates: int, snapshot: int, **more: float) -> Deployment:
             file = toml(
@@ -57,11 +57,11 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
             context = deployment(
                 tmp_path, file, f"{broker.host}:{broker.port}", redis.url, f"crash-{name}"
             )
-            made.append(context)  # type: ignore[arg-type]
+            contexts.append(context)  # type: ignore[arg-type]
             return context.__enter__()
 
         yield one
-        for context in made:
+        for context in contexts:
             context.__exit__(None, None, None)  # type: ignore[attr-defined]
 
 

@@ -1,6 +1,6 @@
-"""What else fails:
+"""What else fails.
 
-full disks, edges that were away for long, services that come up in any order.
+Full disks, edges that were away for long, services that come up in any order.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
         wait_for(lambda: watcher.sent("edge-0", 5) > 0, PATIENCE)
         # when nothing more can be written,
         resource.prlimit(edge.pid, resource.RLIMIT_FSIZE, (0, 0))
-        _, said = edge.communicate(timeout=PATIENCE)
+        _, errors = edge.communicate(timeout=PATIENCE)
     # then it leaves with one line and exit code 5,
-    assert edge.returncode == 5, said
-    (line,) = [line for line in said.splitlines() if line.startswith("tacit: ")]
+    assert edge.returncode == 5, errors
+    (line,) = [line for line in errors.splitlines() if line.startswith("tacit: ")]
     assert line.startswith(("tacit: outbox ", "tacit: ledger ", "tacit: disk: "))
     # and everything that was seen of it had been charged, and was durable before it was sent.
     with deployment(tmp_path, "", address, "memory://", "small") as files:

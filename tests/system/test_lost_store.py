@@ -27,17 +27,17 @@ LOST = 7  # the exit code
 def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deployment]:
     text = toml(MAPA, run={"updates": UPDATES, "snapshot_every": 30}, edges={"count": 2})
     address = f"{broker.host}:{broker.port}"
-    with deployment(tmp_path, text, address, redis.url, "lost") as made:
-        yield made
+    with deployment(tmp_path, text, address, redis.url, "lost") as deployed:
+        yield deployed
 
 
 def journal(run: Deployment) -> Path:
     return run.folder / "run.journal"
 
 
-def begun(run: Deployment, *, kept: bool) -> tuple[Service, list[Service]]:
-    """Aggregator and two edges in the middle of the run. kept: with a journal file."""
-    more = {"TACIT_JOURNAL_FILE": str(journal(run))} if kept else {}
+def begun(run: Deployment, *, with_journal: bool) -> tuple[Service, list[Service]]:
+    """Start aggregator and two edges, and return them in the middle of the run."""
+    more = {"TACIT_JOURNAL_FILE": str(journal(run))} if with_journal else {}
     aggregator, edges = run.aggregator(**more), [run.edge(0), run.edge(1)]
     run.wait_accepted(45)
     return aggregator, edges
@@ -51,7 +51,7 @@ def told(services: list[Service], number: int) -> None:
 
 
 def stopped(service: Service) -> int:
-    """Its exit code, whether it has ended by now or is ended here."""
+    """Return the exit code of a service, whether it has ended by now or is ended here."""
     assert service.process is not None
     wait_for(lambda: service.process is None or service.process.poll() is not None, PATIENCE)
     return service.wait()
@@ -62,7 +62,7 @@ def emptied(redis: RedisServer) -> None:
 
 
 def cut(redis: RedisServer, folder: Path, size: int) -> None:
-    """kill -9, and the last `size` bytes of the append-only file are not on the disk."""
+    """Kill redis with `kill -9`; the last `size` bytes of the append-only file are lost."""
     redis.kill()
     (newest,) = folder.glob("appendonlydir/*.incr.aof")
     os.truncate(newest, newest.stat().st_size - size)
@@ -70,7 +70,7 @@ def cut(redis: RedisServer, folder: Path, size: int) -> None:
 
 
 def recovered(run: Deployment, *more: str) -> int:
-    """The exit code of `tacit recover`."""
+    """Return the exit code of `tacit recover`."""
     with pytest.raises(SystemExit) as ended:
         main.main(["recover", "--from", str(journal(run)), "--store", run.url, *more])
     return int(ended.value.code or 0)
@@ -79,7 +79,7 @@ def recovered(run: Deployment, *more: str) -> int:
 def test_an_emptied_store_is_noticed_by_what_its_edges_hold(
     run: Deployment, redis: RedisServer
 ) -> None:
-    aggregator, edges = begun(run, kept=False)
+    aggregator, edges = begun(run, with_journal=False)
     aggregator.kill()
     emptied(redis)
     aggregator.start()
@@ -98,7 +98,7 @@ def test_an_emptied_store_is_noticed_by_what_its_edges_hold(
 def test_a_store_that_is_emptied_in_mid_run_is_put_back_and_the_run_ends(
     run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aggregator, _ = begun(run, kept=True)
+    aggregator, _ = begun(run, with_journal=True)
     emptied(redis)
     assert stopped(aggregator) in (4, LOST), aggregator.log
     aggregator.start()
@@ -113,7 +113,7 @@ def test_a_store_that_is_emptied_in_mid_run_is_put_back_and_the_run_ends(
 def test_a_cut_append_only_file_is_noticed_and_put_back(
     run: Deployment, redis: RedisServer, tmp_path: Path
 ) -> None:
-    aggregator, edges = begun(run, kept=True)
+    aggregator, edges = begun(run, with_journal=True)
     told(edges, signal.SIGSTOP)  # so that the file, which is written after the store, has all of it
     wait_for(lambda: fold(journal(run)).records == run.accepted(), PATIENCE)
     aggregator.kill()
@@ -134,7 +134,7 @@ def test_a_cut_append_only_file_is_noticed_and_put_back(
 def test_a_cut_append_only_file_is_noticed_without_a_journal_file(
     run: Deployment, redis: RedisServer, tmp_path: Path
 ) -> None:
-    aggregator, edges = begun(run, kept=False)
+    aggregator, edges = begun(run, with_journal=False)
     cut(redis, tmp_path, 30_000)
     assert stopped(aggregator) == LOST, aggregator.log  # by what it has folded itself
     aggregator.start()
@@ -147,17 +147,17 @@ def test_a_cut_append_only_file_is_noticed_without_a_journal_file(
 def test_a_store_that_has_gone_on_otherwise_is_not_mixed(
     run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aggregator, edges = begun(run, kept=True)
+    aggregator, edges = begun(run, with_journal=True)
     for service in (aggregator, *edges):
         service.kill()
-    kept = journal(run).rename(run.folder / "kept")
+    aside = journal(run).rename(run.folder / "kept")
     emptied(redis)
     (run.folder / "receipts.key").unlink()  # what an aggregator could know it by
     again = run.aggregator(TACIT_JOURNAL_FILE=str(journal(run)))
     edges[0].start()
     run.wait_accepted(3)
     again.kill()
-    kept.rename(journal(run))
+    aside.rename(journal(run))
     assert recovered(run) == 2
     assert "something has gone on with the run since" in capsys.readouterr().err
     # It is given up by the run's name, and by no other.
@@ -165,9 +165,9 @@ def test_a_store_that_has_gone_on_otherwise_is_not_mixed(
     assert recovered(run, "--empty", "another") == 2
     assert run.accepted() > 0
     assert recovered(run, "--empty", "lost") == 0
-    said = capsys.readouterr().out
-    assert "messages of the store were of another history, and are gone" in said
-    assert f"{had} messages put back, the store has {had}" in said
+    output = capsys.readouterr().out
+    assert "messages of the store were of another history, and are gone" in output
+    assert f"{had} messages put back, the store has {had}" in output
     assert fold(journal(run)).records == had  # the file is as it was
 
 
@@ -175,7 +175,7 @@ def test_a_store_that_has_gone_on_otherwise_is_not_mixed(
 def test_a_store_with_a_lost_part_is_emptied_and_put_back_and_the_run_goes_on(
     run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
-    aggregator, _ = begun(run, kept=True)
+    aggregator, _ = begun(run, with_journal=True)
     assert recovered(run, "--empty", "lost") == 4  # while an aggregator writes the file
     assert "another aggregator is writing it" in capsys.readouterr().err
     aggregator.kill()
@@ -198,7 +198,7 @@ def test_a_sqlite_store_is_emptied_and_put_back(
     text = toml(MAPA, run={"updates": 100, "snapshot_every": 30}, edges={"count": 2})
     address, store = f"{broker.host}:{broker.port}", f"sqlite:///{tmp_path}/store.db"
     with deployment(tmp_path, text, address, store, "lost") as run:
-        aggregator, _ = begun(run, kept=True)
+        aggregator, _ = begun(run, with_journal=True)
         aggregator.kill()
         with sqlite3.connect(tmp_path / "store.db") as db:
             db.execute("DELETE FROM journal WHERE position = (SELECT MAX(position) FROM journal)")
@@ -223,19 +223,19 @@ def test_a_server_that_evicts_is_refused_at_the_start(run: Deployment, redis: Re
 
 
 def test_an_evicted_key_is_noticed_in_mid_run(run: Deployment, redis: RedisServer) -> None:
-    aggregator, _ = begun(run, kept=False)
+    aggregator, _ = begun(run, with_journal=False)
     client.Redis.from_url(redis.url).delete("tacit:{lost}:seq")
     assert stopped(aggregator) == LOST, aggregator.log
     assert "has lost a part of what the store had" in aggregator.log
 
 
 def _ends(run: Deployment, aggregator: Service) -> None:
-    """The run goes on to its end; the journal file is its one story."""
+    """Check that the run goes on to its end, and that the journal file has all of it."""
     aggregator.start()
     summary = run.ended()
-    found = fold(journal(run))
-    assert (summary["applied"], found.version) == (UPDATES, UPDATES)
-    assert found.model_sha256 == summary["model_sha256"]
+    folded = fold(journal(run))
+    assert (summary["applied"], folded.version) == (UPDATES, UPDATES)
+    assert folded.model_sha256 == summary["model_sha256"]
     for number in range(2):  # of what was released nothing is left out
         reported = summary["privacy"]["edges"][f"edge-{number}"]["pushes"]
         assert 0 < reported <= run.pushes(number) <= reported + 1

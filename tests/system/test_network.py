@@ -36,7 +36,7 @@ RUN: Layer = {
 
 
 def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
-    """A run with about so many parameters."""
+    """Return a run with about so many parameters."""
     small, large = (
         made(RUN, run={"updates": 1}, model={"hidden": [h, 2000]}).build_model().size
         for h in (1, 2)
@@ -48,7 +48,7 @@ def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
 
 
 def ready(rig: Rig, number: int = 0) -> EdgeRole:
-    """An edge whose update is there already."""
+    """Return an edge whose update is computed already."""
     role = make_edge(rig.run, rig.model, number, 1)
     compute = role.on_message
     vector = torch.randn(rig.model.size, generator=torch.Generator().manual_seed(1))
@@ -56,8 +56,8 @@ def ready(rig: Rig, number: int = 0) -> EdgeRole:
     def on_message(message: GlobalModel | Halt) -> list[Outgoing]:
         if isinstance(message, Halt):
             return compute(message)
-        made = role.releaser.release(message.clip, lambda: Clipped(vector, 1.0))
-        return [Outgoing("server", Push(role.edge, message.version, made))]
+        released = role.releaser.release(message.clip, lambda: Clipped(vector, 1.0))
+        return [Outgoing("server", Push(role.edge, message.version, released))]
 
     role.on_message = on_message  # type: ignore[method-assign]
     return role
@@ -75,7 +75,7 @@ def rig_on(broker: Mosquitto, run: RunFile, run_id: str) -> Rig:
 
 
 def check(rig: Rig) -> None:
-    """The model is the fold of what was accepted, each once."""
+    """Check that the model is the fold of what was accepted, each once."""
     records = rig.store.read(0, 10**6)
     assert len({(record.edge, record.seq) for record in records}) == len(records)
     role, _ = refold(rig.run, [record.payload for record in records])
@@ -112,7 +112,7 @@ def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
 
 def watched(net: Network, broker: Mosquitto) -> None:
     """Kill the broker when half of an update has passed, and start it again."""
-    net.when(lambda seen: seen.up > 22 * MB, broker.kill)
+    net.when(lambda traffic: traffic.up > 22 * MB, broker.kill)
     wait_for(lambda: broker._process is None)
     broker.start()
 

@@ -64,7 +64,7 @@ class Operated:
             return False
 
     def killed_with_the_answer(self, ask: Callable[[Client], Any]) -> None:
-        """kill -9 as soon as the answer is there; then start it again."""
+        """Kill the service with `kill -9` as soon as the answer is there; then start it again."""
         with self.client() as client:
             ask(client)
             self.service.kill()
@@ -76,21 +76,21 @@ class Operated:
             return client.status().state
 
     def accusation(self, edge: str) -> str:
-        """Why this edge is in quarantine."""
-        found = httpx.get(f"http://{self._address}/v1/edges/{edge}", trust_env=False).json()
-        return str(found["quarantine"])
+        """Return why this edge is in quarantine."""
+        row = httpx.get(f"http://{self._address}/v1/edges/{edge}", trust_env=False).json()
+        return str(row["quarantine"])
 
     def refused(self, ask: Callable[[Client], Any]) -> ApiError:
-        with self.client() as client, pytest.raises(ApiError) as found:
+        with self.client() as client, pytest.raises(ApiError) as error:
             ask(client)
-        return found.value
+        return error.value
 
 
 @pytest.fixture(params=["redis", "sqlite"])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[str, RedisServer | Path]]:
-    """Its address, and the server or the file."""
+    """Yield the address of a store, and its server or its file."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/store.db", tmp_path / "store.db"
     else:
@@ -104,13 +104,13 @@ def run(
 ) -> Iterator[Deployment]:
     text = run_text(more="[guard]\nsums = true\n[edges]\ncount = 3\n")
     name = f"operated-{free_port()}"
-    with deployment(tmp_path, text, f"{broker.host}:{broker.port}", store[0], name) as made:
-        yield made
+    with deployment(tmp_path, text, f"{broker.host}:{broker.port}", store[0], name) as deployed:
+        yield deployed
 
 
 @contextmanager
 def stuck(store: RedisServer | Path) -> Iterator[None]:
-    """The store takes nothing in the block."""
+    """Let the store take nothing in the block."""
     if isinstance(store, RedisServer):
         os.kill(store.pid, signal.SIGSTOP)
         try:
@@ -136,13 +136,13 @@ def test_a_halt_that_was_answered_is_known_after_a_kill(run: Deployment) -> None
 def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> None:
     operated = Operated(run)
     # Given three edges, of which one sends a direction as long as honest noise, until it is out,
-    known = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_stated(run.file))
-    edges = [Hostile(known, f"edge-{number}") for number in range(3)]  # type: ignore[arg-type]
+    rig_facts = SimpleNamespace(broker=run.broker, run_id=run.run_id, **_stated(run.file))
+    edges = [Hostile(rig_facts, f"edge-{number}") for number in range(3)]  # type: ignore[arg-type]
     assert [edge.hello() for edge in edges] == [STATUS.ACCEPTED] * 3
-    said = [edges[0].said(edges[0].update(1 / 32, base=0))]
-    while said[-1] == STATUS.ACCEPTED and len(said) < 20:
-        said.append(edges[0].said(edges[0].update(1 / 32, base=0)))
-    assert said[-1] == STATUS.STALE
+    statuses = [edges[0].said(edges[0].update(1 / 32, base=0))]
+    while statuses[-1] == STATUS.ACCEPTED and len(statuses) < 20:
+        statuses.append(edges[0].said(edges[0].update(1 / 32, base=0)))
+    assert statuses[-1] == STATUS.STALE
     assert "noise that they owe" in operated.accusation("edge-0")
     # when it is released and the aggregator is killed with the answer, then it is released.
     operated.killed_with_the_answer(lambda client: client.release("edge-0"))
@@ -152,7 +152,7 @@ def test_a_release_that_was_answered_is_known_after_a_kill(run: Deployment) -> N
 
 
 def _stated(file: Path) -> dict[str, Any]:
-    """What an edge says of a run, by its file."""
+    """Return what an edge states of a run, by its file."""
     run = config.load(file)
     model = run.build_model()
     return {"run": run, "model": model, "schema": model.schema_hash()}

@@ -28,10 +28,10 @@ print(stop.wait({patience}))
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_that_comes_within_a_wait_does_not_lock_the_process_up(name: str) -> None:
     code = IN_THE_MIDDLE.format(name=name, patience=PATIENCE)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    assert done.stdout.split("\n") == ["goes on", "True", ""]
+    assert completed.stdout.split("\n") == ["goes on", "True", ""]
 
 
 def test_another_signal_sets_nothing_and_all_is_as_it_was_afterwards() -> None:

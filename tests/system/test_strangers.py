@@ -51,7 +51,7 @@ LENGTHS = [
 
 @pytest.fixture
 def hidden() -> list[int]:
-    """Units of the model, which make its size."""
+    """Return the units of the model, which make its size."""
     return [3000]
 
 
@@ -65,21 +65,21 @@ def run(tmp_path: Path, broker: Mosquitto, hidden: list[int]) -> Iterator[Deploy
         edges={"count": 1},
     )
     address, store = f"{broker.host}:{broker.port}", f"sqlite:///{tmp_path}/store.db"
-    with deployment(tmp_path, text, address, store, "strangers") as made:
-        yield made
+    with deployment(tmp_path, text, address, store, "strangers") as deployed:
+        yield deployed
 
 
 def peak(service: Service) -> int:
-    """Bytes of memory that a process has ever held."""
+    """Return the most bytes of memory that a process has ever had."""
     assert service.process is not None
     status = Path(f"/proc/{service.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) << 10
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match
+    return int(match[1]) << 10
 
 
 def few_descriptors(service: Service) -> None:
-    """As many as a process has where nobody has raised it."""
+    """Limit the process to the usual number of descriptors, as where nobody has raised it."""
     assert service.process is not None
     resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
 
@@ -90,9 +90,9 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
         while attack.poll() is None:
             meanwhile()
-        said, _ = attack.communicate()
+        output, _ = attack.communicate()
         assert attack.returncode == 0
-    return int(said)
+    return int(output)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -111,16 +111,16 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
     few_descriptors(aggregator)
     calm, under = Rate(), Rate()
     calm.over(progress, lambda: progress.during(length.seconds))
-    before, made = peak(aggregator), 0
+    before, attempts = peak(aggregator), 0
     for _ in range(length.rounds):
         calm.over(progress, lambda: progress.during(length.seconds))
-        made += under.over(
+        attempts += under.over(
             progress, lambda: attacked(address, "rest", length.seconds, progress.asked)
         )
-    assert made > 2 * ClientLimits().connections, "no attack"
+    assert attempts > 2 * ClientLimits().connections, "no attack"
     grown = peak(aggregator) - before
     log.info(
-        f"{made} connections; {calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
+        f"{attempts} connections; {calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
     )
     assert under.value > calm.value / 2
     assert grown < ROOM + 10 * MODEL
@@ -152,7 +152,7 @@ def test_downloads_that_nobody_reads_cost_a_few_blocks(run: Deployment) -> None:
 
 
 def downloaded(address: str) -> int:
-    """Bytes of the model, as a stranger gets it; 0: not yet, or not now."""
+    """Return the bytes of the model, as a stranger gets it; 0: not yet, or not now."""
     try:
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
             assert web.get(f"http://{address}/v1/status").status_code == 200
@@ -177,14 +177,14 @@ class Progress:
             return 0
 
     def asked(self) -> None:
-        """Both are answered."""
+        """Check that both questions are answered."""
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
             assert web.get(f"{self._url}/readyz").status_code == 200
             status = web.get(f"{self._url}/v1/status", headers=self._bearer)
             assert status.json()["state"] == "training"
 
     def during(self, seconds: float) -> int:
-        """The same number of questions a second or more, without an attack."""
+        """Ask the same number of questions a second or more, without an attack."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.asked()
@@ -200,10 +200,10 @@ class Rate:
     def over(self, progress: Progress, act: Callable[[], int]) -> int:
         """Count what is applied while `act` lasts; returns what it does."""
         began, at = progress.applied(), time.monotonic()
-        done = act()
+        count = act()
         self._updates += progress.applied() - began
         self._seconds += time.monotonic() - at
-        return done
+        return count
 
     @property
     def value(self) -> float:
@@ -224,15 +224,15 @@ def test_enrolment_goes_on(tmp_path: Path, length: Length) -> None:
         desk.enroll("first")
         before = peak(server)
         few_descriptors(server)
-        made = attacked(
+        attempts = attacked(
             address,
             "enroll",
             length.rounds * length.seconds,
             lambda: enrolled.append(desk.enroll(f"edge-{len(enrolled)}")),
         )
         grown = peak(server) - before
-        log.info(f"{made} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
-        assert made > 2 * ClientLimits().connections, "no attack"
+        log.info(f"{attempts} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
+        assert attempts > 2 * ClientLimits().connections, "no attack"
         assert set(enrolled) == {201}
         assert grown < ROOM
         assert server.log.count("Traceback") == 0
@@ -255,11 +255,11 @@ class Desk:
             return False
 
     def enroll(self, name: str) -> int:
-        """The status of the answer."""
-        asked = certificates.pem(certificates.request(certificates.new_key(), name)).decode()
+        """Return the status of the answer to an enrolment."""
+        csr = certificates.pem(certificates.request(certificates.new_key(), name)).decode()
         with self._web() as web:
             bearer = {"Authorization": f"Bearer {self._token}"}
-            return web.post("/v1/enroll", json={"csr": asked}, headers=bearer).status_code
+            return web.post("/v1/enroll", json={"csr": csr}, headers=bearer).status_code
 
     def _web(self) -> httpx.Client:
         believed = context_trusting(self._ca)

@@ -49,7 +49,7 @@ EDGES = range(2)
 
 @contextmanager
 def taken_over(name: str, tmp_path: Path, store: str = "") -> Iterator[Deployment]:
-    """The deployment `name` of 0.2 on a broker of its own; nothing is started yet."""
+    """Yield the deployment `name` of 0.2 on a broker of its own; nothing is started yet."""
     folder = unpacked(name, tmp_path) if not store else tmp_path / name
     url = store or f"sqlite:///{folder}/store.db"
     with mosquitto(folder) as broker:
@@ -66,42 +66,47 @@ class Left:
         self.charged = [run.pushes(number) for number in EDGES]
         self.pending = [max(run.pending(number).items()) for number in EDGES]
 
-    def goes_on(self, summary: dict[str, Any], kept: list[Accepted]) -> None:
-        """ε counted on, by ledgers whose chains are whole;
+    def goes_on(self, summary: dict[str, Any], journal_entries: list[Accepted]) -> None:
+        """Check that ε counted on, by ledgers whose chains are whole.
 
-        and what was paid for is in the journal, once, as it was.
+        What was paid for is in the journal, once, as it was.
         """
-        accepted = {(entry.edge, entry.seq): entry.payload for entry in kept}
+        accepted = {(entry.edge, entry.seq): entry.payload for entry in journal_entries}
         for number in EDGES:
             seq, envelope = self.pending[number]
             assert accepted[f"edge-{number}", seq] == envelope
             (chain,) = read_chains(self._run.folder / "identities" / str(number) / "ledger.db")
             chain.verify()
-            said = summary["privacy"]["edges"][f"edge-{number}"]
-            assert 0 < self.charged[number] < said["pushes"] <= chain.count
+            account = summary["privacy"]["edges"][f"edge-{number}"]
+            assert 0 < self.charged[number] < account["pushes"] <= chain.count
             (each,) = chain.history()  # of 0.2's charges and of those since: they are alike
-            spent = [replace(each, count=said["pushes"])]
-            assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
+            spent = [replace(each, count=account["pushes"])]
+            assert account["epsilon_pld"] == pytest.approx(
+                epsilon_pld(spent, account["delta"]), rel=1e-9
+            )
 
 
 def gone_on(
     run: Deployment, before: list[Accepted]
 ) -> tuple[Service, dict[str, Any], list[Accepted]]:
-    """Today's services with a journal file, to the run's end; its summary, and all that was kept."""
+    """Run today's services with a journal file to the run's end.
+
+    Return the aggregator, the run's summary, and all journal entries.
+    """
     aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
     for number in EDGES:
         run.edge(number)
-    summary, kept = run.ended(), journalled(run)
-    assert kept[: len(before)] == before
-    return aggregator, summary, kept
+    summary, journal_entries = run.ended(), journalled(run)
+    assert journal_entries[: len(before)] == before
+    return aggregator, summary, journal_entries
 
 
 def test_a_run_on_sqlite_with_a_journal_file(tmp_path: Path) -> None:
     with taken_over("mapa", tmp_path) as run:
-        left, before = Left(run), journalled(run)
-        aggregator, summary, kept = gone_on(run, before)
-        check(run, summary, kept, EDGES)
-        left.goes_on(summary, kept)
+        leftover, before = Left(run), journalled(run)
+        aggregator, summary, journal_entries = gone_on(run, before)
+        check(run, summary, journal_entries, EDGES)
+        leftover.goes_on(summary, journal_entries)
         assert "resumed at version 46 (6 journal entries replayed)" in aggregator.log
 
 
@@ -111,16 +116,16 @@ def test_a_run_on_redis(tmp_path: Path) -> None:
         redis_server(folder, "--auto-aof-rewrite-min-size", "1gb") as redis,
         taken_over("fedasync", tmp_path, redis.url) as run,
     ):
-        left, before = Left(run), appended(folder)
+        leftover, before = Left(run), appended(folder)
         run.aggregator()
         for number in EDGES:
             run.edge(number)
         summary = run.ended()
-        kept = appended(folder)
-        assert kept[: len(before)] == before
+        journal_entries = appended(folder)
+        assert journal_entries[: len(before)] == before
         assert len(before) == 26
-        check(run, summary, kept, EDGES)
-        left.goes_on(summary, kept)
+        check(run, summary, journal_entries, EDGES)
+        leftover.goes_on(summary, journal_entries)
         with closing(open_store(redis.url, "fedasync")) as store:
             assert store.open(config.load(run.file).fingerprint()) == 3
 
@@ -158,19 +163,21 @@ def test_peers(tmp_path: Path) -> None:
         assert all(run.pushes(number) >= charged[number] for number in EDGES)
 
 
-def snapshot(run: Deployment, people: LabelledRecords | None = None) -> tuple[ServerRole, int]:
-    """The fold that 0.2 has stored, and the position up to which it is.
+def snapshot(
+    run: Deployment, labelled_records: LabelledRecords | None = None
+) -> tuple[ServerRole, int]:
+    """Return the fold that 0.2 has stored, and the position up to which it is.
 
     What comes after it is folded to the same bits on this processor, which 0.2's was not.
     """
     with closing(open_store(run.url, run.run_id)) as store:
-        found = store.snapshot()
-    assert found is not None
+        stored = store.snapshot()
+    assert stored is not None
     file = config.load(run.file)
-    role = registry.server(file.define(), file.build_model(), people)
-    tensors, values = snapshot_file.loads(bytes(found.state))
+    role = registry.server(file.define(), file.build_model(), labelled_records)
+    tensors, values = snapshot_file.loads(bytes(stored.state))
     role.restore(tensors, values["role"])
-    return role, found.cursor
+    return role, stored.cursor
 
 
 def test_parties(tmp_path: Path) -> None:
@@ -188,16 +195,16 @@ def test_parties(tmp_path: Path) -> None:
         for number in EDGES:
             run.edge(number, "party")
         summary = run.ended()
-        kept = journalled(run)
+        journal_entries = journalled(run)
         # What was accepted is, with what was under way, each once; and the model is the fold of it.
-        assert kept[: len(before)] == before
-        in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in kept}
+        assert journal_entries[: len(before)] == before
+        in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in journal_entries}
         assert all(
             in_the_journal[f"edge-{number}", seq] == envelope
             for number, (seq, envelope) in enumerate(pending)
         )
         model = file.build_model()
-        for entry in kept[cursor:]:
+        for entry in journal_entries[cursor:]:
             role.on_message(entries.read(entry.payload, model.schema_hash(), model.size))
         assert summary["applied"] == role.version == file.run.updates
         digest = hashlib.sha256(weights(model, role.params)).hexdigest()

@@ -33,8 +33,8 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with staged() as made:
-        yield made
+    with staged() as new_stage:
+        yield new_stage
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def web(rig: Rig, stage: Stage) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """One server for the tests that change nothing: each start and stop takes 0.2 s."""
+    """Yield a client of one server for the tests that change nothing: a start and stop takes 0.2 s."""
     rig = Rig(tmp_path_factory.mktemp("still"))
     with (
         served(rig) as url,

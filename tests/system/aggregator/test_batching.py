@@ -1,6 +1,6 @@
-"""One append is written while the next messages are judged:
+"""One append is written while the next messages are judged.
 
-whatever fails, nothing is lost or folded twice.
+Whatever fails, nothing is lost or folded twice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ EDGES = ("edge-0", "edge-1", "edge-2")
 
 
 class Slow(MemoryStore):
-    """`meanwhile` is called between the two steps of every append;
+    """A store that calls `meanwhile` between the two steps of every append.
 
-    `fails` names the steps ("begin 2") that do.
+    `fails` names the steps ("begin 2") that fail.
     """
 
     def __init__(self, shared: dict[str, MemoryRun]) -> None:
@@ -56,9 +56,9 @@ class Slow(MemoryStore):
 
 
 class Aggregator:
-    """A driver whose three edges have said Hello;
+    """A driver whose three edges have sent Hello.
 
-    their next messages come one by one, each while one is written.
+    Their next messages come one by one, each while the one before is written.
     """
 
     def __init__(self, broker: str, updates: int = 1000) -> None:
@@ -77,8 +77,11 @@ class Aggregator:
         self.coming = [self.messages(name, [update_meta(0)], 2) for name in EDGES]
 
     def messages(self, edge: str, metas: list[pb.Meta], first: int = 1) -> list[Inbound]:
-        made = inbound(self.rig, metas, first, edge)
-        return [Inbound(one.topic, one.payload, lambda: self.done.append(edge)) for one in made]
+        arrivals = inbound(self.rig, metas, first, edge)
+        return [
+            Inbound(message.topic, message.payload, lambda: self.done.append(edge))
+            for message in arrivals
+        ]
 
     def come(self) -> None:
         for message in self.coming.pop(0) if self.coming else ():
@@ -93,7 +96,7 @@ class Aggregator:
         return int(self.callers[edge].receive("receipt").meta.receipt.status)
 
     def recovered(self) -> str:
-        """The model that another aggregator makes of what is in the store."""
+        """Return the digest of the model that another aggregator makes of what is in the store."""
         again = self.rig.assembled(MemoryStore("intake", ROOMY, self.shared))
         again.driver.recover()
         return sha256(again.run.role)
@@ -105,7 +108,7 @@ class Aggregator:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Aggregator]:
+def aggregator(tmp_path: Path) -> Iterator[Aggregator]:
     with mosquitto(tmp_path) as broker:
         aggregator = Aggregator(f"{broker.host}:{broker.port}")
         yield aggregator
@@ -113,17 +116,17 @@ def made(tmp_path: Path) -> Iterator[Aggregator]:
 
 
 def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_folded(
-    made: Aggregator,
+    aggregator: Aggregator,
 ) -> None:
     versions: list[int] = []
 
     def meanwhile() -> None:
-        versions.append(made.rig.live.role.version)
-        made.come()
+        versions.append(aggregator.rig.live.role.version)
+        aggregator.come()
 
-    made.store.meanwhile = meanwhile
-    made.start()
-    assert made.store.steps == [
+    aggregator.store.meanwhile = meanwhile
+    aggregator.start()
+    assert aggregator.store.steps == [
         "begin 1",
         "answers 1",
         "begin 2",
@@ -132,9 +135,12 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
         "answers 3",
     ]
     assert versions == [0, 0, 1]  # of the model when each append had begun
-    assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED] * 3
-    assert made.done == list(EDGES)
-    assert (made.rig.live.role.version, made.recovered()) == (3, sha256(made.rig.live.role))
+    assert [aggregator.told(name) for name in EDGES] == [STATUS.ACCEPTED] * 3
+    assert aggregator.done == list(EDGES)
+    assert (aggregator.rig.live.role.version, aggregator.recovered()) == (
+        3,
+        sha256(aggregator.rig.live.role),
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,49 +154,49 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
     ],
 )
 def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
-    made: Aggregator, step: str, folded: int, busy: list[str]
+    aggregator: Aggregator, step: str, folded: int, busy: list[str]
 ) -> None:
     # When the store fails at any step, then what it had answered before is in the model, and its
     # edge knows,
-    made.store.fails = {step}
+    aggregator.store.fails = {step}
     with pytest.raises(ServiceError, match=step):
-        made.start()
-    assert made.rig.live.role.version == folded
-    assert [made.told(name) for name in EDGES[:folded]] == [STATUS.ACCEPTED] * folded
+        aggregator.start()
+    assert aggregator.rig.live.role.version == folded
+    assert [aggregator.told(name) for name in EDGES[:folded]] == [STATUS.ACCEPTED] * folded
     # and all others whose message was taken in hand are told to wait.
-    assert [made.told(name) for name in busy] == [STATUS.BUSY] * len(busy)
-    assert sorted(made.done) == [*EDGES[:folded], *busy]
+    assert [aggregator.told(name) for name in busy] == [STATUS.BUSY] * len(busy)
+    assert sorted(aggregator.done) == [*EDGES[:folded], *busy]
     # What was written without an answer is folded when the store is back, and the same bytes are a
     # duplicate then.
-    made.store.fails = set()
-    made.rig.driver.recover()
-    made.store.meanwhile = lambda: None
+    aggregator.store.fails = set()
+    aggregator.rig.driver.recover()
+    aggregator.store.meanwhile = lambda: None
     for name in EDGES:
-        take(made.rig.pipeline, made.messages(name, [update_meta(0)], 2))
-    assert made.rig.live.role.version == 3
-    assert [record.edge for record in made.store.read(0, 10)[3:]] == list(EDGES)
-    assert made.recovered() == sha256(made.rig.live.role)
+        take(aggregator.rig.pipeline, aggregator.messages(name, [update_meta(0)], 2))
+    assert aggregator.rig.live.role.version == 3
+    assert [record.edge for record in aggregator.store.read(0, 10)[3:]] == list(EDGES)
+    assert aggregator.recovered() == sha256(aggregator.rig.live.role)
 
 
 def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
-        made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
-        made.start()
-        take(made.rig.pipeline, [])
-        assert [made.told(name) for name in EDGES] == [
+        ending = Aggregator(f"{broker.host}:{broker.port}", updates=2)
+        ending.start()
+        take(ending.rig.pipeline, [])
+        assert [ending.told(name) for name in EDGES] == [
             STATUS.ACCEPTED,
             STATUS.ACCEPTED,
             STATUS.REJECTED,
         ]
-        assert made.rig.live.counts["late"] == 1
-        assert len(made.store.read(0, 10)) == 3 + 2
-        made.close()
+        assert ending.rig.live.counts["late"] == 1
+        assert len(ending.store.read(0, 10)) == 3 + 2
+        ending.close()
 
 
 def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(
-    made: Aggregator, monkeypatch: pytest.MonkeyPatch
+    aggregator: Aggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tacit_services.aggregator.pipeline.ROUND_SECONDS", 0.0)
-    made.start()
-    assert made.rig.live.role.version == 1
-    assert len(made.rig.pipeline._inbox) == 1  # nothing that came is lost
+    aggregator.start()
+    assert aggregator.rig.live.role.version == 1
+    assert len(aggregator.rig.pipeline._inbox) == 1  # nothing that came is lost

@@ -1,6 +1,6 @@
-"""Deadlines over a real broker:
+"""Deadlines over a real broker.
 
-nobody waits for the dead, and what a timer did is replayed from the journal.
+Nobody waits for the dead, and what a timer did is replayed from the journal.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 @pytest.fixture
 def rigged(broker: Mosquitto, tmp_path: Path) -> Iterator[Callable[[RunFile], Rig]]:
-    made: list[Rig] = []
+    rigs: list[Rig] = []
 
     def build(run: RunFile) -> Rig:
         store = open_store(f"sqlite:///{tmp_path / 'store.db'}", "deadline")
-        made.append(Rig(run, f"{broker.host}:{broker.port}", "deadline", store))
-        return made[0]
+        rigs.append(Rig(run, f"{broker.host}:{broker.port}", "deadline", store))
+        return rigs[0]
 
     yield build
-    for rig in made:
+    for rig in rigs:
         rig.close()
         rig.store.close()
 

@@ -1,6 +1,6 @@
-"""The server's guard over a real broker:
+"""The server's guard over a real broker.
 
-what it refuses is in no journal, and honest edges do not notice it.
+What it refuses is in no journal, and honest edges do not notice it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Guarded = Callable[..., Rig]
 
 @pytest.fixture
 def guarded(broker: Mosquitto, request: pytest.FixtureRequest) -> Iterator[Guarded]:
-    """A served driver with this [guard]."""
+    """Yield a function that serves a driver with this [guard]."""
     rigs: list[Rig] = []
 
     def make(
@@ -68,25 +68,25 @@ def delivered(caller: Hostile) -> None:
 
 
 def resent(caller: Hostile, message: Message) -> int:
-    """As `said`, again and again like an edge's own client:
+    """Return the status of `message`, which is sent again and again as an edge's client does.
 
-    what comes before the subscription to it is lost.
+    What comes before the subscription to it is lost.
     """
-    found: list[int] = []
+    statuses: list[int] = []
 
     def answered() -> bool:
         (payload,) = caller.parts(message)
         caller.publish(message.seq, payload)
         with contextlib.suppress(TimeoutError):
-            found.append(int(caller.receipt(message.seq, 1.0).status))
-        return bool(found)
+            statuses.append(int(caller.receipt(message.seq, 1.0).status))
+        return bool(statuses)
 
     wait_for(answered)
-    return found[0]
+    return statuses[0]
 
 
 def reason(caller: Hostile, value: float, base: int | None = None) -> str:
-    """The reason in the answer to an update of this value in every coordinate."""
+    """Return the reason in the answer to an update of this value in every coordinate."""
     message = caller.update(value, base=base)
     message.meta.update.clip = 1e5  # what the edge says it clipped to does not help it
     caller.publish(message.seq, caller.parts(message)[0])
@@ -112,7 +112,7 @@ def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded)
 
 
 def received(rig: Rig, payload: bytes) -> Update:
-    """The update in one part, as the driver reads it."""
+    """Return the update in one part, as the driver reads it."""
     message = wire_up.read_up(
         wire.decode(bytearray(payload[wire.PART_HEADER :])), rig.schema, rig.model.size
     )
@@ -292,8 +292,8 @@ def test_clip_is_what_the_server_asked_for_with_that_model(guarded: Guarded) -> 
         tensors, values = role.state()
         role.restore(tensors, json.loads(json.dumps(values)))
         for version, stages in ((9, 0), (10, 1), (11, 2), (14, 2), (15, 3), (16, 3)):
-            found = rig.live.guard.bound("edge-0", version, update.vector.numel())
-            assert found == pytest.approx(first * factor**stages)
+            bound = rig.live.guard.bound("edge-0", version, update.vector.numel())
+            assert bound == pytest.approx(first * factor**stages)
     edge.connection.stop()
 
 

@@ -26,11 +26,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 @pytest.fixture
 def rig(broker: Mosquitto) -> Iterator[Rig]:
     run = parse(run_text(more="[guard]\nsums = true\n"), "test")
-    made = Rig(run, f"{broker.host}:{broker.port}", "sums")
-    made.serve()
-    yield made
-    made.close()
-    assert not made.failures
+    guarded_rig = Rig(run, f"{broker.host}:{broker.port}", "sums")
+    guarded_rig.serve()
+    yield guarded_rig
+    guarded_rig.close()
+    assert not guarded_rig.failures
 
 
 def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
@@ -38,13 +38,13 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
 ) -> None:
     # Given three edges, of which one sends a direction as long as honest noise, again and again,
     edge, *others = (Hostile(rig, f"edge-{number}") for number in range(3))
-    assert [one.hello() for one in (edge, *others)] == [STATUS.ACCEPTED] * 3
-    said = [edge.said(edge.update(1 / 32))]
-    while said[-1] == STATUS.ACCEPTED and len(said) < 20:
-        said.append(edge.said(edge.update(1 / 32)))
+    assert [member.hello() for member in (edge, *others)] == [STATUS.ACCEPTED] * 3
+    statuses = [edge.said(edge.update(1 / 32))]
+    while statuses[-1] == STATUS.ACCEPTED and len(statuses) < 20:
+        statuses.append(edge.said(edge.update(1 / 32)))
     # then what does not count is answered as what is stale is, and nothing more is taken,
-    assert said[-1] == STATUS.STALE
-    assert len(said) < 10
+    assert statuses[-1] == STATUS.STALE
+    assert len(statuses) < 10
     assert edge.said(edge.update(1 / 32)) == STATUS.REJECTED
     # also by the next aggregator, which folds the journal to the same bits.
     before = rig.fold()
@@ -59,9 +59,9 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
         serving(create_app(run_status, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,
     ):
-        shown = web.get("/v1/edges/edge-0").json()
-        assert shown["state"] == "quarantined"
-        assert "of the noise that they owe" in shown["quarantine"]
+        row = web.get("/v1/edges/edge-0").json()
+        assert row["state"] == "quarantined"
+        assert "of the noise that they owe" in row["quarantine"]
         # When the operator releases it, that is an entry of the journal, and it begins anew.
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert web.post("/v1/edges/edge-0/release", headers=bearer).status_code == 200

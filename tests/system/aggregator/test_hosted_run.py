@@ -33,7 +33,7 @@ class Served:
 
 @contextmanager
 def hosted(folder: Path, address: str) -> Iterator[Served]:
-    """A run named after its folder, until it has ended or the test is over."""
+    """Serve a run named after its folder, until it has ended or the test is over."""
     folder.mkdir()
     (folder / "run.toml").write_text(toml(MAPA, run={"updates": 4}), encoding="utf-8")
     settings = read_settings(
@@ -64,15 +64,15 @@ def hosted(folder: Path, address: str) -> Iterator[Served]:
 
 
 def test_one_run_of_a_process_ends_and_the_other_goes_on(tmp_path: Path, address: str) -> None:
-    with hosted(tmp_path / "one", address) as one, hosted(tmp_path / "two", address) as two:
+    with hosted(tmp_path / "one", address) as first, hosted(tmp_path / "two", address) as second:
         token = (tmp_path / "one/token").read_text(encoding="utf-8").strip()
         # The token of one run opens nothing of the other.
-        assert not two.is_halted(token)
-        wait_for(lambda: one.is_halted(token))
-        one.thread.join(PATIENCE)
+        assert not second.is_halted(token)
+        wait_for(lambda: first.is_halted(token))
+        first.thread.join(PATIENCE)
         summary = json.loads((tmp_path / "one/out/summary.json").read_text(encoding="utf-8"))
         assert (summary["run"], summary["state"]) == ("one", "halted")
-        status = two.web.get("/v1/status").json()
+        status = second.web.get("/v1/status").json()
         assert (status["run"], status["state"]) == ("two", "waiting")
-        assert two.thread.is_alive()
+        assert second.thread.is_alive()
     assert not (tmp_path / "two/out/summary.json").exists()

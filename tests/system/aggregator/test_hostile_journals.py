@@ -27,23 +27,23 @@ NAME, LIAR = "mapa", "edge-1"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """As 0.2 left it, and a Hello of a liar behind that."""
+    """Yield a store as 0.2 left it, with the Hello of a liar behind that."""
     folder = unpacked(NAME, tmp_path)
-    with closing(open_store(f"sqlite:///{folder}/store.db", NAME)) as found:
-        journal = made(tmp_path, found)
+    with closing(open_store(f"sqlite:///{folder}/store.db", NAME)) as opened:
+        journal = made(tmp_path, opened)
         journal.take_over()
         lie = pb.Hello(noise_variance=HUGE, mechanism="none", clip_min=1e-300, clip_max=HUGE)
         write(journal, run_of(tmp_path), lie)
-        yield found
+        yield opened
 
 
 def run_of(tmp_path: Path) -> RunFile:
-    """The run that the store is of."""
+    """Return the run that the store is of."""
     return config.load(tmp_path / NAME / "run.toml")
 
 
 def made(tmp_path: Path, store: Store) -> RunJournal:
-    """What an aggregator of this run has before it takes the store over."""
+    """Return what an aggregator of this run has before it takes the store over."""
     run = run_of(tmp_path)
     definition, model = run.define(), run.build_model()
     return RunJournal(
@@ -74,9 +74,12 @@ def test_nothing_that_they_say_counts_after_a_restart(tmp_path: Path, store: Sto
     assert role.version > 20
     fresh.tau_max = role.tau_max  # of all that edges do, this alone slows MAPA down
     assert role.tau_max < 10
-    shown, expected = role.schedule(), fresh.schedule()
+    schedule, expected = role.schedule(), fresh.schedule()
     assert expected["learning_rate"] > 0.01
-    assert (shown["clip"], shown["learning_rate"]) == (expected["clip"], expected["learning_rate"])
+    assert (schedule["clip"], schedule["learning_rate"]) == (
+        expected["clip"],
+        expected["learning_rate"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_what_no_aggregator_lets_in_stops_the_next_one_before_it_is_folded(
     answer = write(journal, run_of(tmp_path), pb.Hello(**claims))  # type: ignore[arg-type]
     # when an aggregator takes over, then it says in a line which entry, and has folded the rest.
     successor = made(tmp_path, store)
-    with pytest.raises(WireError, match=f"entry {answer.position}: value: ") as said:
+    with pytest.raises(WireError, match=f"entry {answer.position}: value: ") as error:
         successor.take_over()
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(error.value)
     assert (sha256(successor.role), successor.cursor) == (before, answer.position - 1)

@@ -1,6 +1,6 @@
-"""The server driver and messages that no honest edge sends, over a real broker:
+"""The server driver and messages that no honest edge sends, over a real broker.
 
-the fold is touched by nobody else.
+The fold is touched by nobody else.
 """
 
 from __future__ import annotations
@@ -33,22 +33,24 @@ from tests.helpers.servers import PATIENCE, Mosquitto, wait_for
 
 @pytest.fixture(scope="module")
 def rig(broker: Mosquitto) -> Iterator[Rig]:
-    """One served driver for all the hostile messages, at version 4."""
-    made = Rig(run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000)
-    made.serve()
-    honest = Hostile(made, "edge-0")
+    """Yield one served driver for all the hostile messages, at version 4."""
+    hostile_rig = Rig(
+        run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000
+    )
+    hostile_rig.serve()
+    honest = Hostile(hostile_rig, "edge-0")
     assert honest.hello() == STATUS.ACCEPTED
     for _ in range(4):
         assert honest.said(honest.update()) == STATUS.ACCEPTED
     honest.connection.stop()
-    yield made
-    made.close()
-    assert not made.failures
+    yield hostile_rig
+    hostile_rig.close()
+    assert not hostile_rig.failures
 
 
 @pytest.fixture
 def hostile(rig: Rig) -> Iterator[Hostile]:
-    """A new edge that has said Hello."""
+    """Yield a new edge that has sent Hello."""
     caller = new(rig)
     assert caller.hello() == STATUS.ACCEPTED
     yield caller
@@ -56,7 +58,7 @@ def hostile(rig: Rig) -> Iterator[Hostile]:
 
 
 def changed(hostile: Hostile, **fields: object) -> bytes:
-    """A good update, but for some fields of its Meta or its message."""
+    """Return a good update, but for some fields of its Meta or its message."""
     message = hostile.update()
     for name, value in fields.items():
         setattr(message, name, value)
@@ -64,7 +66,7 @@ def changed(hostile: Hostile, **fields: object) -> bytes:
 
 
 def patched(hostile: Hostile, change: Callable[[pb.Meta], object]) -> bytes:
-    """A good update, with its Meta changed after the tensor's digest was taken."""
+    """Return a good update, whose Meta is changed after the tensor's digest was taken."""
     message = hostile.update()
     received = wire.decode(bytearray(message.envelope()))
     assert received.tensor is not None
@@ -436,8 +438,10 @@ def test_a_long_model_is_not_begun_again_for_every_question(address: str) -> Non
     began = time.monotonic()
     for number in range(200):
         edge.seq = 0
-        whole = edge.greeting()
-        edge.publish(1, part(whole.envelope() if number % 2 else b"", total=len(whole.envelope())))
+        greeting = edge.greeting()
+        edge.publish(
+            1, part(greeting.envelope() if number % 2 else b"", total=len(greeting.envelope()))
+        )
         assert edge.receipt(1).status == STATUS.DUPLICATE
     # then it is sent the beginning once in half a second, and not two hundred times.
     seconds = time.monotonic() - began

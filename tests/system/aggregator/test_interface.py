@@ -17,8 +17,8 @@ from tests.helpers.rest import Rig, served
 def url(tmp_path: Path) -> Iterator[str]:
     rig = Rig(tmp_path)
     rig.hello("edge-0")
-    with served(rig) as made:
-        yield made
+    with served(rig) as base_url:
+        yield base_url
 
 
 def test_its_files_are_the_aggregators_own_with_their_licence(url: str) -> None:
@@ -30,26 +30,26 @@ def test_its_files_are_the_aggregators_own_with_their_licence(url: str) -> None:
     assert "http" not in first.text
     assert "Apache License" in httpx.get(f"{url}/docs/swagger-ui.LICENSE").text
     script = httpx.get(f"{url}/docs/swagger-ui-bundle.js")
-    known = {"If-None-Match": script.headers["etag"]}
-    assert httpx.get(f"{url}/docs/swagger-ui-bundle.js", headers=known).status_code == 304
+    headers = {"If-None-Match": script.headers["etag"]}
+    assert httpx.get(f"{url}/docs/swagger-ui-bundle.js", headers=headers).status_code == 304
     assert httpx.get(f"{url}/docs/..%2Fstatic_files.py").status_code == 404
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.mark.slow
 def test_every_operation_is_shown_and_one_is_tried_out(browser: Browser, url: str) -> None:
-    shown = Shown(browser, f"{url}/docs")
-    shown.page.wait_for_selector(".opblock")
+    tab = Shown(browser, f"{url}/docs")
+    tab.page.wait_for_selector(".opblock")
     paths = httpx.get(f"{url}/openapi.json").json()["paths"]
     operations = sum(len(methods) for methods in paths.values())
-    assert shown.page.locator(".opblock").count() == operations >= 15
+    assert tab.page.locator(".opblock").count() == operations >= 15
 
-    status = shown.page.locator(".opblock", has_text="/v1/status").first
+    status = tab.page.locator(".opblock", has_text="/v1/status").first
     status.locator(".opblock-summary-control").click()
     status.locator(".try-out__btn").click()
     status.locator(".execute").click()
@@ -57,8 +57,8 @@ def test_every_operation_is_shown_and_one_is_tried_out(browser: Browser, url: st
     body.wait_for()
     assert '"edges_online": 1' in body.inner_text()
 
-    hosts = shown.page.evaluate(
+    hosts = tab.page.evaluate(
         "performance.getEntriesByType('resource').map(one => new URL(one.name).host)"
     )
     assert set(hosts) <= {url.removeprefix("http://"), ""}  # "": pictures of the style sheet
-    assert shown.complaints == []
+    assert tab.complaints == []

@@ -27,36 +27,36 @@ EVIL = "<img src=x onerror=window.hacked=1>"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    made = Rig(tmp_path)
+    page_rig = Rig(tmp_path)
     for edge in ("edge-0", "edge-1", "edge-2"):
-        made.hello(edge)
-    made.update("edge-0")
-    made.update("edge-1", pushes=2)
-    made.run_status.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
-    made.run_status.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
-    return made
+        page_rig.hello(edge)
+    page_rig.update("edge-0")
+    page_rig.update("edge-1", pushes=2)
+    page_rig.run_status.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
+    page_rig.run_status.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
+    return page_rig
 
 
 @pytest.fixture
 def url(rig: Rig) -> Iterator[str]:
-    with served(rig) as made:
-        yield made
+    with served(rig) as base_url:
+        yield base_url
 
 
-def rows(shown: Shown) -> list[list[str]]:
-    """The table of edges, as it is shown."""
-    found = shown.page.locator("#edges tbody tr:visible").all()
-    return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in found]
+def rows(tab: Shown) -> list[list[str]]:
+    """Return the table of edges, as the page shows it."""
+    locators = tab.page.locator("#edges tbody tr:visible").all()
+    return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in locators]
 
 
 def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
-    """The same rows, of what REST says."""
+    """Return the same rows, from what REST answers."""
     return [
         [
             edge["id"],
@@ -70,7 +70,7 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def spent(epsilon: float, *, bound: bool) -> str:
-    """ε, as the page writes it."""
+    """Return ε, as the page writes it."""
     return f"{'≤ ' if bound else ''}{rounding.epsilon(epsilon)}"
 
 
@@ -84,38 +84,38 @@ def test_the_page_writes_epsilon_as_python_does(browser: Browser, url: str) -> N
     assert page.evaluate(write, [value for value, _ in vectors]) == [text for _, text in vectors]
 
 
-def agrees(shown: Shown, url: str) -> None:
-    """Every number of the page is that of REST at the same moment: nothing moves meanwhile."""
+def agrees(tab: Shown, url: str) -> None:
+    """Check that every number of the page is that of REST at the same moment."""
     status = httpx.get(f"{url}/v1/status").json()
-    shown.at_version(status["model_version"])
-    assert shown.text("run") == status["run"]
-    assert shown.text("state") == status["state"]
-    assert shown.text("applied") == f"{status['applied']:,} of {status['target']:,}"
-    assert shown.text("online") == f"{status['edges_online']} of {status['edges']}"
+    tab.at_version(status["model_version"])
+    assert tab.text("run") == status["run"]
+    assert tab.text("state") == status["state"]
+    assert tab.text("applied") == f"{status['applied']:,} of {status['target']:,}"
+    assert tab.text("online") == f"{status['edges_online']} of {status['edges']}"
     privacy = status["privacy"]
-    assert shown.text("epsilon") == f"ε {spent(privacy['epsilon'], bound=privacy['bound'])}"
+    assert tab.text("epsilon") == f"ε {spent(privacy['epsilon'], bound=privacy['bound'])}"
     if status["test_accuracy"] is not None:
-        assert shown.text("metric") == f"{100 * status['test_accuracy']:.2f} %"
+        assert tab.text("metric") == f"{100 * status['test_accuracy']:.2f} %"
         loss = float(format(status["test_loss"], ".4g"))
-        assert f"loss {loss:g}" in shown.text("metric-more")
+        assert f"loss {loss:g}" in tab.text("metric-more")
     edges = httpx.get(f"{url}/v1/edges").json()
-    assert rows(shown) == said_of(edges)
+    assert rows(tab) == said_of(edges)
     released = sum(edge["pushes"] for edge in edges)
-    assert f"{released:,}, by {len(edges)} edges" in shown.text("released-words")
+    assert f"{released:,}, by {len(edges)} edges" in tab.text("released-words")
     for fact in (
         status["model_sha256"][:16],
         f"{status['rejected']:,} rejected, {status['stale']:,} too old",
         f"{status['duplicates']:,}, each counted once",
     ):
-        assert fact in shown.text("facts")
+        assert fact in tab.text("facts")
 
 
-def soon(shown: Shown, url: str) -> None:
-    """What is shown agrees, once it has heard of the last change."""
+def soon(tab: Shown, url: str) -> None:
+    """Wait until the page agrees with REST, which it does once it has heard of the last change."""
 
     def so() -> bool:
         try:
-            agrees(shown, url)
+            agrees(tab, url)
         except AssertionError:
             return False
         return True
@@ -124,21 +124,21 @@ def soon(shown: Shown, url: str) -> None:
 
 
 def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url: str) -> None:
-    shown = Shown(browser, url)
-    agrees(shown, url)
-    assert "10.00 % at 0 updates, 62.50 % at 2 updates" in shown.text("chart-words")
-    assert shown.page.locator("#chart canvas").count() == 1
+    tab = Shown(browser, url)
+    agrees(tab, url)
+    assert "10.00 % at 0 updates, 62.50 % at 2 updates" in tab.text("chart-words")
+    assert tab.page.locator("#chart canvas").count() == 1
     rig.update("edge-2")  # seen without asking again
-    agrees(shown, url)
-    assert shown.complaints == []
+    agrees(tab, url)
+    assert tab.complaints == []
 
 
 def test_events_stand_with_the_latest_first_and_what_came_before_the_page_last(
     browser: Browser, rig: Rig, url: str
 ) -> None:
     rig.live.presence["edge-1"] = "left"
-    shown = Shown(browser, url).at_version(2)
-    lines = shown.page.locator("#events li").all_inner_texts()
+    tab = Shown(browser, url).at_version(2)
+    lines = tab.page.locator("#events li").all_inner_texts()
     early = ["earlier" in line for line in lines]
     assert early == sorted(early)
     assert 0 < sum(early) < len(early)
@@ -149,9 +149,9 @@ def test_a_run_that_waits_says_how_many_of_its_edges_are_there(
     browser: Browser, rig: Rig, url: str
 ) -> None:
     rig.needed = 5
-    shown = Shown(browser, url)
+    tab = Shown(browser, url)
     online = httpx.get(f"{url}/v1/status").json()["edges_online"]
-    shown.page.wait_for_selector(f"#state:text-is('waiting for edges: {online} of 5')")
+    tab.page.wait_for_selector(f"#state:text-is('waiting for edges: {online} of 5')")
 
 
 def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str) -> None:
@@ -163,60 +163,64 @@ def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str)
             object.__setattr__(record.hello, "refusal", EVIL)
     rig.role.edges[EVIL] = rig.role.edges["edge-0"]
     rig.live.role.halt_reason = EVIL
-    shown = Shown(browser, url).at_version(2)
-    shown.page.wait_for_selector(f"#edges th:text-is('{EVIL}')")
-    assert shown.page.locator("#edges .why", has_text=EVIL).count() >= 2
-    assert EVIL in shown.text("facts")
-    assert EVIL in shown.text("events")
-    assert shown.page.evaluate("window.hacked") is None
-    assert shown.page.locator("img[src=x]").count() == 0
-    assert shown.complaints == []
+    tab = Shown(browser, url).at_version(2)
+    tab.page.wait_for_selector(f"#edges th:text-is('{EVIL}')")
+    assert tab.page.locator("#edges .why", has_text=EVIL).count() >= 2
+    assert EVIL in tab.text("facts")
+    assert EVIL in tab.text("events")
+    assert tab.page.evaluate("window.hacked") is None
+    assert tab.page.locator("img[src=x]").count() == 0
+    assert tab.complaints == []
 
 
 def test_nothing_runs_that_the_policy_does_not_allow(browser: Browser, url: str) -> None:
-    shown = Shown(browser, url).at_version(2)
-    shown.page.evaluate(
+    tab = Shown(browser, url).at_version(2)
+    tab.page.evaluate(
         "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
         " document.body.append(s); }"
     )
-    assert shown.page.evaluate("window.ran") is None
-    assert shown.complaints != []  # the control: a violation is heard
+    assert tab.page.evaluate("window.ran") is None
+    assert tab.complaints != []  # the control: a violation is heard
     policy = httpx.get(url).headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self';")
     assert "unsafe" not in policy
-    hosts = shown.page.evaluate(
+    hosts = tab.page.evaluate(
         "performance.getEntriesByType('resource').map(one => new URL(one.name).host)"
     )
     assert set(hosts) == {url.removeprefix("http://")}
 
 
-def serious(shown: Shown) -> list[str]:
-    """What axe-core finds that would keep somebody out."""
-    found = Axe().run(shown.page).response["violations"]
-    return [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+def serious(tab: Shown) -> list[str]:
+    """Return what axe-core reports that would keep somebody out."""
+    violations = Axe().run(tab.page).response["violations"]
+    return [
+        violation["id"]
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.mark.parametrize("more", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}])
 def test_nothing_stands_in_the_way_of_anybody(
     browser: Browser, url: str, more: dict[str, Any]
 ) -> None:
-    shown = Shown(browser, url, **more).at_version(2)
-    shown.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    assert serious(shown) == []
-    width = shown.page.evaluate("document.scrollingElement.scrollWidth")
-    assert width <= shown.page.viewport_size["width"]  # type: ignore[index]
+    tab = Shown(browser, url, **more).at_version(2)
+    tab.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert serious(tab) == []
+    width = tab.page.evaluate("document.scrollingElement.scrollWidth")
+    assert width <= tab.page.viewport_size["width"]  # type: ignore[index]
 
 
 def test_it_is_used_by_the_keyboard_alone(browser: Browser, rig: Rig, url: str) -> None:
-    shown = Shown(browser, url).at_version(2)
+    tab = Shown(browser, url).at_version(2)
     reached: list[str] = []
     for _ in range(20):
-        shown.page.keyboard.press("Tab")
+        tab.page.keyboard.press("Tab")
         reached.append(
-            shown.page.evaluate("document.activeElement.id || document.activeElement.tagName")
+            tab.page.evaluate("document.activeElement.id || document.activeElement.tagName")
         )
         if reached[-1] == "SUMMARY":
-            shown.page.keyboard.press("Enter")
+            tab.page.keyboard.press("Enter")
     order = [name for name in reached if name in ("filter", "print", "token", "reason", "halt")]
     assert order[:5] == ["filter", "print", "token", "reason", "halt"]
 
@@ -224,19 +228,19 @@ def test_it_is_used_by_the_keyboard_alone(browser: Browser, rig: Rig, url: str) 
 def test_the_operator_ends_the_run_with_the_token_alone(
     browser: Browser, rig: Rig, url: str
 ) -> None:
-    shown = Shown(browser, url).at_version(2)
-    shown.page.get_by_text("For the operator").click()
-    shown.page.fill("#token", "wrong")
-    shown.page.click("#halt")
-    shown.page.wait_for_selector("#said:has-text('Refused')")
+    tab = Shown(browser, url).at_version(2)
+    tab.page.get_by_text("For the operator").click()
+    tab.page.fill("#token", "wrong")
+    tab.page.click("#halt")
+    tab.page.wait_for_selector("#said:has-text('Refused')")
     assert not rig.role.halted
-    shown.page.fill("#token", TOKEN)
-    shown.page.fill("#reason", "enough")
-    shown.page.click("#halt")
-    shown.page.wait_for_selector("#said:has-text('Done')")
+    tab.page.fill("#token", TOKEN)
+    tab.page.fill("#reason", "enough")
+    tab.page.click("#halt")
+    tab.page.wait_for_selector("#said:has-text('Done')")
     assert rig.role.halt_reason == "enough"
-    kept = shown.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
-    assert kept == [0, 0, ""]
+    stored = tab.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+    assert stored == [0, 0, ""]
 
 
 def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_path: Path) -> None:
@@ -246,14 +250,14 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
     rig.update("edge-0")
     rig.live.guard.refused("edge-1", "norm")
     with served(rig) as url:
-        shown = Shown(browser, url).at_version(1)
-        first, second = (row[1].split() for row in rows(shown))
+        tab = Shown(browser, url).at_version(1)
+        first, second = (row[1].split() for row in rows(tab))
         assert first == ["online"]
         assert (second[0], second[-1]) == ("quarantined", "release")
         assert "(the last: norm)" in " ".join(second)
-        shown.page.get_by_text("For the operator").click()
-        shown.page.fill("#token", TOKEN)
-        shown.page.get_by_role("button", name="release edge-1").click()
+        tab.page.get_by_text("For the operator").click()
+        tab.page.fill("#token", TOKEN)
+        tab.page.get_by_role("button", name="release edge-1").click()
         wait_for(lambda: "edge-1" not in rig.reading().quarantined)
 
 
@@ -269,14 +273,14 @@ def test_the_sheet_says_that_people_are_taken_for_others(
     rig.hello("edge-0")
     rig.update("edge-0")
     with served(rig) as url:
-        shown = Shown(browser, url).at_version(1)
-        said = shown.text("released-words")
-        assert ("those of 2 other ledgers, on the owner's word" in said) == bool(ledgers)
-        assert "because an edge's owner says so (data.apart_from)" in said  # in any case
+        tab = Shown(browser, url).at_version(1)
+        words = tab.text("released-words")
+        assert ("those of 2 other ledgers, on the owner's word" in words) == bool(ledgers)
+        assert "because an edge's owner says so (data.apart_from)" in words  # in any case
 
 
 def thousand(folder: Path) -> Rig:
-    """1,000 edges, one of which has pushed."""
+    """Return a rig of 1,000 edges, one of which has pushed."""
     rig = Rig(folder, more="[run]\nupdates = 100\n")
     rig.hello("edge-0")
     rig.update("edge-0")
@@ -299,19 +303,19 @@ MEASURE = """() => {
 
 
 def measured(browser: Browser, rig: Rig, url: str) -> tuple[float, float]:
-    """Milliseconds to the first paint, and of the longest task while edges push one by one."""
-    shown = Shown(browser, url).at_version(rig.role.version)
-    assert shown.page.locator("#edges tbody tr").count() == 1000
-    assert shown.text("online") == "1,000 of 1,000"
-    shown.page.evaluate(MEASURE)
+    """Return the milliseconds to the first paint, and of the longest task while edges push."""
+    tab = Shown(browser, url).at_version(rig.role.version)
+    assert tab.page.locator("#edges tbody tr").count() == 1000
+    assert tab.text("online") == "1,000 of 1,000"
+    tab.page.evaluate(MEASURE)
     for edge in range(7, 14):  # an event is at least half a second apart from the one before
         rig.update(f"edge-{edge}", pushes=rig.role.version)
-        shown.at_version(rig.role.version)
-    assert 0 < shown.page.evaluate("window.written") < 7 * 40  # what moves is written alone
-    painted = shown.page.evaluate(
+        tab.at_version(rig.role.version)
+    assert 0 < tab.page.evaluate("window.written") < 7 * 40  # what moves is written alone
+    painted = tab.page.evaluate(
         "performance.getEntriesByName('first-contentful-paint')[0].startTime"
     )
-    return painted, shown.page.evaluate("Math.max(0, ...window.long)")
+    return painted, tab.page.evaluate("Math.max(0, ...window.long)")
 
 
 @pytest.mark.exhaustive
@@ -330,23 +334,23 @@ def test_a_thousand_edges_are_shown_at_once_and_no_event_holds_the_page_up(
 def test_every_number_is_right_after_the_aggregator_was_killed_and_came_back(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with shown_run(tmp_path, 3000, "wait = 1.0") as (run, rest):
-        first = rest.begin()
+    with shown_run(tmp_path, 3000, "wait = 1.0") as (run, api):
+        first = api.begin()
         edges = [run.edge(0), run.edge(1)]
-        rest.wait(lambda status: status.applied >= 50)
-        url = f"http://{rest.address}"
-        shown = Shown(browser, url).at_version(50)
+        api.wait(lambda status: status.applied >= 50)
+        url = f"http://{api.address}"
+        tab = Shown(browser, url).at_version(50)
         first.kill()
-        shown.page.wait_for_selector("#lost:visible")
-        assert "goes on trying" in shown.text("lost")
-        rest.begin()
-        before = rest.wait(lambda status: status.applied >= 100).applied
-        shown.page.wait_for_selector("#lost", state="hidden")
-        shown.at_version(before)
+        tab.page.wait_for_selector("#lost:visible")
+        assert "goes on trying" in tab.text("lost")
+        api.begin()
+        before = api.wait(lambda status: status.applied >= 100).applied
+        tab.page.wait_for_selector("#lost", state="hidden")
+        tab.at_version(before)
         for edge in edges:  # nothing moves any more, so there is one moment to compare
             assert edge.process is not None
             edge.process.send_signal(signal.SIGSTOP)
-        soon(shown, url)
-        agrees(shown, url)
-        assert int(shown.text("applied").split()[0].replace(",", "")) >= before
-        assert shown.complaints == []
+        soon(tab, url)
+        agrees(tab, url)
+        assert int(tab.text("applied").split()[0].replace(",", "")) >= before
+        assert tab.complaints == []

@@ -27,12 +27,12 @@ PAPER: dict[str, Any] = {"viewport": {"width": 794, "height": 1123}}  # A4 at 96
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
+    with chromium() as chrome:
+        yield chrome
 
 
 def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
-    """A run of MAPA with all its edges, and nothing else."""
+    """Return a run of MAPA with all its edges, and nothing else."""
     more = f"[run]\nupdates = {updates}\n[privacy]\nepsilon = 8.0\n"
     rig = Rig(folder, more=more)
     for number in range(edges):
@@ -41,7 +41,7 @@ def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
 
 
 def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
-    """The run after so many updates, evaluated now and then."""
+    """Return the run after so many updates, evaluated every `every` of them."""
     edges = len(rig.role.edges)
     for version in range(updates + 1):
         if version % every == 0 or version == updates:
@@ -56,7 +56,7 @@ def trained(rig: Rig, updates: int, every: int = 15) -> Rig:
 
 
 def start(folder: Path) -> Rig:
-    """Three of five edges are here."""
+    """Return a run that waits, as three of five edges are here."""
     rig = trained(begun(folder), 0)
     for edge in ("edge-3", "edge-4"):
         del rig.role.edges[edge], rig.live.presence[edge]
@@ -65,14 +65,14 @@ def start(folder: Path) -> Rig:
 
 
 def middle(folder: Path) -> Rig:
-    """A run in its middle, one of whose edges is away."""
+    """Return a run in its middle, one of whose edges is away."""
     rig = trained(begun(folder), 210)
     rig.live.presence["edge-3"] = "offline"
     return rig
 
 
 def end(folder: Path) -> Rig:
-    """A run that has reached its end, and whose edges have left."""
+    """Return a run that has reached its end, and whose edges have left."""
     rig = trained(begun(folder), 400)
     rig.run_status.end()
     for edge in rig.live.presence:
@@ -81,7 +81,7 @@ def end(folder: Path) -> Rig:
 
 
 def many(folder: Path) -> Rig:
-    """200 edges, a few of which do not take part just now."""
+    """Return a run of 200 edges, a few of which do not take part just now."""
     rig = trained(begun(folder, edges=200, updates=2000), 896, every=64)
     for number in range(3, 200, 20):
         rig.live.presence[f"edge-{number}"] = "offline"
@@ -110,33 +110,36 @@ def test_a_picture_of_the_whole_page(
 ) -> None:
     rig = run(tmp_path)
     with served(rig) as url:
-        shown = Shown(browser, url, **more).at_version(rig.role.version)
-        assert shown.page.locator("#chart canvas").count() == 1
-        picture(shown, tmp_path, name)
+        tab = Shown(browser, url, **more).at_version(rig.role.version)
+        assert tab.page.locator("#chart canvas").count() == 1
+        picture(tab, tmp_path, name)
         if name == "page":
-            picture(shown, tmp_path, "first", whole=False)
-        assert serious(shown) == []
-        assert shown.complaints == []
+            picture(tab, tmp_path, "first", full_page=False)
+        assert serious(tab) == []
+        assert tab.complaints == []
 
 
 def test_the_sheet_for_a_privacy_officer_fits_on_one_page(browser: Browser, tmp_path: Path) -> None:
     rig = middle(tmp_path)
     with served(rig) as url:
-        shown = Shown(browser, url, **PAPER).at_version(rig.role.version)
+        tab = Shown(browser, url, **PAPER).at_version(rig.role.version)
         for paper in ("A4", "Letter"):
-            printed = shown.page.pdf(format=paper)
+            printed = tab.page.pdf(format=paper)
             assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
-        shown.page.emulate_media(media="print")
-        assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
-        picture(shown, tmp_path, "sheet")
+        tab.page.emulate_media(media="print")
+        assert tab.page.locator(".card:visible").count() == 1  # the sheet alone
+        picture(tab, tmp_path, "sheet")
 
 
-def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
-    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
-    folder.
+def picture(tab: Shown, folder: Path, name: str, *, full_page: bool = True) -> None:
+    """Take a picture of the whole page, or of its first view.
+
+    It goes to docs/ where TACIT_PICTURES names that folder.
     """
     path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=whole)
-    with Image.open(path) as taken:
-        taken.quantize(256).save(path, optimize=True)  # a quarter of the bytes, the same to the eye
+    tab.page.screenshot(path=path, full_page=full_page)
+    with Image.open(path) as screenshot:
+        screenshot.quantize(256).save(
+            path, optimize=True
+        )  # a quarter of the bytes, the same to the eye
     assert path.stat().st_size > 5_000

@@ -13,7 +13,7 @@ from tests.helpers.rest import Rig
 
 @pytest.fixture
 def run(tmp_path: Path) -> Rig:
-    """A run whose accuracy went from 90 to 95 %, and whose C was halved once."""
+    """Return a run whose accuracy went from 90 to 95 %, and whose C was halved once."""
     rig = Rig(tmp_path, more="[run]\nupdates = 100\n[privacy]\nepsilon = 4.0\n")
     for edge in ("edge-0", "edge-1"):
         rig.hello(edge)
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Rig:
 
 
 def axes(rig: Rig) -> list[Any]:
-    """The four parts of the picture."""
+    """Return the four parts of the picture."""
     return run_picture.drawn(rig.run_status.summary(), rig.run_status.series).axes
 
 

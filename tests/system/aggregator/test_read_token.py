@@ -27,16 +27,16 @@ OPEN = ["/", "/page/page.js", "/docs", "/openapi.json", "/healthz"]
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    made = Rig(tmp_path, read_token=READ_TOKEN)
-    made.hello("edge-0")
-    made.update("edge-0")
-    return made
+    locked_rig = Rig(tmp_path, read_token=READ_TOKEN)
+    locked_rig.hello("edge-0")
+    locked_rig.update("edge-0")
+    return locked_rig
 
 
 @pytest.fixture
 def url(rig: Rig) -> Iterator[str]:
-    with served(rig) as made:
-        yield made
+    with served(rig) as base_url:
+        yield base_url
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -85,22 +85,24 @@ def test_who_has_no_token_learns_nothing_of_what_is_asked_for(rig: Rig, url: str
 
 
 def test_openapi_says_which_token_is_for_what(url: str, tmp_path: Path) -> None:
-    told = httpx.get(f"{url}/openapi.json").json()
-    assert set(told["components"]["securitySchemes"]) == {"Read", "HTTPBearer"}
-    for path, methods in told["paths"].items():
+    schema = httpx.get(f"{url}/openapi.json").json()
+    assert set(schema["components"]["securitySchemes"]) == {"Read", "HTTPBearer"}
+    for path, methods in schema["paths"].items():
         for method, operation in methods.items():
-            wanted = (
+            schemes = (
                 []
                 if path in ("/healthz", "/readyz")
                 else ["Read" if method == "get" else "HTTPBearer"]
             )
-            assert [name for one in operation.get("security", []) for name in one] == wanted, path
-            assert ("401" in operation["responses"]) == bool(wanted), path
+            assert [
+                name for requirement in operation.get("security", []) for name in requirement
+            ] == schemes, path
+            assert ("401" in operation["responses"]) == bool(schemes), path
     (tmp_path / "other").mkdir()
     with served(Rig(tmp_path / "other")) as other:  # where reads are open, none is said to need one
-        told = httpx.get(f"{other}/openapi.json").json()
-        assert set(told["components"]["securitySchemes"]) == {"HTTPBearer"}
-        assert "security" not in told["paths"]["/v1/status"]["get"]
+        schema = httpx.get(f"{other}/openapi.json").json()
+        assert set(schema["components"]["securitySchemes"]) == {"HTTPBearer"}
+        assert "security" not in schema["paths"]["/v1/status"]["get"]
 
 
 @pytest.mark.parametrize("command", [["status"], ["watch", "--once"], ["ledger"], ["model"]])
@@ -145,27 +147,27 @@ def test_its_file_is_made_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.mark.slow
 def test_the_page_asks_for_it_and_keeps_it_in_memory(browser: Browser, rig: Rig, url: str) -> None:
-    shown = Shown(browser, url, viewport=PHONE)
-    shown.page.wait_for_selector("#locked:visible")
-    assert not shown.page.locator("main").is_visible()
-    shown.page.fill("#read-token", "wrong")
-    shown.page.keyboard.press("Enter")
-    shown.page.wait_for_selector("#locked-said:has-text('not the token')")
-    shown.page.fill("#read-token", READ_TOKEN)
-    shown.page.keyboard.press("Enter")
-    shown.at_version(1)
-    assert not shown.page.locator("#locked").is_visible()
+    tab = Shown(browser, url, viewport=PHONE)
+    tab.page.wait_for_selector("#locked:visible")
+    assert not tab.page.locator("main").is_visible()
+    tab.page.fill("#read-token", "wrong")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("#locked-said:has-text('not the token')")
+    tab.page.fill("#read-token", READ_TOKEN)
+    tab.page.keyboard.press("Enter")
+    tab.at_version(1)
+    assert not tab.page.locator("#locked").is_visible()
     rig.update("edge-0")  # its events are shown as well
-    shown.at_version(2)
-    assert shown.text("applied") == "2 of 6"
-    kept = shown.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
-    assert kept == [0, 0, ""]
-    shown.page.reload()
-    shown.page.wait_for_selector("#locked:visible")
-    assert shown.complaints == []
+    tab.at_version(2)
+    assert tab.text("applied") == "2 of 6"
+    stored = tab.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+    assert stored == [0, 0, ""]
+    tab.page.reload()
+    tab.page.wait_for_selector("#locked:visible")
+    assert tab.complaints == []

@@ -1,6 +1,6 @@
-"""The REST interface over a real socket, on a real driver and store:
+"""The REST interface over a real socket, on a real driver and store.
 
-who may ask, how, and what is refused; halts, events, and the OpenAPI document.
+Who may ask, how, and what is refused; halts, events, and the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class TestHosts:
 
     def test_further_names_are_a_setting(self, rig: Rig) -> None:
         settings = AggregatorSettings(run_file="x", http="tacit.lab:0", http_hosts="a.net, b.net")
-        for names, known in ((settings.known_hosts(), "b.net"), (["*"], "evil.example")):
+        for names, host in ((settings.known_hosts(), "b.net"), (["*"], "evil.example")):
             app = create_app(rig.run_status, rig.operator, rig.model, hosts=names)
             with serving(app, rig.operator) as url:
-                asked = httpx.get(f"{url}/healthz", headers={"Host": known}, trust_env=False)
-                assert asked.status_code == 200
+                answer = httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False)
+                assert answer.status_code == 200
 
     def test_a_body_that_is_no_text_is_a_documented_400(self, still: httpx.Client) -> None:
         header = {"Content-Type": "application/json"} | BEARER
@@ -101,10 +101,12 @@ class TestStrangers:
     ) -> None:
         monkeypatch.setattr(http_pace, "BURST", 9.0)
         monkeypatch.setattr(http_pace, "RATE", 0.01)
-        found = [web.get("/openapi.json") for _ in range(10)]
-        assert "of one address" in problem(found.pop(), 429)
-        described = found.pop().json()["paths"].values()
-        assert all("429" in said["responses"] for path in described for said in path.values())
+        answers = [web.get("/openapi.json") for _ in range(10)]
+        assert "of one address" in problem(answers.pop(), 429)
+        described = answers.pop().json()["paths"].values()
+        assert all(
+            "429" in operation["responses"] for path in described for operation in path.values()
+        )
         assert problem(web.get("/v1/status", headers={"Authorization": f"Bearer {TOKEN}x"}), 429)
         for path, headers in (("/healthz", {}), ("/v1/status", BEARER)):
             assert {web.get(path, headers=headers).status_code for _ in range(20)} == {200}
@@ -140,17 +142,19 @@ class TestHalt:
                 return httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False, timeout=3600)
 
             try:
-                asked = [pool.submit(halt) for _ in range(60)]
+                futures = [pool.submit(halt) for _ in range(60)]
                 # then all but a few are refused, at once: while those wait,
-                refused = [done.result() for done in islice(as_completed(asked), 60 - WAITING)]
-                assert all("wait already" in problem(one, 503) for one in refused)
-                assert {one.headers["retry-after"] for one in refused} == {"1"}
+                refused = [
+                    future.result() for future in islice(as_completed(futures), 60 - WAITING)
+                ]
+                assert all("wait already" in problem(answer, 503) for answer in refused)
+                assert {answer.headers["retry-after"] for answer in refused} == {"1"}
                 # and reads are answered.
                 assert httpx.get(f"{url}/v1/status", trust_env=False).status_code == 200
-                assert sum(not one.done() for one in asked) == WAITING
+                assert sum(not future.done() for future in futures) == WAITING
             finally:
                 stuck.close()
-            assert {one.result().status_code for one in asked} == {503}
+            assert {future.result().status_code for future in futures} == {503}
 
     def test_needs_no_body(self, rig: Rig, web: httpx.Client) -> None:
         assert web.post("/v1/halt", headers=BEARER).json()["reason"] == "operator"
@@ -238,8 +242,8 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     rig.run_status.point(1, 0.5, 1.0, 10)
     rig.link.up = True
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
-    found = contract.exclude(path="/v1/events").get_all_operations()
-    operations = [result.ok() for result in found if isinstance(result, Ok)]
+    parsed = contract.exclude(path="/v1/events").get_all_operations()
+    operations = [result.ok() for result in parsed if isinstance(result, Ok)]
     assert len(operations) == 14
     for operation in operations:
 

@@ -1,6 +1,6 @@
-"""What the REST interface says of a run, on a real driver and store:
+"""What the REST interface says of a run, on a real driver and store.
 
-its health and metrics, its documents, and its model.
+Its health and metrics, its documents, and its model.
 """
 
 from __future__ import annotations
@@ -77,17 +77,21 @@ class TestHealth:
     def test_metrics_have_epsilon_and_the_build(self, rig: Rig, web: httpx.Client) -> None:
         rig.hello("edge-0")
         rig.update("edge-0", pushes=3)
-        found = {
+        families = {
             family.name: family
             for family in text_string_to_metric_families(web.get("/metrics").text)
         }
-        values = {name: family.samples[0].value for name, family in found.items() if family.samples}
+        values = {
+            name: family.samples[0].value for name, family in families.items() if family.samples
+        }
         privacy = web.get("/v1/privacy").json()
         spent = privacy["edges"]["edge-0"]
         assert values["tacit_epsilon"] == privacy["epsilon"] > 0
         assert values["tacit_delta"] == privacy["delta"]
         assert values["tacit_epsilon_budget_ratio"] == spent["epsilon_pld"] / spent["budget"]
-        assert found["tacit_build_info"].samples[0].labels == {"version": metadata.version("tacit")}
+        assert families["tacit_build_info"].samples[0].labels == {
+            "version": metadata.version("tacit")
+        }
 
     def test_metrics_tell_trouble(self, rig: Rig, web: httpx.Client) -> None:
         def now() -> dict[str, float]:
@@ -118,22 +122,22 @@ class TestHealth:
         rig.update("edge-0", charged=2)
         rig.update("edge-0", charged=1)  # a ledger that fell back
         rig.link.reconnects = 3
-        found = now()
-        assert (found["tacit_anchors_refused_total"], found["tacit_broker_reconnects_total"]) == (
-            1,
-            3,
-        )
-        assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
+        metrics = now()
         assert (
-            found["tacit_journal_bytes"] == rig.live.journal.store.depth()[1] > 2600
+            metrics["tacit_anchors_refused_total"],
+            metrics["tacit_broker_reconnects_total"],
+        ) == (1, 3)
+        assert metrics["tacit_journal_entries"] == metrics["tacit_apply_latency_seconds_count"] == 2
+        assert (
+            metrics["tacit_journal_bytes"] == rig.live.journal.store.depth()[1] > 2600
         )  # 650 floats and a Hello
-        assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
+        assert 0 < metrics["tacit_apply_latency_seconds_sum"] < 10
         rig.driver.save()
-        found = now()
+        metrics = now()
         assert (
-            found["tacit_journal_bytes"],
-            found["tacit_journal_entries"],
-            found["tacit_snapshots_total"],
+            metrics["tacit_journal_bytes"],
+            metrics["tacit_journal_entries"],
+            metrics["tacit_snapshots_total"],
         ) == (0, 0, 1)
         rig.driver.halt("enough")
         rig.update("edge-0", charged=3)
@@ -158,9 +162,11 @@ class TestDocuments:
 
         monkeypatch.setattr(view, "Weights", last_update)
         # then nobody is told "finished" beside the model before the last.
-        found = [web.get("/v1/status").json() for _ in range(2)]
-        told = [(status["state"], status["applied"], status["model_version"]) for status in found]
-        assert told == [("training", 5, 5), ("finished", 6, 6)]
+        statuses = [web.get("/v1/status").json() for _ in range(2)]
+        states = [
+            (status["state"], status["applied"], status["model_version"]) for status in statuses
+        ]
+        assert states == [("training", 5, 5), ("finished", 6, 6)]
 
     def test_status_is_a_summary_with_a_state(self, rig: Rig, web: httpx.Client) -> None:
         assert web.get("/v1/status").json()["state"] == "waiting"
@@ -182,11 +188,11 @@ class TestDocuments:
     ) -> None:
         # Given a status that is being made, when an update comes in the middle of it,
         rig.hello("edge-0")
-        view, made = View(rig.run_status, rig.model), rig.run_status.status
+        view, read_status = View(rig.run_status, rig.model), rig.run_status.status
 
         def late(reading: RunReading) -> dict[str, Any]:
             rig.update("edge-0")
-            return made(reading)
+            return read_status(reading)
 
         _, before = view.file()
         monkeypatch.setattr(rig.run_status, "status", late)
@@ -220,11 +226,11 @@ class TestDocuments:
         assert [row["id"] for row in first.json()] == ["edge-0", "edge-1"]
         second = web.get("/v1/edges", params={"limit": 9, "after": "edge-1"})
         assert [row["id"] for row in second.json()] == ["edge-2", "edge-3", "edge-4"]
-        known = {"If-None-Match": first.headers["ETag"]}
-        again = web.get("/v1/edges", params={"limit": 2}, headers=known)
+        headers = {"If-None-Match": first.headers["ETag"]}
+        again = web.get("/v1/edges", params={"limit": 2}, headers=headers)
         assert (again.status_code, again.content) == (304, b"")
         rig.update("edge-0")
-        changed = web.get("/v1/edges", params={"limit": 2}, headers=known)
+        changed = web.get("/v1/edges", params={"limit": 2}, headers=headers)
         assert changed.status_code == 200
         assert "limit" in problem(web.get("/v1/edges", params={"limit": 1001}), 422)
 
@@ -232,11 +238,11 @@ class TestDocuments:
         self, rig: Rig, web: httpx.Client
     ) -> None:
         rig.hello("edge-0")
-        one = len(web.get("/v1/status").content)
+        single = len(web.get("/v1/status").content)
         for number in range(1, 60):
             rig.hello(f"edge-{number}")
         many = len(web.get("/v1/status").content)
-        assert many <= one + 8  # a digit more here and there
+        assert many <= single + 8  # a digit more here and there
         assert many <= 2048
 
     def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
@@ -281,8 +287,8 @@ class TestWeights:
         self, rig: Rig, web: httpx.Client
     ) -> None:
         etag = web.get("/v1/model/weights").headers["etag"]
-        for known in (etag, f'"other", W/{etag}', "*"):
-            same = web.get("/v1/model/weights", headers={"If-None-Match": known})
+        for tag in (etag, f'"other", W/{etag}', "*"):
+            same = web.get("/v1/model/weights", headers={"If-None-Match": tag})
             assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
         rig.hello("edge-0")
         rig.update("edge-0")
@@ -291,7 +297,7 @@ class TestWeights:
         assert moved.headers["etag"] != etag
 
     @pytest.mark.parametrize(
-        ("wanted", "part"),
+        ("requested", "part"),
         [
             ("bytes=0-9", slice(0, 10)),
             ("bytes=100-", slice(100, None)),
@@ -300,25 +306,25 @@ class TestWeights:
             ("bytes=-999999999", slice(0, None)),
         ],
     )
-    def test_one_range(self, still: httpx.Client, wanted: str, part: slice) -> None:
-        whole = still.get("/v1/model/weights").content
-        answer = still.get("/v1/model/weights", headers={"Range": wanted})
+    def test_one_range(self, still: httpx.Client, requested: str, part: slice) -> None:
+        weights = still.get("/v1/model/weights").content
+        answer = still.get("/v1/model/weights", headers={"Range": requested})
         assert answer.status_code == 206
-        assert answer.content == whole[part]
-        first, last, _ = part.indices(len(whole))
-        assert answer.headers["content-range"] == f"bytes {first}-{last - 1}/{len(whole)}"
+        assert answer.content == weights[part]
+        first, last, _ = part.indices(len(weights))
+        assert answer.headers["content-range"] == f"bytes {first}-{last - 1}/{len(weights)}"
 
-    @pytest.mark.parametrize("wanted", ["bytes=999999999-", "bytes=-0"])
-    def test_a_range_outside_the_file(self, still: httpx.Client, wanted: str) -> None:
-        answer = still.get("/v1/model/weights", headers={"Range": wanted})
+    @pytest.mark.parametrize("requested", ["bytes=999999999-", "bytes=-0"])
+    def test_a_range_outside_the_file(self, still: httpx.Client, requested: str) -> None:
+        answer = still.get("/v1/model/weights", headers={"Range": requested})
         problem(answer, 416)
         assert answer.headers["content-range"].startswith("bytes */")
 
     @pytest.mark.parametrize(
-        "wanted", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"]
+        "requested", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"]
     )
-    def test_other_ranges_are_ignored(self, still: httpx.Client, wanted: str) -> None:
-        assert still.get("/v1/model/weights", headers={"Range": wanted}).status_code == 200
+    def test_other_ranges_are_ignored(self, still: httpx.Client, requested: str) -> None:
+        assert still.get("/v1/model/weights", headers={"Range": requested}).status_code == 200
 
     def test_a_range_of_an_older_file_gets_the_whole_new_one(self, still: httpx.Client) -> None:
         headers = {"Range": "bytes=0-9", "If-Range": '"older"'}
@@ -336,13 +342,13 @@ def test_live_epsilon_is_above_the_budget_only_where_the_edge_has_spent_more(
 ) -> None:
     rig = Rig(tmp_path, more="[run]\nupdates = 400\n[privacy]\nepsilon = 2.0\n")
     rig.hello("edge-0")
-    shown: dict[int, float] = {}
+    epsilons: dict[int, float] = {}
     count = 0
-    while len(shown) < 3 or max(shown.values()) <= 2.0:
+    while len(epsilons) < 3 or max(epsilons.values()) <= 2.0:
         count += max(1, count // 16)
         rig.update("edge-0", pushes=count)
         (edge,) = rig.run_status.edges()
         exact = accounting.epsilon_pld(rig.role.edges["edge-0"].spent, edge["delta"])
         assert edge["epsilon_pld"] >= exact
         assert edge["epsilon_pld"] == exact or edge["epsilon_pld"] <= edge["budget"] == 2.0
-        shown[count] = edge["epsilon_pld"]
+        epsilons[count] = edge["epsilon_pld"]

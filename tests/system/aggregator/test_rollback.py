@@ -1,6 +1,6 @@
-"""A ledger that was put back, or copied:
+"""A ledger that was put back, or copied.
 
-the aggregator has seen more, refuses, and the edge stops.
+The aggregator has seen more, refuses, and the edge stops.
 """
 
 from __future__ import annotations
@@ -66,19 +66,18 @@ class Place:
     def work(
         self, run: str, folder: Path, releases: int, last: Callable[[], object] = lambda: None
     ) -> None:
-        """Until the ledger in `folder` has `releases` more, all receipted; then does `last` while
-        it is still open.
+        """Work until the ledger in `folder` has `releases` more, all receipted; then call `last`.
 
-        Raises what the edge raises.
+        The ledger is still open then. Raise what the edge raises.
         """
         rig = self.rig(run)
         torch.set_num_threads(1)
         role = make_edge(rig.run, rig.model, 0, 5)
         with (
-            closing(Identity(0, folder, (folder / "lock").open("ab"))) as held,
-            lineage.ledger(held, held.ledger_place, "digits") as ledger,
+            closing(Identity(0, folder, (folder / "lock").open("ab"))) as identity,
+            lineage.ledger(identity, identity.ledger_place, "digits") as ledger,
         ):
-            outbox = Outbox(ledger, rig.run_id, held.enrolment().owner, held.path)
+            outbox = Outbox(ledger, rig.run_id, identity.enrolment().owner, identity.path)
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
             loop = task_loop(role, outbox, rig.settings(2.0), CpuTurns(None))
             names = [topics.down_all(rig.run_id, role.edge), topics.model(rig.run_id)]
@@ -90,10 +89,10 @@ class Place:
                 on_up=loop.mailbox.connected,
             )
             target = ledger.charged().count + releases
-            done = outbox.done
+            outbox_done = outbox.done
 
             def enough(seq: int) -> bool:
-                final = done(seq)
+                final = outbox_done(seq)
                 if ledger.charged().count >= target:
                     last()
                     raise Enough
@@ -116,9 +115,9 @@ class Place:
 
 @pytest.fixture
 def place(address: str, request: pytest.FixtureRequest) -> Iterator[Place]:
-    made = Place(address, request.node.name[:40].replace("_", "-"))
-    yield made
-    made.close()
+    new_place = Place(address, request.node.name[:40].replace("_", "-"))
+    yield new_place
+    new_place.close()
 
 
 def state(folder: Path) -> Chain:
@@ -127,12 +126,12 @@ def state(folder: Path) -> Chain:
 
 
 def copied(folder: Path, name: str) -> Path:
-    """A copy of all that an identity has on its disk."""
+    """Copy all that an identity has on its disk, and return the copy."""
     return Path(shutil.copytree(folder, folder.parent / name))
 
 
 def put_back(copy: Path, folder: Path) -> None:
-    """The disk as it was, with all that the identity knew then."""
+    """Put the disk back as it was, with all that the identity knew then."""
     shutil.rmtree(folder)
     shutil.copytree(copy, folder)
 
@@ -151,7 +150,7 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
     place.work("one", folder, 3)
     copy = copied(folder, "backup")
     place.work("one", folder, 2)
-    seen = state(folder)
+    ledger_state = state(folder)
     # when it is put back, then the identity's own record knows, before anything is computed;
     shutil.copy(copy / "ledger.db", folder / "ledger.db")
     with pytest.raises(
@@ -161,18 +160,18 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
     # when that record is put back, too, then the edge hears it with its first receipt: in this run
     # from the numbers of its messages, in another from the ledger's position.
     put_back(copy, folder)
-    said = {
+    messages = {
         "one": r"the aggregator has message \d+, this outbox ends at \d+; its ledger was rolled back",
         "two": r"ledger of edge-0: it has 3 releases, the aggregator has seen more; an older copy",
     }
     for _ in range(2):  # and again after a restart, with what is in the outbox
-        with pytest.raises(PrivacyError, match=said[run]):
+        with pytest.raises(PrivacyError, match=messages[run]):
             place.work(run, folder, 1)
     assert state(folder).count == 3
     # And the aggregator believes nothing of it.
     rig = place.rig(run)
     assert (rig.live.counts["rejected:rollback"] >= 2) == (run == "two")
-    assert rig.store.anchors()["digits/edge-0"].count == seen.count == 5
+    assert rig.store.anchors()["digits/edge-0"].count == ledger_state.count == 5
     with rig.live.lock:
         assert all(record.charged.count == 5 for record in rig.live.role.edges.values())
 
@@ -180,7 +179,7 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
 def test_a_copy_of_an_edge_at_work_has_all_that_was_sent_when_it_was_made(
     place: Place, folder: Path
 ) -> None:
-    """What is charged ahead: as the copy cannot tell whether it was used, it counts as used."""
+    """Charges ahead of releases count as used: the copy cannot tell whether they were."""
     # Given the file alone, copied in the middle of a run, when push 3 had its receipt,
     place.work("one", folder, 3, lambda: copied(folder, "backup"))
     copy = folder.parent / "backup"
@@ -272,32 +271,32 @@ class Processes:
         return self.forks.start(settings | more, self.folder / "log")
 
     def work(self, updates: int) -> None:
-        """Edge 0 until so many more of its updates are in the model."""
+        """Run edge 0 until so many more of its updates are in the model."""
         pid, target = self.edge(0), self.rig.live.role.version + updates
         wait_for(lambda: self.rig.live.role.version >= target, PATIENCE)
         os.kill(pid, signal.SIGTERM)
         assert self.forks.wait(pid, PATIENCE) == 0
 
     def refused(self, number: int, code: int = 5, **more: str) -> str:
-        """What the edge says when it leaves with `code` at once."""
+        """Return the last line of an edge that exits with status `code` at once."""
         assert self.forks.wait(self.edge(number, **more), PATIENCE) == code
         return (self.folder / "log").read_text().strip().splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    made = Forks(tmp_path_factory.mktemp("forks") / "log")
-    yield made
-    made.close()
+    new_forks = Forks(tmp_path_factory.mktemp("forks") / "log")
+    yield new_forks
+    new_forks.close()
 
 
 @pytest.fixture
 def processes(
     tmp_path: Path, address: str, forks: Forks, request: pytest.FixtureRequest
 ) -> Iterator[Processes]:
-    made = Processes(tmp_path, address, forks, request.node.name[:40].replace("_", "-"))
-    yield made
-    made.rig.close()
+    new_processes = Processes(tmp_path, address, forks, request.node.name[:40].replace("_", "-"))
+    yield new_processes
+    new_processes.rig.close()
 
 
 def test_a_process_leaves_with_5_and_one_line(processes: Processes, tmp_path: Path) -> None:
@@ -336,8 +335,8 @@ def test_an_edge_with_another_definition_leaves_and_names_the_key(
     # Given an edge whose rows are dealt by another seed: half of them would be another edge's, too;
     other = tmp_path / "other.toml"
     other.write_text((tmp_path / "run.toml").read_text().replace("[run]", "[run]\nseed = 7"))
-    said = processes.refused(1, code=2, run_file=str(other))
-    assert "its run definition is not the aggregator's; definition: run.seed=7" in said
+    complaint = processes.refused(1, code=2, run_file=str(other))
+    assert "its run definition is not the aggregator's; definition: run.seed=7" in complaint
     assert processes.rig.live.role.version == 0
     # the one with the aggregator's own works.
     processes.work(1)

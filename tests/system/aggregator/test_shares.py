@@ -24,12 +24,12 @@ class Shown:
         self.run, self.address = run, f"{HOST}:{free_port()}"
 
     def begin(self) -> Service:
-        """The aggregator, started."""
+        """Start the aggregator."""
         return self.run.aggregator(TACIT_HTTP=self.address)
 
     def wait(self, so: Callable[[Status], bool]) -> Status:
-        """The first status that is so."""
-        found: list[Status] = []
+        """Return the first status that meets the condition."""
+        statuses: list[Status] = []
 
         def seen() -> bool:
             self.run.check_services()
@@ -37,18 +37,18 @@ class Shown:
                 suppress(Unreachable, ApiError),
                 Client(f"http://{self.address}", timeout=5.0) as client,
             ):
-                found.append(client.status())
-            return bool(found) and so(found[-1])
+                statuses.append(client.status())
+            return bool(statuses) and so(statuses[-1])
 
         wait_for(seen, PATIENCE)
-        return found[-1]
+        return statuses[-1]
 
 
 @contextmanager
 def shown(
     folder: Path, updates: int, edges: str, algorithm: Layer = MAPA
 ) -> Iterator[tuple[Deployment, Shown]]:
-    """A run of three edges; nothing is started yet."""
+    """Yield a run of three edges; nothing is started yet."""
     text = toml(algorithm, {"edges": edges}, run={"updates": updates}, edges={"count": 3})
     with (
         mosquitto(folder) as broker,
@@ -60,18 +60,18 @@ def shown(
 
 
 def pushes(summary: dict[str, Any]) -> list[int]:
-    """Releases of each edge, by name."""
+    """Return the releases of each edge, by name."""
     return [edge["pushes"] for _, edge in sorted(summary["privacy"]["edges"].items())]
 
 
 def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
     tmp_path: Path,
 ) -> None:
-    with shown(tmp_path, 300, "") as (run, rest):
+    with shown(tmp_path, 300, "") as (run, api):
         # Given an edge that has said Hello, and been told nothing,
-        rest.begin()
+        api.begin()
         run.edge(0)
-        status = rest.wait(lambda status: status.to_json()["edges"] == 1)
+        status = api.wait(lambda status: status.to_json()["edges"] == 1)
         assert (status.edges_needed, status.applied, status.state) == (3, 0, "waiting")
         assert run.pushes(0) == 0
         # when the others come, then it is ahead of neither by more than the slack,
@@ -85,8 +85,8 @@ def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
 
 @pytest.mark.exhaustive
 def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path) -> None:
-    with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 300.0]") as (run, rest):
-        rest.begin()
+    with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 300.0]") as (run, api):
+        api.begin()
         for number in range(3):
             run.edge(number)
         had = pushes(run.ended())
@@ -99,12 +99,12 @@ def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_f
     tmp_path: Path,
 ) -> None:
     # Without noise: a delay grows while another edge starts, and the edge then passes for slow.
-    with shown(tmp_path, 600, "wait = 1.0", ASGD) as (run, rest):
-        rest.begin()
+    with shown(tmp_path, 600, "wait = 1.0", ASGD) as (run, api):
+        api.begin()
         run.edge(0), run.edge(1)
-        rest.wait(lambda status: status.applied >= 100)
+        api.wait(lambda status: status.applied >= 100)
         run.edge(2)
-        before = rest.wait(lambda status: status.edges == 3).applied
+        before = api.wait(lambda status: status.edges == 3).applied
         had = pushes(run.ended())
     assert had[2] <= (600 - before) / 3 + 2 * 10 + 2  # its share of what was left, and no burst
     assert abs(had[0] - had[1]) <= 10 + 2
@@ -112,10 +112,10 @@ def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_f
 
 @pytest.mark.slow
 def test_a_run_that_has_begun_goes_on_at_once_with_one_edge_of_three(tmp_path: Path) -> None:
-    with shown(tmp_path, 300, "wait = 100000.0") as (run, rest):
-        aggregator = rest.begin()
+    with shown(tmp_path, 300, "wait = 100000.0") as (run, api):
+        aggregator = api.begin()
         edges = [run.edge(number) for number in range(3)]
-        rest.wait(lambda status: status.applied >= 20)
+        api.wait(lambda status: status.applied >= 20)
         # When all but one edge are killed, and the aggregator, then nobody waits for them.
         aggregator.kill()
         for edge in edges[1:]:

@@ -45,9 +45,9 @@ class Scene:
         self.rig, self.edge, self._client = rig, edge, client
 
     def lists(self) -> set[str]:
-        """The payloads in the store, whole or begun."""
-        named = f"tacit:{{{self.rig.run_id}}}:large"
-        return {key.decode() for key in self._client.zrange(named, 0, -1)}
+        """Return the keys of the payloads in the store, whole or begun."""
+        index_key = f"tacit:{{{self.rig.run_id}}}:large"
+        return {key.decode() for key in self._client.zrange(index_key, 0, -1)}
 
     def begin(self, *, damaged: bool = False) -> tuple[Message, bytes]:
         """Send all of an update but its last part, and wait until the aggregator has them.
@@ -73,10 +73,10 @@ class Scene:
         return self.final(message)
 
     def final(self, message: Message) -> pb.Receipt:
-        """The receipt of a whole message."""
-        while (found := self.edge.receipt(message.seq)).status == STATUS.PARTIAL:
+        """Return the receipt of a whole message."""
+        while (receipt := self.edge.receipt(message.seq)).status == STATUS.PARTIAL:
             pass
-        return found
+        return receipt
 
     def accepted(self) -> None:
         """Have one update accepted."""
@@ -109,7 +109,7 @@ def test_an_update_is_in_the_store_before_its_last_part_once_one_was_accepted(
         first = now.begin()
         assert now.lists() == set()
         assert now.finish(*first).status == STATUS.ACCEPTED
-        (kept,) = now.lists()
+        (key,) = now.lists()
         # of its next update all is there that has come,
         second = now.begin()
         wait_for(lambda: len(now.lists()) == 2)
@@ -117,7 +117,7 @@ def test_an_update_is_in_the_store_before_its_last_part_once_one_was_accepted(
         staged = now.lists()
         assert now.finish(*second).status == STATUS.ACCEPTED
         assert now.lists() == staged
-        assert kept in staged
+        assert key in staged
         entries = [wire.decode(entry.payload, checked=False) for entry in now.rig.store.read(1, 9)]
         assert [entry.meta.seq for entry in entries] == [2, 3]
 
@@ -127,13 +127,13 @@ def test_what_is_refused_is_gone_and_what_follows_is_not_staged(
 ) -> None:
     with scene(broker, server, "refused", LARGE_MODEL, tmp_path) as now:
         now.accepted()
-        kept = now.lists()
+        before = now.lists()
         damaged = now.begin(damaged=True)
         wait_for(lambda: len(now.lists()) == 2)
         assert now.finish(*damaged).status == STATUS.REJECTED
-        wait_for(lambda: now.lists() == kept)
+        wait_for(lambda: now.lists() == before)
         following = now.begin()
-        assert now.lists() == kept
+        assert now.lists() == before
         assert now.finish(*following).status == STATUS.ACCEPTED
 
 
@@ -142,14 +142,14 @@ def test_one_that_its_edge_gives_up_is_gone_and_what_follows_is_not_staged(
 ) -> None:
     with scene(broker, server, "given-up", LARGE_MODEL, tmp_path) as now:
         now.accepted()
-        kept = now.lists()
+        before = now.lists()
         now.begin()
         wait_for(lambda: len(now.lists()) == 2)
         newer = now.begin()
-        assert now.lists() == kept
+        assert now.lists() == before
         assert now.finish(*newer).status == STATUS.ACCEPTED
         assert len(now.lists()) == 2
-        assert kept < now.lists()
+        assert before < now.lists()
 
 
 def test_who_is_told_to_wait_cannot_have_the_same_bytes_staged_again_and_again(
@@ -157,7 +157,7 @@ def test_who_is_told_to_wait_cannot_have_the_same_bytes_staged_again_and_again(
 ) -> None:
     with scene(broker, server, "again", LARGE_MODEL, tmp_path) as now:
         now.accepted()
-        edge, kept = now.edge, now.lists()
+        edge, before = now.edge, now.lists()
         message, last = now.begin()
         wait_for(lambda: len(now.lists()) == 2)
         parts, total = len(edge.parts(message)), len(message.envelope())
@@ -169,7 +169,7 @@ def test_who_is_told_to_wait_cannot_have_the_same_bytes_staged_again_and_again(
         wait_for(lambda: now.rig.live.counts["throttled"] > 10)
         # then nothing of it is in the store any more, and the update is accepted all the same.
         edge.publish(message.seq, part(b"", parts=parts, total=total))
-        wait_for(lambda: now.lists() == kept)
+        wait_for(lambda: now.lists() == before)
         assert now.finish(message, last).status == STATUS.ACCEPTED
 
 
@@ -243,10 +243,10 @@ def test_an_update_without_noise_never_reaches_the_store(
 ) -> None:
     with scene(broker, server, "at-server", AT_SERVER, tmp_path) as now:
         now.accepted()
-        kept = now.lists()
-        assert len(kept) == 1  # with noise
+        before = now.lists()
+        assert len(before) == 1  # with noise
         second = now.begin()
-        assert now.lists() == kept
+        assert now.lists() == before
         assert now.finish(*second).status == STATUS.ACCEPTED
 
 
@@ -261,13 +261,16 @@ def test_what_was_begun_before_the_store_is_taken_over_goes_whole(
         client = now._client
         client.client_kill_filter(_type="normal", skipme=True)
         message, last = second
-        found = now.finish(message, last)
+        receipt = now.finish(message, last)
         # then the update is accepted, at once or when it is sent again.
-        if found.status == STATUS.BUSY:
+        if receipt.status == STATUS.BUSY:
             for payload in now.edge.parts(message):
                 now.edge.publish(message.seq, payload)
-            while (found := now.edge.receipt(message.seq)).status in (STATUS.PARTIAL, STATUS.BUSY):
+            while (receipt := now.edge.receipt(message.seq)).status in (
+                STATUS.PARTIAL,
+                STATUS.BUSY,
+            ):
                 pass
-        assert found.status in (STATUS.ACCEPTED, STATUS.DUPLICATE)
+        assert receipt.status in (STATUS.ACCEPTED, STATUS.DUPLICATE)
         assert now.rig.live.role.version == 2
         assert len(now.lists()) == 2

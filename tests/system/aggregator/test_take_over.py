@@ -25,7 +25,7 @@ METAS = [
 
 
 def everything(rig: Rig) -> list[StoredEntry]:
-    """The journal of the `first` fixture as it was before its snapshot."""
+    """Return the journal of the `first` fixture as it was before its snapshot."""
     return [
         StoredEntry(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
         for seq, message in enumerate(inbound(rig, METAS), 1)
@@ -33,9 +33,9 @@ def everything(rig: Rig) -> list[StoredEntry]:
 
 
 class Interrupted(MemoryStore):
-    """A memory store that fails at its second read, once:
+    """A memory store that fails at its second read, once.
 
-    after a part of the journal has been folded.
+    A part of the journal has been folded then.
     """
 
     reads = 0
@@ -54,7 +54,7 @@ class TestTakeOver:
 
     @pytest.fixture
     def first(self, address: str, shared: dict[str, MemoryRun]) -> Iterator[Rig]:
-        """A driver that has accepted Hello and five updates; a snapshot is at 3."""
+        """Yield a driver that has accepted Hello and five updates; a snapshot is at 3."""
         rig = Rig(run_file(), address, "take-over", MemoryStore("take-over", ROOMY, shared))
         rig.driver.recover()
         connection = rig.connect()
@@ -106,22 +106,22 @@ class TestTakeOver:
         first.driver.recover()
         assert sha256(first.live.role) == sha256(second.run.role)
 
-    @pytest.mark.parametrize("kept", [0, 3, 5])
+    @pytest.mark.parametrize("stored", [0, 3, 5])
     def test_a_store_that_has_lost_accepted_messages_is_noticed(
-        self, first: Rig, shared: dict[str, MemoryRun], kept: int
+        self, first: Rig, shared: dict[str, MemoryRun], stored: int
     ) -> None:
         data = shared["take-over"]
         data.position, data.journal = (
-            kept,
-            [record for record in data.journal if record.position <= kept],
+            stored,
+            [record for record in data.journal if record.position <= stored],
         )
-        if kept < 3:
+        if stored < 3:
             data.snapshot = None
         with pytest.raises(StoreLost, match=r"has lost accepted messages .* applied 6"):
             first.driver.recover()
 
     @pytest.mark.parametrize(
-        ("record", "said"),
+        ("record", "message"),
         [
             (
                 lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload),
@@ -149,12 +149,12 @@ class TestTakeOver:
         first: Rig,
         shared: dict[str, MemoryRun],
         record: Callable[[StoredEntry], StoredEntry],
-        said: str,
+        message: str,
     ) -> None:
         journal = shared["take-over"].journal
         journal[1] = record(journal[1])
         second = first.assembled(MemoryStore("take-over", ROOMY, shared))
-        with pytest.raises(WireError, match=f"run 'take-over': {said}"):
+        with pytest.raises(WireError, match=f"run 'take-over': {message}"):
             second.driver.recover()
         assert second.run.epoch == 0
 

@@ -1,6 +1,6 @@
-"""noise_at = "server": what an edge sends is cut and noised before it is kept;
+"""Tests of noise_at = "server": what an edge sends is cut and noised before it is stored.
 
-its budget is kept at the aggregator.
+Its budget is recorded at the aggregator.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def make_rig(
 
 
 def journal(rig: Rig) -> dict[tuple[str, int], wire.Received]:
-    """Every update in the journal."""
-    found = {
+    """Return every update in the journal."""
+    messages = {
         (record.edge, record.seq): wire.decode(bytearray(record.payload))
         for record in rig.store.read(0, 10**6)
     }
     return {
         key: received
-        for key, received in found.items()
+        for key, received in messages.items()
         if received.meta.WhichOneof("kind") == "update"
     }
 
 
 def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
-    """Every update as an edge sent it."""
+    """Return every update as an edge sent it."""
     sent = {}
     for (edge, seq, _), copies in list(watcher.copies.items()):
         envelope = wire.Assembler(1 << 24).add(copies[0])
@@ -74,9 +74,9 @@ def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
 
 
 def is_normal(noise: Tensor, std: float) -> bool:
-    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 39,000:
+    """Check whether the standard deviation of `noise` is `std`, to 4 %.
 
-    eleven times its own deviation).
+    With n = 39,000 that is eleven times its own deviation.
     """
     return bool(abs(noise.std() / std - 1) < 0.04) and bool(
         abs(noise.mean()) < 5 * std / math.sqrt(noise.numel())
@@ -98,16 +98,16 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
         rig.edge(number, tmp_path)
     role = rig.finished()
     watcher.connection.stop()
-    sent, kept = sniffed(watcher), journal(rig)
+    sent, noised = sniffed(watcher), journal(rig)
     # then edges send one vector of norm C at most, without noise,
     assert all(float(vector.norm()) <= CLIP for vector in sent.values())
-    assert len(kept) == 60
+    assert len(noised) == 60
     # the journal has each with noise of standard deviation zC on every coordinate, all of it
     # different,
     noise = torch.stack(
         [
             received.tensor - sent[key]
-            for key, received in kept.items()
+            for key, received in noised.items()
             if received.tensor is not None
         ]
     )
@@ -152,9 +152,9 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
 ) -> None:
     # Given one edge with a small budget,
     run = run_file(updates=60, z=3.0, epsilon=[6.0, 100.0])
-    left = run.plan(0).central().pushes_left(())
-    assert left is not None
-    assert 5 < left < 30
+    pushes = run.plan(0).central().pushes_left(())
+    assert pushes is not None
+    assert 5 < pushes < 30
     rig = make_rig(run, broker, "spent", tmp_path)
     rig.serve()
     rig.edge(0, tmp_path)
@@ -162,23 +162,23 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     wait_for(
         lambda: bool(rig.live.role.edges.get("edge-0") and rig.live.role.edges["edge-0"].retired)
     )
-    assert rig.live.role.version == left
+    assert rig.live.role.version == pushes
     assert rig.live.counts["rejected:budget"] == 1
     wait_for(lambda: rig.live.presence.get("edge-0") == "retired")
     (row,) = RunStatus(run.define(), rig.live, tmp_path / "metrics.jsonl").edges()
-    assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", left, "the budget")
+    assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", pushes, "the budget")
     assert 5.0 < row["epsilon_pld"] <= 6.0
     # The other one takes the run to its end.
     rig.edge(1, tmp_path)
     role = rig.finished()
-    assert (role.version, role.edges["edge-0"].updates) == (60, left)
+    assert (role.version, role.edges["edge-0"].updates) == (60, pushes)
 
 
 def caller(rig: Rig, edge: str = "edge-0", delta: float = 1e-5) -> Hostile:
-    made = Hostile(rig, edge)
-    hello = made.greeting(delta=delta, mechanism="gaussian@server", noise_variance=1.0)
-    assert made.said(hello) == STATUS.ACCEPTED
-    return made
+    member = Hostile(rig, edge)
+    hello = member.greeting(delta=delta, mechanism="gaussian@server", noise_variance=1.0)
+    assert member.said(hello) == STATUS.ACCEPTED
+    return member
 
 
 def test_the_aggregator_cuts_for_itself_and_counts_for_itself(
@@ -194,11 +194,11 @@ def test_the_aggregator_cuts_for_itself_and_counts_for_itself(
     assert liar.said(message) == STATUS.ACCEPTED
     # then what is applied is no longer than C and the noise, and says what the aggregator has
     # charged.
-    (kept,) = journal(rig).values()
-    assert kept.tensor is not None
-    assert float(kept.tensor.norm()) < CLIP + 0.5 * CLIP * 2 * math.sqrt(rig.model.size)
-    assert kept.meta.update.clip == CLIP
-    assert [(s.sampling_rate, s.noise_multiplier, s.count) for s in kept.meta.update.spent] == [
+    (entry,) = journal(rig).values()
+    assert entry.tensor is not None
+    assert float(entry.tensor.norm()) < CLIP + 0.5 * CLIP * 2 * math.sqrt(rig.model.size)
+    assert entry.meta.update.clip == CLIP
+    assert [(s.sampling_rate, s.noise_multiplier, s.count) for s in entry.meta.update.spent] == [
         (1.0, 0.5, 1)
     ]
     liar.connection.stop()
@@ -243,7 +243,7 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
 
 
 def delivered(edge: Hostile, message: Message) -> Inbound:
-    """As the broker would."""
+    """Return the message as the broker would deliver it."""
     return Inbound(
         topics.up(edge.run_id, edge.edge, message.seq, 0), edge.parts(message)[0], lambda: None
     )

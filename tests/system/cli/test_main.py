@@ -1,6 +1,6 @@
-"""The `tacit` command:
+"""The `tacit` command.
 
-output, exit codes, and one line instead of a traceback for anything a person gets wrong.
+Output, exit codes, and one line instead of a traceback for anything a person gets wrong.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with staged() as made:
-        yield made
+    with staged() as new_stage:
+        yield new_stage
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def url(rig: Rig, stage: Stage) -> Iterator[str]:
 
 
 def tacit(*arguments: str) -> int:
-    """Exit code of the command, in this process."""
+    """Return the exit code of the command, run in this process."""
     with pytest.raises(SystemExit) as end:
         main.main(list(arguments))
     assert isinstance(end.value.code, int)
@@ -60,7 +60,7 @@ def tacit(*arguments: str) -> int:
 
 
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
+    """Run the command as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tacit_services.cli.main", *arguments],
         capture_output=True,
@@ -74,9 +74,9 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 class TestOperator:
     def test_status(self, url: str, capsys: Captured) -> None:
         assert tacit("status", "--url", url) == 0
-        shown = capsys.readouterr().out
-        assert "1 of 6" in shown
-        assert "mapa on digits" in shown
+        output = capsys.readouterr().out
+        assert "1 of 6" in output
+        assert "mapa on digits" in output
 
     def test_json_everywhere(self, url: str, capsys: Captured, tmp_path: Path) -> None:
         for command in (
@@ -102,12 +102,12 @@ class TestOperator:
         head, first, second, below = capsys.readouterr().out.strip().splitlines()
         assert head.split()[:5] == ["edge", "state", "releases", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
-        refused, left, budget = (
+        refused, remaining, budget = (
             first.split()[-1],
             float(first.split()[-2]),
             float(first.split()[-3]),
         )
-        assert 0 < left < budget == rig.run.privacy.epsilon  # whatever the edge says
+        assert 0 < remaining < budget == rig.run.privacy.epsilon  # whatever the edge says
         assert refused == "-"
         assert second.count("∞ (not private)") == 2
         assert "up to an eighth more releases" in below
@@ -164,19 +164,19 @@ class TestOperator:
         for _ in range(5):
             rig.update("edge-0")
         assert tacit("watch", "--url", url) == 0
-        shown = capsys.readouterr().out
-        assert "finished" in shown
-        assert ("╭" in shown) == terminal
-        assert ("ε of its budget" in shown) == terminal
+        output = capsys.readouterr().out
+        assert "finished" in output
+        assert ("╭" in output) == terminal
+        assert ("ε of its budget" in output) == terminal
 
     def test_watch_says_when_the_aggregator_stops_first(
         self, rig: Rig, url: str, capsys: Captured
     ) -> None:
         rig.operator.close()
         assert tacit("watch", "--url", url, "--json") == 4
-        said = capsys.readouterr()
-        assert json.loads(said.out)["state"] == "training"
-        assert "stopped before" in said.err
+        captured = capsys.readouterr()
+        assert json.loads(captured.out)["state"] == "training"
+        assert "stopped before" in captured.err
 
     @pytest.mark.parametrize("command", ["status", "watch", "model", "ledger", "halt"])
     def test_nobody_there(self, command: str, capsys: Captured) -> None:
@@ -191,7 +191,7 @@ class TestOperator:
 
 class TestBadInput:
     @pytest.mark.parametrize(
-        ("old", "new", "said"),
+        ("old", "new", "message"),
         [
             ("updates = 6", "updates = 6\ncolour = 1", "run.colour=1: unknown key"),
             ("updates = 6", "updates = 'six'", "run.updates='six'"),
@@ -209,12 +209,12 @@ class TestBadInput:
         ],
     )
     def test_a_bad_run_file(
-        self, old: str, new: str, said: str, capsys: Captured, tmp_path: Path
+        self, old: str, new: str, message: str, capsys: Captured, tmp_path: Path
     ) -> None:
         file = tmp_path / "bad.toml"
         file.write_text(RUN_FILE.replace(old, new, 1))
         assert tacit("run", str(file), "--out", str(tmp_path / "out")) == 2
-        assert said in one_line(capsys)
+        assert message in one_line(capsys)
         assert not (tmp_path / "out").exists()
 
     def test_a_missing_run_file(self, capsys: Captured, tmp_path: Path) -> None:
@@ -274,10 +274,10 @@ class TestProcess:
         assert capsys.readouterr().out.startswith("tacit ")
 
     def test_unreachable_from_a_shell(self) -> None:
-        done = child("status", "--url", f"http://{HOST}:{free_port()}")
-        assert (done.returncode, done.stdout) == (4, "")
-        assert done.stderr.count("\n") == 1
-        assert "Traceback" not in done.stderr
+        completed = child("status", "--url", f"http://{HOST}:{free_port()}")
+        assert (completed.returncode, completed.stdout) == (4, "")
+        assert completed.stderr.count("\n") == 1
+        assert "Traceback" not in completed.stderr
 
     def test_status_does_without_torch(self) -> None:
         # Torch takes seconds to load; a status is asked for often.
@@ -286,13 +286,13 @@ class TestProcess:
             "'--url', sys.argv[1]])\n"
         )
         script += "finally: print({'torch', 'fastapi', 'numpy', 'paho'} & set(sys.modules))"
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", script, f"http://{HOST}:{free_port()}"],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert (done.returncode, done.stdout.strip()) == (4, "set()")
+        assert (completed.returncode, completed.stdout.strip()) == (4, "set()")
 
     def test_an_aggregator_without_broker_gives_up_and_logs_lines(self, tmp_path: Path) -> None:
         file = tmp_path / "run.toml"
@@ -316,17 +316,17 @@ class TestProcess:
         script += (
             "logging.getLogger('tacit.x').info('hello'); logging.getLogger('tacit.x').debug('no')"
         )
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        time, *rest = done.stderr.split()
-        assert rest == ["INFO", "tacit.x", "hello"]
+        time, *words = completed.stderr.split()
+        assert words == ["INFO", "tacit.x", "hello"]
         assert time.endswith("Z")
 
 
 def one_line(capsys: Captured) -> str:
-    """What went to stderr: one line, no traceback, nothing on stdout."""
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err.strip()
+    """Return what went to stderr: one line, no traceback, nothing on stdout."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err.strip()

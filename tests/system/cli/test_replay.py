@@ -25,22 +25,22 @@ from tests.system.test_crash import run_text
 
 
 def replayed(file: Path) -> dict[str, Any]:
-    """What `tacit replay --json` says."""
+    """Return what `tacit replay --json` prints."""
     return fold(file).document()
 
 
 def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    """The one line that the command leaves with."""
-    with pytest.raises(SystemExit) as left:
+    """Return the one line that the command exits with."""
+    with pytest.raises(SystemExit) as exited:
         main([str(argument) for argument in arguments])
     (line,) = capsys.readouterr().err.splitlines()
-    assert left.value.code == code
+    assert exited.value.code == code
     return line
 
 
 def payloads(file: Path) -> list[tuple[int, bytes]]:
     with journal_file.open_journal(file) as opened:
-        return [(kept.position, kept.payload) for kept in JournalReader(opened, "file")]
+        return [(entry.position, entry.payload) for entry in JournalReader(opened, "file")]
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 @pytest.fixture
 def run(tmp_path: Path, broker: Mosquitto) -> Iterator[Deployment]:
-    """Two edges, 200 updates, on SQLite."""
+    """Yield a deployment of two edges and 200 updates on SQLite."""
     store, address = f"sqlite:///{tmp_path / 'store.db'}", f"{broker.host}:{broker.port}"
-    with deployment(tmp_path, run_text(200, edges=2), address, store, "kept") as made:
-        yield made
+    with deployment(tmp_path, run_text(200, edges=2), address, store, "kept") as deployed:
+        yield deployed
 
 
 def test_an_aggregator_killed_again_and_again_keeps_every_accepted_message_once(
@@ -71,9 +71,9 @@ def test_an_aggregator_killed_again_and_again_keeps_every_accepted_message_once(
         aggregator.start()
     summary = run.ended()
     # when the file is folded again, then it ends in the same model,
-    found = replayed(file)
-    assert (found["version"], found["model_sha256"]) == (200, summary["model_sha256"])
-    assert (found["torn_bytes"], found["begins_after"], found["halted"]) == (
+    report = replayed(file)
+    assert (report["version"], report["model_sha256"]) == (200, summary["model_sha256"])
+    assert (report["torn_bytes"], report["begins_after"], report["halted"]) == (
         0,
         0,
         summary["reason"],
@@ -86,7 +86,7 @@ def test_an_aggregator_killed_again_and_again_keeps_every_accepted_message_once(
     data = file.read_bytes()
     file.write_bytes(data[:-1])
     cut = replayed(file)
-    assert (cut["records"], cut["torn_bytes"] > 0) == (found["records"] - 1, True)
+    assert (cut["records"], cut["torn_bytes"] > 0) == (report["records"] - 1, True)
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert "does not match its checksum" in refusal(capsys, 6, "replay", file)
     assert "not a journal" in refusal(capsys, 6, "replay", run.file)
@@ -133,12 +133,12 @@ def test_the_file_has_what_redis_accepted_although_redis_dies_too(
             summary = run.ended()
         accepted = appended(tmp_path)
     # then the file has what redis's own log has, from where it began, and the same model.
-    found, records = replayed(file), payloads(file)
+    report, records = replayed(file), payloads(file)
     assert records == [
-        (entry.position, entry.payload) for entry in accepted[found["begins_after"] :]
+        (entry.position, entry.payload) for entry in accepted[report["begins_after"] :]
     ]
-    assert found["begins_after"] >= 40
-    assert found["model_sha256"] == summary["model_sha256"]
+    assert report["begins_after"] >= 40
+    assert report["model_sha256"] == summary["model_sha256"]
 
 
 @pytest.mark.slow
@@ -148,9 +148,9 @@ def test_tacit_run_keeps_a_journal_and_never_overwrites_one(
     run_file, file = tmp_path / "run.toml", tmp_path / "run.journal"
     run_file.write_text(run_text(30, edges=1))
     arguments = ("run", run_file, "--out", tmp_path / "out", "--journal", file)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main([str(argument) for argument in arguments])
-    assert left.value.code == 0
+    assert exited.value.code == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert file.stat().st_mode & 0o777 == 0o600
     capsys.readouterr()

@@ -35,8 +35,8 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with staged() as made:
-        yield made
+    with staged() as new_stage:
+        yield new_stage
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def client(rig: Rig, stage: Stage) -> Iterator[Client]:
 
 @contextmanager
 def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
-    """Something that is not tacit, on a loopback port."""
+    """Serve something that is not tacit, on a loopback port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -58,7 +58,7 @@ def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with HTTPServer((HOST, 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -167,7 +167,7 @@ def test_a_document_keeps_what_it_does_not_know(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "status", "said"),
+    ("body", "kind", "status", "message"),
     [
         (b"<html>", "text/html", 200, "not JSON"),
         (b'{"state": "training"}', "application/json", 200, "algorithm: Field required"),
@@ -175,11 +175,13 @@ def test_a_document_keeps_what_it_does_not_know(client: Client) -> None:
         (b"[]", "application/json", 500, "not a tacit aggregator"),
     ],
 )
-def test_a_strange_server_is_an_api_error(body: bytes, kind: str, status: int, said: str) -> None:
+def test_a_strange_server_is_an_api_error(
+    body: bytes, kind: str, status: int, message: str
+) -> None:
     with (
         strange_server(body, kind, status) as url,
         Client(url) as client,
-        pytest.raises(ApiError, match=said) as error,
+        pytest.raises(ApiError, match=message) as error,
     ):
         client.status()
     assert error.value.status == status
@@ -250,10 +252,10 @@ def test_the_client_stands_alone() -> None:
         "print({name.partition('.')[0] for name in sys.modules}"
         " & {'torch', 'tacit', 'tacit_services', 'fastapi', 'numpy'})"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True
     )
-    assert done.stdout.strip() == "set()"
+    assert completed.stdout.strip() == "set()"
 
 
 def test_the_operators_status_says_why_a_run_has_ended_and_whom_it_waits_for(
@@ -274,5 +276,5 @@ def test_the_operators_status_says_why_a_run_has_ended_and_whom_it_waits_for(
 
 
 def replace_needed(client: Client, needed: int) -> Status:
-    """The status, of a run that waits for so many edges."""
+    """Return the status of a run that waits for so many edges."""
     return Status.model_validate(client.status().to_json() | {"edges_needed": needed})

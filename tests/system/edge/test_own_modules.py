@@ -41,12 +41,12 @@ def broker(tmp_path: Path) -> Iterator[Server]:
 
 
 def run_text(entry: str, *, rate: float, **model: str) -> str:
-    own = {"name": "python", "entry": f"own_modules:{entry}"} | model
+    model_section = {"name": "python", "entry": f"own_modules:{entry}"} | model
     data = {"kind": "arrays", "train": "rows.npz", "shape": [WIDTH], "low": 0.0, "high": 1.0}
     return toml(
         run={"name": "own", "updates": 10**6},
         data=data | {"dataset": None, "classes": 2, "rows": ROWS, "rows_max": ROWS},
-        model=own,
+        model=model_section,
         algorithm={"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
         privacy={
             "noise_multiplier": Z,
@@ -60,7 +60,7 @@ def run_text(entry: str, *, rate: float, **model: str) -> str:
 
 
 def rows(*, record: bool) -> tuple[Tensor, Tensor]:
-    """x, y of an edge; the record is the first, where it is there."""
+    """Return x, y of an edge; with `record`, the record is the first."""
     x = torch.rand(ROWS, WIDTH, generator=torch.Generator().manual_seed(1))
     x[0] = 1.0
     y = torch.arange(ROWS) % 2
@@ -71,7 +71,7 @@ def rows(*, record: bool) -> tuple[Tensor, Tensor]:
 def attacked(
     folder: Path, broker: Server, text: str, *, record: bool
 ) -> Iterator[tuple[Deployment, ModelSender]]:
-    """A run of one edge, whose process is still to be started, and who sends it models."""
+    """Yield a run of one edge, whose process is still to be started, and its model sender."""
     folder.mkdir()
     x, y = rows(record=record)
     np.savez(folder / "rows.npz", x=x.numpy(), y=y.numpy())
@@ -86,7 +86,7 @@ def attacked(
 
 
 def hostile(params: dict[str, Tensor], target: Tensor) -> None:
-    """Singular, or never sure, for the target alone."""
+    """Make the model singular, or never sure, for the target alone."""
     if "a.weight" in params:
         against(params, target)
         return
@@ -99,36 +99,38 @@ def hostile(params: dict[str, Tensor], target: Tensor) -> None:
 
 
 def more_than(inside: list[float], outside: list[float]) -> float:
-    """ε that `value > threshold` proves but for FALSE_ALARM: the threshold is chosen on a quarter
-    of the pushes, and the bounds (Clopper-Pearson) are of the rest; either side may be the larger.
+    """Return the ε that `value > threshold` proves, but for FALSE_ALARM.
+
+    The threshold is chosen on a quarter of the pushes, and the bounds (Clopper-Pearson) are of the
+    others; either side may be the larger.
     """
-    found = 0.0
-    for one, other in ((inside, outside), (outside, inside)):
-        cut = min(len(one), len(other)) // 4
-        tried = np.quantile(one[:cut] + other[:cut], np.linspace(0.01, 0.99, 99))
-        first = [_epsilon(one[:cut], other[:cut], at) for at in tried]
-        found = max(found, _epsilon(one[cut:], other[cut:], tried[int(np.argmax(first))]))
-    return found
+    bound = 0.0
+    for sample, other in ((inside, outside), (outside, inside)):
+        cut = min(len(sample), len(other)) // 4
+        tried = np.quantile(sample[:cut] + other[:cut], np.linspace(0.01, 0.99, 99))
+        first = [_epsilon(sample[:cut], other[:cut], at) for at in tried]
+        bound = max(bound, _epsilon(sample[cut:], other[cut:], tried[int(np.argmax(first))]))
+    return bound
 
 
-def _epsilon(one: list[float], other: list[float], threshold: float) -> float:
+def _epsilon(sample: list[float], other: list[float], threshold: float) -> float:
     share = FALSE_ALARM / 4  # two bounds for each of two sides
-    hits = sum(value > threshold for value in one)
+    hits = sum(value > threshold for value in sample)
     alarms = sum(value > threshold for value in other)
-    least = stats.beta.ppf(share, hits, len(one) - hits + 1) if hits else 0.0
+    least = stats.beta.ppf(share, hits, len(sample) - hits + 1) if hits else 0.0
     most = (
         stats.beta.ppf(1 - share, alarms + 1, len(other) - alarms) if alarms < len(other) else 1.0
     )
     return max(0.0, float(np.log(max(least - DELTA, 1e-300) / most)))
 
 
-def shares(seen: ModelSender, first: int, last: int) -> list[float]:
-    """Times in units of the edge's own lower quartile.
+def shares(sender: ModelSender, first: int, last: int) -> list[float]:
+    """Return the times in units of the edge's own lower quartile.
 
-    It measures its delay D, a public number, when it starts.
+    The edge measures its delay D, a public number, when it starts.
     """
-    some = seen.seconds[first:last]
-    return [float(one) for one in np.array(some) / np.quantile(some, 0.25)]
+    some = sender.seconds[first:last]
+    return [float(duration) for duration in np.array(some) / np.quantile(some, 0.25)]
 
 
 def claimed(rate: float) -> float:
@@ -164,11 +166,11 @@ def test_a_module_that_computes_until_it_is_sure_is_refused(tmp_path: Path, brok
 def both_worlds(
     folder: Path, broker: Server, text: str, edges: int, pushes: int
 ) -> dict[bool, list[ModelSender]]:
-    """What is seen of `edges` edges with the record, and of as many without.
+    """Return what is seen of `edges` edges with the record, and of as many without.
 
     One of each runs beside the other, so that the machine is as busy for both.
     """
-    seen: dict[bool, list[ModelSender]] = {WITH: [], WITHOUT: []}
+    senders: dict[bool, list[ModelSender]] = {WITH: [], WITHOUT: []}
     for number in range(edges):
         with ExitStack() as end:
             begun = []
@@ -177,12 +179,12 @@ def both_worlds(
                 world = attacked(folder / name, broker, text, record=record)
                 run, sender = end.enter_context(world)
                 begun.append((sender, run.edge(0, XDG_DATA_HOME=str(run.folder))))
-                seen[record].append(sender)
+                senders[record].append(sender)
             for sender, edge in begun:
                 await_pushes(sender, edge, pushes, 20 * 60)
             for _, edge in begun:
                 assert edge.signal(signal.SIGTERM) == 0
-    return seen
+    return senders
 
 
 @pytest.mark.exhaustive
@@ -190,13 +192,20 @@ def test_a_record_that_the_module_raises_at_tells_no_more_than_is_claimed(
     tmp_path: Path, broker: Server
 ) -> None:
     rate, warm = 0.25, 5
-    seen = both_worlds(tmp_path, broker, run_text("Solve", rate=rate), edges=4, pushes=65)
-    times = {which: [t for one in seen[which] for t in shares(one, warm, 65)] for which in seen}
-    assert {tuple(one.presence[:1]) for which in seen for one in seen[which]} == {("online",)}
+    senders = both_worlds(tmp_path, broker, run_text("Solve", rate=rate), edges=4, pushes=65)
+    times = {
+        which: [t for sender in senders[which] for t in shares(sender, warm, 65)]
+        for which in senders
+    }
+    assert {tuple(sender.presence[:1]) for which in senders for sender in senders[which]} == {
+        ("online",)
+    }
     assert {"offline"} & {
-        word for which in seen for one in seen[which] for word in one.presence
+        word for which in senders for sender in senders[which] for word in sender.presence
     } == (set())
-    lengths = {which: [float(n) for one in seen[which] for n in one.lengths] for which in seen}
+    lengths = {
+        which: [float(n) for sender in senders[which] for n in sender.lengths] for which in senders
+    }
     assert more_than(lengths[WITH], lengths[WITHOUT]) <= claimed(rate)
     assert more_than(times[WITH], times[WITHOUT]) <= claimed(rate)
 
@@ -206,6 +215,8 @@ def test_what_a_trusted_module_tells_by_its_time_is_held_back(
     tmp_path: Path, broker: Server
 ) -> None:
     text = run_text("Ponder", rate=0.5, control_flow="trusted")
-    seen = both_worlds(tmp_path, broker, text, edges=2, pushes=45)
-    times = {which: [t for one in seen[which] for t in shares(one, 5, 45)] for which in seen}
+    senders = both_worlds(tmp_path, broker, text, edges=2, pushes=45)
+    times = {
+        which: [t for sender in senders[which] for t in shares(sender, 5, 45)] for which in senders
+    }
     assert more_than(times[WITH], times[WITHOUT]) <= claimed(0.5)

@@ -1,6 +1,6 @@
-"""An edge refuses what its policy does not allow:
+"""An edge refuses what its policy does not allow.
 
-it says so everywhere, pays nothing, and waits.
+It says so everywhere, pays nothing, and waits.
 """
 
 from __future__ import annotations
@@ -155,13 +155,13 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     assert "1 online of 1, 1 refusing the model" in text
     assert "nobody but the edge itself" in text
     assert "1 refusing the model" in text_tables.line(status, as_json=False)
-    found = {
+    metrics = {
         sample.name: sample.value
         for family in prometheus_metrics.registry(run_status).collect()
         for sample in family.samples
     }
-    assert found["tacit_edges_refusing"] == 1
-    assert found["tacit_models_refused"] >= 2
+    assert metrics["tacit_edges_refusing"] == 1
+    assert metrics["tacit_models_refused"] >= 2
     # One that refuses does not keep a run alive whose other edges have spent their budgets.
     assert not run_status.reading().only_retired
     other = Hostile(rig, "edge-0")
@@ -246,8 +246,8 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     edge = Service("edge", settings, tmp_path / "log")
     edge.start()
     assert edge.wait() == code
-    (said,) = [text for text in edge.log.splitlines() if text.startswith("tacit: ")]
-    assert line in said
+    (log_line,) = [text for text in edge.log.splitlines() if text.startswith("tacit: ")]
+    assert line in log_line
 
 
 @pytest.mark.parametrize("policy", ["clip_max = 50.0", "clip_max = 100.0"])
@@ -264,14 +264,14 @@ def test_tacit_run_asks_the_policy_before_it_starts_and_hands_it_to_every_edge(
         "--policy",
         tmp_path / "policy.toml",
     ]
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main([*map(str, arguments), "--edges", "1"])
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     if policy == "clip_max = 50.0":
-        assert left.value.code == 5, said
-        assert "tacit: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in said
+        assert exited.value.code == 5, errors
+        assert "tacit: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in errors
         assert not (tmp_path / "out").exists()
     else:
-        assert left.value.code == 0, said
-        given = json.loads((tmp_path / "out" / "state" / ".tacit-run").read_text())
-        assert given["TACIT_POLICY"] == str(tmp_path / "policy.toml")
+        assert exited.value.code == 0, errors
+        variables = json.loads((tmp_path / "out" / "state" / ".tacit-run").read_text())
+        assert variables["TACIT_POLICY"] == str(tmp_path / "policy.toml")

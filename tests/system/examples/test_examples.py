@@ -25,14 +25,14 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is
 
 
 def test_all_of_them_are_there() -> None:
-    named = {"own-table", "own-images", "own-model", "by-person", FINE_TUNE, "hugging-face"}
-    assert named <= set(EXAMPLES)
+    expected = {"own-table", "own-images", "own-model", "by-person", FINE_TUNE, "hugging-face"}
+    assert expected <= set(EXAMPLES)
 
 
 def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """The summary of `tacit run`, and what it printed."""
+    """Return the summary of `tacit run`, and what it printed."""
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file)]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "--out", str(out)],
         capture_output=True,
         text=True,
@@ -40,13 +40,14 @@ def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str,
         check=False,
         env=variables,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads((out / "summary.json").read_text()), done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return json.loads((out / "summary.json").read_text()), completed.stdout
 
 
 def made(name: str, place: Path) -> tuple[Path, dict[str, str]]:
-    """The example with its data, and an environment whose ledgers are new. Skips without its
-    packages.
+    """Return the example with its data, and an environment whose ledgers are new.
+
+    Skip the test without the example's packages.
     """
     needs = ROOT / "examples" / name / "requirements.txt"
     for package in needs.read_text().split() if needs.exists() else ():
@@ -59,15 +60,15 @@ def made(name: str, place: Path) -> tuple[Path, dict[str, str]]:
 
 
 def learnt(folder: Path, out: Path, variables: dict[str, str]) -> float:
-    """The accuracy (nan of a number) that `run.toml` reaches, within its budget."""
-    summary, said = trained(folder / "run.toml", out, variables)
+    """Return the accuracy (nan of a number) that `run.toml` reaches, within its budget."""
+    summary, output = trained(folder / "run.toml", out, variables)
     run = config.load(folder / "run.toml")
     assert summary["applied"] == run.run.updates
     assert 0 < summary["privacy"]["epsilon"] <= run.privacy.epsilon
     assert summary["privacy"]["unit"] == run.source.unit
     constant = Constant(**summary["constant"])
     assert constant.beaten(summary["test_accuracy"], summary["test_loss"])
-    assert "no better" not in said
+    assert "no better" not in output
     if constant.accuracy is None:
         return math.nan
     assert summary["test_accuracy"] > constant.accuracy + 0.15

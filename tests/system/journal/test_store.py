@@ -1,6 +1,6 @@
-"""The store contract (services/tacit_services/journal/store/base.py):
+"""The store contract (services/tacit_services/journal/store/base.py).
 
-one test class, three backends, real servers.
+One test class, three backends, real servers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
-    """`connect` of each backend in turn, on empty data."""
+    """Yield `connect` of each backend in turn, on empty data."""
     place = str(tmp_path / "store.db")
     if request.param == "redis":
         place = request.getfixturevalue("server").url
@@ -400,19 +400,19 @@ class TestContract:
         assert reader.last_seqs() == {"édge\n": 1, "empty": 1}
 
     def test_runs_side_by_side_do_not_meet(self, connect: Connect) -> None:
-        one, two = connect("one", JournalLimits(1, 1000)), connect("two")
-        assert (one.open("f1"), two.open("f2")) == (1, 1)
-        one.append(entries("a", 1))
-        before = contents(one)
-        assert two.append(entries("a", 9, 10)) == [
+        first, second = connect("one", JournalLimits(1, 1000)), connect("two")
+        assert (first.open("f1"), second.open("f2")) == (1, 1)
+        first.append(entries("a", 1))
+        before = contents(first)
+        assert second.append(entries("a", 9, 10)) == [
             Appended(Verdict.ACCEPTED, 1, 9),
             Appended(Verdict.ACCEPTED, 2, 10),
         ]
-        two.save(Snapshot(2, b"two"))
-        two.open("f2")
-        assert contents(one) == before
-        assert contents(two) == ([], Snapshot(2, b"two"), (0, 0), {"a": 10}, {})
-        assert verdicts(one.append(entries("a", 2))) == ["busy"]  # a count, not Fenced
+        second.save(Snapshot(2, b"two"))
+        second.open("f2")
+        assert contents(first) == before
+        assert contents(second) == ([], Snapshot(2, b"two"), (0, 0), {"a": 10}, {})
+        assert verdicts(first.append(entries("a", 2))) == ["busy"]  # a count, not Fenced
 
     def test_the_furthest_anchor_of_a_lineage_is_kept_with_the_message(
         self, connect: Connect
@@ -511,7 +511,7 @@ def of_run(run: str, anchor: Anchor | None) -> Anchor | None:
 
 
 def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> list[object]:
-    """What two handles on one run answer to `history`, and the contents after every step."""
+    """Return what two handles on one run answer to `history`, and the contents after every step."""
     handles = [connect(run, TIGHT), connect(run, TIGHT)]
     handles[0].open("f")
     answers: list[object] = []
@@ -551,11 +551,11 @@ def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path) -> 
         ThreadPoolExecutor(1) as pool,
     ):
         other.execute("BEGIN IMMEDIATE")
-        found = pool.submit(store.last_seqs)
+        future = pool.submit(store.last_seqs)
         with pytest.raises(TimeoutError):
-            found.result(0.2)
+            future.result(0.2)
         other.execute("ROLLBACK")
-        assert found.result(30.0) == {}
+        assert future.result(30.0) == {}
     store.close()
 
 
@@ -609,7 +609,7 @@ def test_bad_run_names_and_limits_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "masked"),
     [
         ("redis://h:1/0", "redis://h:1/0"),
         ("redis://:p@ss@h:1/0", "redis://:***@h:1/0"),
@@ -617,5 +617,5 @@ def test_bad_run_names_and_limits_are_refused() -> None:
         ("redis://u:p@[::1/0", "redis://***@[::1/0"),
     ],
 )
-def test_passwords_are_not_shown(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+def test_passwords_are_not_shown(url: str, masked: str) -> None:
+    assert without_password(url) == masked

@@ -47,7 +47,7 @@ from tests.helpers.stores import (
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that the test may kill or fill."""
+    """Yield a Redis that the test may kill or fill."""
     with redis_server(tmp_path, "--unixsocket", str(tmp_path / "s")) as running:
         yield running
 
@@ -90,9 +90,9 @@ def test_a_redis_that_may_forget_is_named(
         store.open("f")
         assert "appendonly no, appendfsync everysec" in caplog.messages[-1]
         operator.acl_setuser("default", commands=["-config"])
-        seen = len(caplog.messages)
+        logged = len(caplog.messages)
         assert store.open("f") == 4  # nothing can be asked, nothing is said
-        assert len(caplog.messages) == seen
+        assert len(caplog.messages) == logged
 
 
 ALTERED: list[dict[bytes, bytes]] = [  # what an entry's fields become; empty: they go
@@ -166,12 +166,12 @@ def test_values_that_redis_was_given_by_hand_are_one_line(own_server: RedisServe
         operator.hset("tacit:{run}:snapshot", mapping={"cursor": "abc", "state": "x"})
         operator.hset("tacit:{run}:seq", "edge", "x")
         operator.hset("tacit:anchors", "lineage", "x y")
-        asked: list[tuple[str, Callable[[], object]]] = [
+        operations: list[tuple[str, Callable[[], object]]] = [
             ("snapshot", store.snapshot),
             ("seq", store.last_seqs),
             ("anchors", store.anchors),
         ]
-        for what, ask in asked:
+        for what, ask in operations:
             with pytest.raises(errors.WireError, match=f"{what} of run 'run' was altered"):
                 ask()
 
@@ -190,10 +190,10 @@ def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [("3", "a newer one has written it"), ("1", OF_0_1), (None, OF_0_1)]
+    ("number", "reason"), [("3", "a newer one has written it"), ("1", OF_0_1), (None, OF_0_1)]
 )
 def test_a_run_in_redis_of_another_format_is_refused_and_left_as_it_is(
-    own_server: RedisServer, number: str | None, said: str
+    own_server: RedisServer, number: str | None, reason: str
 ) -> None:
     with (
         closing(RedisStore(own_server.url, "run", ROOMY)) as store,
@@ -209,7 +209,7 @@ def test_a_run_in_redis_of_another_format_is_refused_and_left_as_it_is(
         with pytest.raises(errors.ConfigError) as refused:
             store.open("f")
         assert str(refused.value).endswith(
-            f": run 'run' has format {number or 1}, this tacit reads 2: {said}"
+            f": run 'run' has format {number or 1}, this tacit reads 2: {reason}"
         )
         assert client.hgetall(meta) == before
 
@@ -219,7 +219,7 @@ LARGE = ALL_BYTES_1_MIB * 4 + b"the rest"
 
 @contextmanager
 def own_connection(store: RedisStore) -> Iterator[Any]:
-    """A connection of the store's, to send a part of what an append sends."""
+    """Yield a connection of the store's, to send a part of what an append sends."""
     connection = store._client.connection_pool.get_connection()
     try:
         yield connection
@@ -238,8 +238,8 @@ def test_a_large_payload_in_redis_is_there_as_long_as_its_entry(own_server: Redi
         # then the first is kept, once, and counted with all its bytes,
         assert len(lists(client)) == 1
         assert store.depth() == (2, len(LARGE) + 1)
-        found = [store.read(0, 9), list(store.replay(0, 1))]
-        assert [[one.payload for one in each] for each in found] == [[LARGE, b"x"]] * 2
+        reads = [store.read(0, 9), list(store.replay(0, 1))]
+        assert [[entry.payload for entry in each] for each in reads] == [[LARGE, b"x"]] * 2
         # a changed piece is noticed,
         (key,) = lists(client)
         client.lset(key, 2, "other")  # the third element: the first is empty
@@ -248,8 +248,8 @@ def test_a_large_payload_in_redis_is_there_as_long_as_its_entry(own_server: Redi
         # and the snapshot behind it lets it go.
         store.append([NewEntry("a", 2, LARGE)])
         store.save(Snapshot(2, b"state"))
-        (kept,) = lists(client)
-        assert kept != key
+        (new_key,) = lists(client)
+        assert new_key != key
         assert store.read(2, 1)[0].payload == LARGE
 
 
@@ -263,7 +263,7 @@ def test_pieces_of_any_size_in_redis_are_read(
             monkeypatch.setattr(redis_large, "PIECE", size)
             assert verdicts(store.append([NewEntry("a", seq, LARGE)])) == ["accepted"]
         monkeypatch.undo()
-        assert [one.payload for one in store.read(0, 9)] == [LARGE] * 3
+        assert [entry.payload for entry in store.read(0, 9)] == [LARGE] * 3
 
 
 def test_what_a_writer_before_has_staged_in_redis_is_dropped(own_server: RedisServer) -> None:
@@ -327,11 +327,11 @@ def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer)
         writer.join()
         own_server.restart()
         store.open("f")
-        kept = [record.seq for record in store.read(0, 10_000)]
+        seqs = [record.seq for record in store.read(0, 10_000)]
         # The batch in flight may be there, but then all of it.
-        assert kept in [list(range(1, accepted[-1] + 1 + extra)) for extra in (0, 5)]
-        assert store.depth() == (len(kept), 20_000 * len(kept))
-        assert store.last_seqs() == {"a": kept[-1]}
+        assert seqs in [list(range(1, accepted[-1] + 1 + extra)) for extra in (0, 5)]
+        assert store.depth() == (len(seqs), 20_000 * len(seqs))
+        assert store.last_seqs() == {"a": seqs[-1]}
 
 
 def test_redis_that_hangs_is_lost_and_a_late_append_is_there_once_or_not_at_all(
@@ -348,8 +348,8 @@ def test_redis_that_hangs_is_lost_and_a_late_append_is_there_once_or_not_at_all(
         finally:
             os.kill(own_server.pid, signal.SIGCONT)
         assert store.open("f") == 2
-        found = store.read(0, 10)
-        assert verdicts(store.append(entries("a", 1))) == ["duplicate" if found else "accepted"]
+        stored = store.read(0, 10)
+        assert verdicts(store.append(entries("a", 1))) == ["duplicate" if stored else "accepted"]
         assert [record.seq for record in store.read(0, 10)] == [1]
 
 
@@ -481,14 +481,14 @@ def test_a_sqlite_file_of_another_format_is_refused_and_left_as_it_is(
     tmp_path: Path, number: int, killed: bool
 ) -> None:
     # Given a file that its last writer closed, or whose newest commits are in its log,
-    path, made = tmp_path / "store.db", tmp_path / "made.db"
-    with closing(sqlite3.connect(made)) as db:
+    path, template = tmp_path / "store.db", tmp_path / "made.db"
+    with closing(sqlite3.connect(template)) as db:
         db.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;")
         db.executescript(f"CREATE TABLE run (run TEXT); PRAGMA user_version = {number};")
         for suffix in ("", "-wal", "-shm") if killed else ():
-            shutil.copy(f"{made}{suffix}", f"{path}{suffix}")
+            shutil.copy(f"{template}{suffix}", f"{path}{suffix}")
     if not killed:
-        shutil.copy(made, path)
+        shutil.copy(template, path)
     before = {file.name: file.read_bytes() for file in tmp_path.glob("store.db*")}
     # when a store is opened on it, then one line says so, and it is as it was.
     why = "a newer one has written it" if number > 3 else OF_0_1
@@ -515,14 +515,14 @@ def test_sqlite_writer_killed_in_the_middle_keeps_whole_batches(tmp_path: Path) 
         for _ in range(10):
             assert writer.stdout.readline()
         writer.kill()
-        told = [30, *map(int, writer.stdout.read().splitlines())][-1]
+        acknowledged = [30, *map(int, writer.stdout.read().splitlines())][-1]
     store = open_store(url, "run")
     assert store.open("f") == 2
-    kept = [record.seq for record in store.read(0, 100_000)]
-    assert kept == list(range(1, len(kept) + 1))
-    assert len(kept) % 3 == 0
-    assert len(kept) >= told
-    assert store.depth() == (len(kept), 20_000 * len(kept))
+    seqs = [record.seq for record in store.read(0, 100_000)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert len(seqs) % 3 == 0
+    assert len(seqs) >= acknowledged
+    assert store.depth() == (len(seqs), 20_000 * len(seqs))
     store.close()
 
 
@@ -542,7 +542,7 @@ def test_sqlite_held_by_another_process_is_told_and_then_works(tmp_path: Path) -
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """No file of this process may grow past `size` bytes: how a full disk looks to SQLite."""
+    """Let no file of this process grow past `size` bytes, as SQLite sees it on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

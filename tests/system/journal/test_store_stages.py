@@ -39,8 +39,8 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def client(server: RedisServer) -> Iterator[Any]:
-    with redis.Redis.from_url(server.url) as made:
-        yield made
+    with redis.Redis.from_url(server.url) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def settled(store: Store) -> None:
 
 
 def grown(store: Store, parts: list[int] = PARTS, payload: bytes = PAYLOAD) -> Stage:
-    """A stage that was given the payload up to each of `parts`, one after the other."""
+    """Return a stage that was given the payload up to each of `parts`, one after the other."""
     stage = store.stage()
     assert stage is not None
     for count in parts:
@@ -74,13 +74,13 @@ def test_what_has_come_is_there_before_the_end_and_nobody_reads_it(
     settled(store)
     (key,) = lists(client)
     assert client.llen(key) == 1 + (len(PAYLOAD) - 1) // PIECE
-    assert [one.payload for one in reader.read(0, 9)] == [b"x"]
+    assert [entry.payload for entry in reader.read(0, 9)] == [b"x"]
     assert reader.depth() == (1, 1)
     # when its entry is appended, then it is there, once, with all its bytes,
     answers = store.append([NewEntry("a", 1, PAYLOAD, stage=stage), NewEntry("b", 1, b"y")])
     assert verdicts(answers) == ["accepted", "accepted"]
     assert lists(client) == [key]
-    assert [one.payload for one in reader.read(1, 9)] == [PAYLOAD, b"y"]
+    assert [entry.payload for entry in reader.read(1, 9)] == [PAYLOAD, b"y"]
     assert store.depth() == (3, len(PAYLOAD) + 2)
     # and goes with its snapshot.
     store.save(Snapshot(2, b"state"))
@@ -97,7 +97,7 @@ def test_two_payloads_grow_side_by_side(connect: Connect) -> None:
     assert verdicts(finish()) == ["accepted"]
     stages[1].grow(memoryview(other)[: 3 * PIECE])
     assert verdicts(store.append([NewEntry("b", 1, other, stage=stages[1])])) == ["accepted"]
-    assert [one.payload for one in store.read(0, 9)] == [PAYLOAD, other]
+    assert [entry.payload for entry in store.read(0, 9)] == [PAYLOAD, other]
 
 
 def test_an_answer_that_nobody_asks_for_is_not_taken_for_the_next(connect: Connect) -> None:
@@ -106,7 +106,7 @@ def test_an_answer_that_nobody_asks_for_is_not_taken_for_the_next(connect: Conne
     stage = grown(store)
     store.begin([NewEntry("a", 1, PAYLOAD, stage=stage)])
     assert verdicts(store.append([NewEntry("a", 1, PAYLOAD)])) == ["duplicate"]
-    assert [one.payload for one in store.read(0, 9)] == [PAYLOAD]
+    assert [entry.payload for entry in store.read(0, 9)] == [PAYLOAD]
 
 
 @pytest.mark.parametrize("end", ["dropped", "duplicate", "busy"])

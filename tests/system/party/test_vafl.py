@@ -1,6 +1,6 @@
-"""A vertical run as real processes:
+"""A vertical run as real processes.
 
-trained over MQTT, killed and resumed, folded again from its journal.
+Trained over MQTT, killed and resumed, folded again from its journal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRIVATE = toml(
 
 @pytest.fixture
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    """A deployment of the given run file; nothing is started yet."""
+    """Yield a deployment of the given run file; nothing is started yet."""
     with (
         mosquitto(tmp_path) as broker,
         redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
@@ -64,7 +64,7 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(
 ) -> None:
     summary = everybody(started)
     file, journal = journalled(started)
-    assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
+    assert all(numbers == list(range(len(numbers))) for numbers in steps(file, journal).values())
     model, counts = (
         file.build_model(),
         {f"edge-{number}": Counter[int]() for number in range(PARTIES)},
@@ -75,11 +75,11 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(
             counts[message.edge].update(message.part.rows.tolist())
     mus = []
     for number in range(PARTIES):
-        shown = summary["privacy"]["edges"][f"edge-{number}"]
+        account = summary["privacy"]["edges"][f"edge-{number}"]
         most = max(counts[f"edge-{number}"].values())
-        assert most <= shown["pushes"] <= started.pushes(number)  # R of the most released record
-        mus.append(gdp.mu(Spend(q, z, n) for q, z, n in shown["history"]))
-        assert shown["mu"] == pytest.approx(mus[-1])
+        assert most <= account["pushes"] <= started.pushes(number)  # R of the most released record
+        mus.append(gdp.mu(Spend(q, z, n) for q, z, n in account["history"]))
+        assert account["mu"] == pytest.approx(mus[-1])
     assert summary["privacy"]["mu"] == pytest.approx(gdp.compose(mus))
     assert summary["privacy"]["epsilon"] == pytest.approx(gdp.epsilon(gdp.compose(mus), 1e-5))
     assert summary["privacy"]["labels_epsilon"] == 2.0

@@ -23,17 +23,17 @@ PYTHON = re.compile(
 
 
 def unsafe(path: Path, name: str) -> Iterator[str]:
-    """What in a module starts Python as a child, and not as `python_child` does."""
+    """Yield what in a module starts Python as a child, and not as `python_child` does."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     guarded = "python_child.inherited(" in text
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and not guarded:
             module = getattr(node, "module", None)
-            if found := STARTERS & {module, *(one.name for one in node.names)}:
-                yield f"{name}: {found.pop()} without python_child.inherited"
+            if starters := STARTERS & {module, *(alias.name for alias in node.names)}:
+                yield f"{name}: {starters.pop()} without python_child.inherited"
         if isinstance(node, ast.List | ast.Tuple):
-            words = [ast.unparse(one) for one in node.elts]
+            words = [ast.unparse(element) for element in node.elts]
             program, option = (*words, "", "")[:2]
             python = program == "sys.executable" or (
                 "python" in program and option.startswith("'-")
@@ -43,7 +43,7 @@ def unsafe(path: Path, name: str) -> Iterator[str]:
 
 
 def commands(path: Path) -> Iterator[str]:
-    """The lines of a file that is no module which run Python's own or tacit's modules."""
+    """Yield the lines of a file that is no module which run Python's own or tacit's modules."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if PYTHON.search(line) and "-P" not in line:
             yield f"{path.relative_to(ROOT)}: {line.strip()}"

@@ -1,6 +1,6 @@
-"""The wheel as somebody installs it:
+"""The wheel as somebody installs it.
 
-outside the tree, with one extra, from the locks that the images are made of.
+Outside the tree, with one extra, from the locks that the images are made of.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Venv:
     folder: Path
 
     def pip(self, *arguments: str) -> str:
-        """Output of pip on it. AssertionError with what it says when it fails."""
+        """Return the output of pip on it. Raise AssertionError with that output when it fails."""
         pip = [
             sys.executable,
             "-m",
@@ -47,16 +47,16 @@ class Venv:
         settings = {
             name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
         }
-        done = subprocess.run(
+        completed = subprocess.run(
             pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed.stdout
 
     def run(
         self, program: str, *arguments: str, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """A program of it, outside the tree, without our environment."""
+        """Run a program of it, outside the tree, without our environment."""
         mine = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -75,11 +75,11 @@ class Venv:
         )
 
     def refused(self, *arguments: str) -> str:
-        """What `tacit ARGUMENTS` says when it leaves with 2, in one line and nothing else."""
-        done = self.run("tacit", *arguments)
-        assert (done.returncode, done.stdout) == (2, ""), done
-        assert done.stderr.count("\n") == 1, done.stderr
-        return done.stderr.strip()
+        """Return the one line that `tacit ARGUMENTS` prints before it exits with status 2."""
+        completed = self.run("tacit", *arguments)
+        assert (completed.returncode, completed.stdout) == (2, ""), completed
+        assert completed.stderr.count("\n") == 1, completed.stderr
+        return completed.stderr.strip()
 
 
 def advice(extra: str) -> str:
@@ -87,58 +87,65 @@ def advice(extra: str) -> str:
 
 
 def built(tree: Path, folder: Path) -> Path:
-    """The wheel of a project, in `folder`."""
+    """Build the wheel of a project in `folder`, and return its path."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
     subprocess.run([*command, folder, tree], check=True, timeout=PATIENCE, stdout=sys.stderr)
-    [made] = folder.glob("*.whl")
-    return made
+    [built_wheel] = folder.glob("*.whl")
+    return built_wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tacit's wheel."""
+    """Return the path of tacit's wheel."""
     return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def venv(folder: Path, wheel: Path) -> Venv:
-    """One with the wheel and nothing else."""
+    """Create an environment with the wheel and nothing else."""
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE
     )
-    made = Venv(folder)
-    made.pip("install", "--quiet", "--no-deps", "--no-index", str(wheel))
-    return made
+    environment = Venv(folder)
+    environment.pip("install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    return environment
 
 
 @pytest.fixture(scope="module")
 def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
-    """tacit[edge] alone, as the edge's image has it."""
-    made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(made.folder / "bin/python")]
+    """Install tacit[edge] alone, as the edge's image has it."""
+    environment = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--quiet",
+        "--python",
+        str(environment.folder / "bin/python"),
+    ]
     subprocess.run([ROOT / "docker/install-torch", *pip], check=True, timeout=PATIENCE)
-    locked(made, "edge")
-    return made
+    locked(environment, "edge")
+    return environment
 
 
 @pytest.fixture(scope="module")
 def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Venv:
-    """tacit[run]: the edge's again, by hard links, and what is missing."""
+    """Install tacit[run]: the edge's environment again, by hard links, and what is missing."""
     folder = tmp_path_factory.mktemp("run") / "venv"
     shutil.copytree(edge.folder, folder, copy_function=os.link, symlinks=True)
-    made = Venv(folder)
-    made.pip(
+    environment = Venv(folder)
+    environment.pip(
         "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
     )  # its script, too
-    locked(made, "run")
-    return made
+    locked(environment, "run")
+    return environment
 
 
-def locked(made: Venv, group: str) -> None:
-    """What an image has of the lock."""
+def locked(environment: Venv, group: str) -> None:
+    """Install what an image has of the lock."""
     lock, end = (ROOT / "requirements.lock").read_text(encoding="utf-8"), f"# end of {group}\n"
-    (made.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
+    (environment.folder / "lock").write_text(lock[: lock.index(end)], encoding="utf-8")
     quietly = ("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r")
-    made.pip(*quietly, str(made.folder / "lock"))
+    environment.pip(*quietly, str(environment.folder / "lock"))
 
 
 def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
@@ -170,8 +177,8 @@ def test_with_nothing_installed_the_command_says_what_to_install(
 @pytest.mark.exhaustive
 def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
     for command in ("edge", "peer", "party"):
-        shown = edge.run("tacit", command, "--help")
-        assert (shown.returncode, shown.stderr) == (0, ""), shown
+        completed = edge.run("tacit", command, "--help")
+        assert (completed.returncode, completed.stderr) == (0, ""), completed
 
     assert edge.run("tacit", "--version").stdout == "tacit 0.2.0\n"
     assert "TACIT_RUN_FILE" in edge.refused("edge")  # it has been imported, and wants its settings
@@ -189,9 +196,9 @@ def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_p
     exported.export(tmp_path / "out", edge.folder / "model")
     shutil.rmtree(tmp_path / "run")
     new_rows(edge.folder / "new.csv")
-    said = edge.run("tacit", "predict", "model", "--trust-code", "--table", "new.csv")
-    assert (said.returncode, said.stderr) == (0, ""), said
-    assert said.stdout.startswith("row,prediction,p(home),p(ward)\n1,")
+    completed = edge.run("tacit", "predict", "model", "--trust-code", "--table", "new.csv")
+    assert (completed.returncode, completed.stderr) == (0, ""), completed
+    assert completed.stdout.startswith("row,prediction,p(home),p(ward)\n1,")
     code = (
         "import sys, pathlib; from tacit import exported; "
         "found = exported.predict(exported.read(pathlib.Path('model'), trust_code=True), 'table', "
@@ -200,7 +207,9 @@ def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_p
     )
     library = edge.run("python", "-c", code)
     assert (library.returncode, library.stderr) == (0, ""), library
-    assert library.stdout.split() == [line.split(",")[1] for line in said.stdout.splitlines()[1:]]
+    assert library.stdout.split() == [
+        line.split(",")[1] for line in completed.stdout.splitlines()[1:]
+    ]
 
 
 @pytest.mark.exhaustive
@@ -237,9 +246,9 @@ def test_a_command_of_another_extra_names_it(edge: Venv, extra: str, command: li
 def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
     file = run_file(tmp_path, updates=60)
 
-    done = everything.run("tacit", "run", str(file), "--out", "out", "--json", cwd=tmp_path)
+    completed = everything.run("tacit", "run", str(file), "--out", "out", "--json", cwd=tmp_path)
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["applied"] == 60
     assert (tmp_path / "out" / "plot.png").stat().st_size > 0
     assert "No broken requirements" in everything.pip("check")
@@ -253,10 +262,10 @@ def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: 
     everything.pip("install", "--quiet", "--no-deps", "--no-index", str(lab))
     folder = str(ROOT / "lab" / "figures")
 
-    done = everything.run(
+    completed = everything.run(
         "tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path
     )
 
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert (tmp_path / "out" / "index.html").stat().st_size > 10_000
     assert list((tmp_path / "out" / "points").iterdir()) == []  # nothing was measured anew

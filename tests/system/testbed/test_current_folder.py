@@ -102,24 +102,24 @@ class Place:
         self._variables = environment(XDG_DATA_HOME=str(folder / "home"), COLUMNS="200")
 
     def tacit(self, *arguments: str) -> str:
-        """What the console script says, with the folder as its current one; it ends well."""
+        """Return the output of the console script in the folder; it ends well."""
         return self._well(self._ended([str(TACIT), *arguments]))
 
     def refused(self, *arguments: str) -> str:
-        """What the console script complains of."""
-        done = self._ended([str(TACIT), *arguments])
-        assert done.returncode == 2
-        return done.stderr
+        """Return the complaint of the console script."""
+        completed = self._ended([str(TACIT), *arguments])
+        assert completed.returncode == 2
+        return completed.stderr
 
     def python(self, code: str, **variables: str) -> str:
-        """What code says that a command would run; it ends well."""
+        """Return the output of code that a command would run; it ends well."""
         script = self.folder.parent / "script.py"  # as the console script, which lies elsewhere
         script.write_text(f'if __name__ == "__main__":\n{indent(code, "    ")}\n')
         return self._well(self._ended([sys.executable, str(script)], **variables))
 
-    def _well(self, done: subprocess.CompletedProcess[str]) -> str:
-        assert done.returncode == 0, (self.executed(), done.stdout, done.stderr)
-        return done.stdout
+    def _well(self, completed: subprocess.CompletedProcess[str]) -> str:
+        assert completed.returncode == 0, (self.executed(), completed.stdout, completed.stderr)
+        return completed.stdout
 
     def _ended(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -133,7 +133,7 @@ class Place:
         )
 
     def executed(self) -> list[str]:
-        """The planted files that were run by now."""
+        """Return the planted files that were run by now."""
         return sorted(mark.name for mark in self._marks.iterdir())
 
 
@@ -143,14 +143,15 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """One with results of a run in `out`; without a `torch.py`, which its own module would import:
-    that is refused.
+def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Return a folder with results of a run in `out`.
+
+    It has no `torch.py`, which its own module would import: that is refused.
     """
     names = [name for name in NAMES if name != "torch"]
-    made = Place(tmp_path_factory.mktemp("own"), names)
-    made.tacit("run", "own.toml", "--out", "out", "--json")
-    return made
+    new_place = Place(tmp_path_factory.mktemp("own"), names)
+    new_place.tacit("run", "own.toml", "--out", "out", "--json")
+    return new_place
 
 
 def test_a_planted_file_that_is_run_leaves_its_mark(place: Place) -> None:
@@ -158,9 +159,11 @@ def test_a_planted_file_that_is_run_leaves_its_mark(place: Place) -> None:
     assert "paho" in place.executed()
 
 
-def test_a_whole_run_on_ones_own_module_executes_nothing_else_of_its_folder(own: Place) -> None:
-    assert own.executed() == []
-    assert json.loads((own.folder / "out" / "summary.json").read_text())["applied"] == 6
+def test_a_whole_run_on_ones_own_module_executes_nothing_else_of_its_folder(
+    own_folder: Place,
+) -> None:
+    assert own_folder.executed() == []
+    assert json.loads((own_folder.folder / "out" / "summary.json").read_text())["applied"] == 6
 
 
 def test_a_file_that_the_own_module_would_import_for_a_package_is_refused(place: Place) -> None:
@@ -189,10 +192,10 @@ for command in (
 
 
 @pytest.mark.slow
-def test_no_other_command_executes_a_file_of_the_current_folder(own: Place) -> None:
-    own.python(COMMANDS)
-    assert own.executed() == []
-    assert (own.folder / "predictions.csv").exists()
+def test_no_other_command_executes_a_file_of_the_current_folder(own_folder: Place) -> None:
+    own_folder.python(COMMANDS)
+    assert own_folder.executed() == []
+    assert (own_folder.folder / "predictions.csv").exists()
 
 
 @pytest.mark.exhaustive

@@ -1,6 +1,6 @@
-"""`tacit run` as a person starts it:
+"""`tacit run` as a person starts it.
 
-results on disk, one line for what goes wrong, and no process left behind.
+Results on disk, one line for what goes wrong, and no process left behind.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FILES = {
 
 
 def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
-    """A run file in `folder`; the budget of an edge covers `pushes` pushes."""
+    """Write a run file in `folder`; the budget of an edge covers `pushes` pushes."""
     path = folder / "small.toml"
     path.write_text(toml(RUN_FILE, run={"updates": updates}, privacy={"pushes": pushes}))
     return path
@@ -85,7 +85,7 @@ def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
 
 @contextmanager
 def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """`tacit run ARGUMENTS`; it and its children are gone when the block is left."""
+    """Run `tacit run ARGUMENTS`; it and its children have ended when the block is left."""
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", *arguments]
     process = subprocess.Popen(
         command,
@@ -105,9 +105,9 @@ def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[st
 
 
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Its children now."""
-    found: list[psutil.Process] = psutil.Process(process.pid).children(recursive=True)
-    return found
+    """Return the children of a process now."""
+    children: list[psutil.Process] = psutil.Process(process.pid).children(recursive=True)
+    return children
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -150,7 +150,7 @@ class Finished:
         return cls(out, stdout, stderr, json.loads((out / "summary.json").read_text()))
 
     def pushes(self, number: int) -> int:
-        """What the ledger file of this edge says."""
+        """Return how many releases the ledger file of this edge has."""
         with closing(
             sqlite3.connect(self.out / "state" / "identities" / str(number) / "ledger.db")
         ) as db:
@@ -159,7 +159,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """300 updates by two edges, on mosquitto and redis, with --json."""
+    """Run 300 updates by two edges, on mosquitto and redis, with --json."""
     need("mosquitto"), need("redis-server")
     folder = tmp_path_factory.mktemp("run")
     return Finished.of(
@@ -241,12 +241,13 @@ class TestResults:
 
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    """All that `tacit run ARGUMENTS`, in this process, says on standard error when it leaves
-    with `code`.
+    """Return the standard error of `tacit run ARGUMENTS`, which exits with status `code`.
+
+    It runs in this process.
     """
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main(["run", *map(str, arguments)])
-    assert left.value.code == code
+    assert exited.value.code == code
     return capsys.readouterr().err
 
 
@@ -255,8 +256,10 @@ def test_a_port_that_is_taken_is_one_line_and_code_4(
 ) -> None:
     with socket.create_server((HOST, 0)) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
-        said = refused(capsys, 4, run_file(tmp_path), "--out", tmp_path / "out", "--serve", address)
-    assert said == (
+        errors = refused(
+            capsys, 4, run_file(tmp_path), "--out", tmp_path / "out", "--serve", address
+        )
+    assert errors == (
         f"tacit: --serve {address}: Address already in use; name another port, or leave --serve out "
         "for a free one\n"
     )
@@ -303,10 +306,10 @@ def test_kill_9_leaves_no_child(tmp_path: Path, capsys: pytest.CaptureFixture[st
         str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)
     ) as process:
         children = training(process, out)
-        said = refused(
+        errors = refused(
             capsys, 4, run_file(tmp_path), "--out", out
         )  # another, not while this one is there
-        assert said == f"tacit: --out {out}: another `tacit run` is under way there\n"
+        assert errors == f"tacit: --out {out}: another `tacit run` is under way there\n"
         process.kill()
         process.wait()
         wait_for(lambda: gone(children), PATIENCE)
@@ -318,8 +321,8 @@ def test_a_folder_of_somebody_else_is_left_alone(
     out = tmp_path / "out"
     (out / "state").mkdir(parents=True)
     (out / "state" / "thesis.tex").touch()
-    said = refused(capsys, 2, run_file(tmp_path), "--out", out)
-    assert said == f"tacit: --out {out}: {out}/state exists and is not an earlier `tacit run`\n"
+    errors = refused(capsys, 2, run_file(tmp_path), "--out", out)
+    assert errors == f"tacit: --out {out}: {out}/state exists and is not an earlier `tacit run`\n"
     assert [path.name for path in out.rglob("*")] == ["state", "thesis.tex"]
 
 
@@ -343,13 +346,13 @@ def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
     with tacit_run(
         str(run_file(tmp_path, updates=1500, pushes=1500)), "--out", str(out), "--json"
     ) as process:
-        named = {
+        by_name = {
             child.name(): child for child in training(process, out)
         }  # one of each; a killed one has no name
         for service in ("tacit aggregato", "tacit edge"):  # the system keeps 15 characters
-            named[service].kill()
+            by_name[service].kill()
         for server in ("mosquitto", "redis-server"):  # they end well, and are missed all the same
-            named[server].terminate()
+            by_name[server].terminate()
         stdout, stderr = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 0, stderr
     assert json.loads(stdout)["applied"] == 1500
@@ -359,20 +362,20 @@ def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
 def test_edges_without_budget_retire_and_the_run_ends_early(tmp_path: Path) -> None:
     # Given a budget for 20 pushes of each of three edges, and 300 wanted updates,
     path = run_file(tmp_path, pushes=20)
-    left = config.load(path).plan(0).pushes_left(())
-    assert left is not None
+    pushes = config.load(path).plan(0).pushes_left(())
+    assert pushes is not None
     run = Finished.of(tmp_path / "out", str(path))
     # then the run halts by itself after them, and says why.
     summary = run.summary
     assert summary["state"] == "halted"
-    assert summary["applied"] == 3 * left < 300
+    assert summary["applied"] == 3 * pushes < 300
     for number in range(3):
         edge = summary["privacy"]["edges"][f"edge-{number}"]
-        assert edge["pushes"] == run.pushes(number) == left
+        assert edge["pushes"] == run.pushes(number) == pushes
         assert edge["epsilon_pld"] <= edge["budget"] == 2.0
-    assert f"): {3 * left} of 300 updates" in " ".join(run.stdout.split())
+    assert f"): {3 * pushes} of 300 updates" in " ".join(run.stdout.split())
     assert "the run ended early (the budget of every edge online is spent" in " ".join(
         run.stdout.split()
     )
     log = (run.out / "state" / "aggregator.log").read_text()
-    assert f"run halted at version {3 * left}: the budget of every edge online is spent" in log
+    assert f"run halted at version {3 * pushes}: the budget of every edge online is spent" in log

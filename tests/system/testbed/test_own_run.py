@@ -30,7 +30,7 @@ FLOOR = 0.70  # AUC of the credit run; measured 0.731 and 0.738 in two seeds
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The user's data folder, empty; of this process, too."""
+    """Return the variable of the user's data folder, which is empty, and set it here, too."""
     variables = {"XDG_DATA_HOME": str(tmp_path / "home")}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], path: Path, out: Path, *more: str) -> str:
-    """What `tacit run` says that starts nothing: its exit code and its last line."""
+    """Return the exit code and the last line of a `tacit run` that starts nothing."""
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--out", str(out), *more])
     return f"{ended.value.code} {capsys.readouterr().err.splitlines()[-1]}"
@@ -62,14 +62,14 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def applied(out: Path) -> int:
-    """Updates applied when the last point was evaluated; -1: none was yet."""
+    """Return the updates applied when the last point was evaluated; -1: none was yet."""
     path = out / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return int(json.loads(lines[-1])["version"]) if lines else -1
 
 
 def outputs(path: Path, out: Path) -> torch.Tensor:
-    """What the trained module says of the test rows."""
+    """Return the outputs of the trained module for the test rows."""
     model = config.load(path).build_model()
     parts = safetensors.torch.load_file(out / "model.safetensors")
     params = torch.cat([parts[name].flatten() for name, _ in model.layout])
@@ -77,7 +77,10 @@ def outputs(path: Path, out: Path) -> torch.Tensor:
 
 
 def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: float = 8.0) -> float:
-    """AUC of the same module by DP-SGD on all rows in one place, at ε = 4: the textbook's loop."""
+    """Return the AUC of the same module by DP-SGD on all rows in one place, at ε = 4.
+
+    The loop is the textbook's.
+    """
     rows, test = central_rows(path), own_data.table_of(path)
     model = config.load(path).build_model()
     torch.manual_seed(1)
@@ -103,7 +106,7 @@ def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: floa
 
 
 def central_rows(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """All training rows, as the schema encodes them."""
+    """Return all training rows, as the schema encodes them."""
     return together(path.parent / "train.csv", config.load(path).data.reader(path.parent))  # type: ignore[union-attr]
 
 
@@ -120,28 +123,28 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
         assert process.poll() is None, process.communicate()
         (aggregator,) = (c for c in family(process) if c.name().startswith("tacit agg"))
         aggregator.send_signal(signal.SIGKILL)
-        _, said = process.communicate(timeout=5 * PATIENCE)
-    assert process.returncode == 0, said
-    found = summary(out)
+        _, errors = process.communicate(timeout=5 * PATIENCE)
+    assert process.returncode == 0, errors
+    outcome = summary(out)
     # then every update counts, ε is within the budget, and the unit is a row,
-    assert found["applied"] == 500
-    assert 3.0 < found["privacy"]["epsilon"] <= 4.0
-    assert found["privacy"]["unit"] == "row"
+    assert outcome["applied"] == 500
+    assert 3.0 < outcome["privacy"]["epsilon"] <= 4.0
+    assert outcome["privacy"]["unit"] == "row"
     # the model is as good as one that was trained centrally at the same ε,
     reached = own_data.auc(own_data.margin(outputs(path, out)), own_data.table_of(path).y)
     assert reached > FLOOR
     assert reached > trained_centrally(path) - 0.02
     # its journal folds to the same bits,
-    assert fold(journal, code=tmp_path).model_sha256 == found["model_sha256"]
+    assert fold(journal, code=tmp_path).model_sha256 == outcome["model_sha256"]
     # and a second run of the same file is refused before it replaces anything, by any name.
     (tmp_path / "renamed").mkdir()
     for name in ("train.csv", "test.csv", "nets.py", "run.toml"):
         (tmp_path / "renamed" / name).write_bytes((tmp_path / name).read_bytes())
     for again in (path, tmp_path / "renamed" / "run.toml"):
-        said = refused(capsys, again, out)
-        assert said.startswith("5 ")
-        assert "is spent" in said
-        assert summary(out) == found
+        errors = refused(capsys, again, out)
+        assert errors.startswith("5 ")
+        assert "is spent" in errors
+        assert summary(out) == outcome
 
 
 @pytest.mark.exhaustive
@@ -158,12 +161,12 @@ def test_a_run_that_was_stopped_is_resumed(
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
     assert not (out / "summary.json").exists()
-    done = run(path, out, "--resume", **home)
-    assert done.returncode == 0, done.stderr
-    found = summary(out)
-    assert found["applied"] == 250
-    assert sum(edge["pushes"] for edge in found["privacy"]["edges"].values()) <= 250
-    assert found["privacy"]["epsilon"] <= 4.0
+    completed = run(path, out, "--resume", **home)
+    assert completed.returncode == 0, completed.stderr
+    outcome = summary(out)
+    assert outcome["applied"] == 250
+    assert sum(edge["pushes"] for edge in outcome["privacy"]["edges"].values()) <= 250
+    assert outcome["privacy"]["epsilon"] <= 4.0
     assert refused(capsys, path, out, "--resume").startswith("2 ")  # it has ended
 
 
@@ -193,14 +196,14 @@ def test_a_parquet_of_categories_is_trained(
         edges=5,
     )
     (tmp_path / "run.toml").write_text(text)
-    done = run(tmp_path / "run.toml", tmp_path / "out", **home)
-    assert done.returncode == 0, done.stderr
-    assert "data: rows = 6512: counted in train.parquet, and taken as public" in done.stdout
-    found, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
-    assert found["privacy"]["epsilon"] <= 4.0
+    completed = run(tmp_path / "run.toml", tmp_path / "out", **home)
+    assert completed.returncode == 0, completed.stderr
+    assert "data: rows = 6512: counted in train.parquet, and taken as public" in completed.stdout
+    outcome, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
+    assert outcome["privacy"]["epsilon"] <= 4.0
     scores = own_data.margin(outputs(tmp_path / "run.toml", tmp_path / "out"))
     assert own_data.auc(scores, test.y) > 0.8  # measured: see docs/own-data.md
-    assert found["test_accuracy"] > float((test.y == 0).double().mean())
+    assert outcome["test_accuracy"] > float((test.y == 0).double().mean())
 
 
 @pytest.mark.exhaustive
@@ -225,10 +228,10 @@ def test_a_number_is_learnt_as_a_regression(tmp_path: Path, home: dict[str, str]
         edges=2,
     )
     (tmp_path / "run.toml").write_text(text)
-    done = run(tmp_path / "run.toml", tmp_path / "out", **home)
-    assert done.returncode == 0, done.stderr
-    found, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
-    assert found["test_accuracy"] is None
+    completed = run(tmp_path / "run.toml", tmp_path / "out", **home)
+    assert completed.returncode == 0, completed.stderr
+    outcome, test = summary(tmp_path / "out"), own_data.table_of(tmp_path / "run.toml")
+    assert outcome["test_accuracy"] is None
     constant = float(test.y.var())
-    assert found["test_loss"] < 0.2 * constant
-    assert found["privacy"]["epsilon"] <= 4.0
+    assert outcome["test_loss"] < 0.2 * constant
+    assert outcome["privacy"]["epsilon"] <= 4.0

@@ -88,7 +88,7 @@ class Trained:
             connection.stop()
 
     def charged(self) -> list[int]:
-        """Releases that every party's ledger file has."""
+        """Return the releases that every party's ledger file has."""
         counts = []
         for number in range(2):
             with closing(Ledger(self.folder / f"ledger-{number}.db", "digits")) as ledger:
@@ -100,35 +100,38 @@ class Trained:
 def trained(
     folder: Path, mode: str, pushes: int, *, serves: bool = True
 ) -> Iterator[tuple[Trained, Client]]:
-    """The run, once it has ended, and a client of its REST interface."""
+    """Yield the run, once it has ended, and a client of its REST interface."""
     with mosquitto(folder) as broker:
-        made = Trained(folder, f"{broker.host}:{broker.port}", mode, pushes, serves=serves)
+        trained_run = Trained(folder, f"{broker.host}:{broker.port}", mode, pushes, serves=serves)
         parties, driver = (
-            made.mqtt.edge_threads(seed=None),
-            threading.Thread(target=made.serve, daemon=True),
+            trained_run.mqtt.edge_threads(seed=None),
+            threading.Thread(target=trained_run.serve, daemon=True),
         )
         driver.start()
         try:
-            wait_for(lambda: made.live.role.halted)
+            wait_for(lambda: trained_run.live.role.halted)
             if not serves:
                 for party in parties:
                     party.join(PATIENCE)
-            with serving(made.app, made.operator) as url, Client(url, TOKEN) as client:
-                yield made, client
+            with (
+                serving(trained_run.app, trained_run.operator) as url,
+                Client(url, TOKEN) as client,
+            ):
+                yield trained_run, client
         finally:
-            made.mqtt.stop.set()
-            made.stop.set()
+            trained_run.mqtt.stop.set()
+            trained_run.stop.set()
             for thread in (*parties, driver):
                 thread.join(PATIENCE)
-    assert not made.mqtt.failures
+    assert not trained_run.mqtt.failures
 
 
-def probabilities(found: Predictions) -> torch.Tensor:
-    return torch.tensor([one.probabilities for one in found.predictions])
+def probabilities(answer: Predictions) -> torch.Tensor:
+    return torch.tensor([prediction.probabilities for prediction in answer.predictions])
 
 
 def refusal(client: Client) -> ApiError:
-    """What asking for one record again and again ends with."""
+    """Return the error that asking for one record again and again ends with."""
     for _ in range(3 * BUDGET):
         try:
             client.predict(["digits/test/0/0"])
@@ -141,13 +144,13 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     ids = ["digits/test/3/0", "digits/train/7/0", "digits/test/3/0"]
     with trained(tmp_path, "fresh", BUDGET) as (run, client):
         before = run.charged()
-        found = client.predict(ids)
-        assert [one.id for one in found.predictions] == ids[:2]
+        answer = client.predict(ids)
+        assert [prediction.id for prediction in answer.predictions] == ids[:2]
         assert all(
-            one.label == one.probabilities.index(max(one.probabilities))
-            for one in found.predictions
+            prediction.label == prediction.probabilities.index(max(prediction.probabilities))
+            for prediction in answer.predictions
         )
-        assert torch.allclose(probabilities(found).sum(1), torch.ones(2))
+        assert torch.allclose(probabilities(answer).sum(1), torch.ones(2))
         with pytest.raises(
             ApiError, match="1 of 2 ids are not among the run's 1797: 'digits/test/360/0'"
         ):
@@ -170,14 +173,12 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     sha256 = hashlib.sha256(weights(run.mqtt.model, run.live.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
     with journal_file.open_journal(run.file) as file:
-        payloads = [kept.payload for kept in journal_file.JournalReader(file, "file")]
-    role, _ = refold(
-        run.run, payloads, registry.labelled_records(datasets.splits("digits", None), SALT)
-    )
+        payloads = [entry.payload for entry in journal_file.JournalReader(file, "file")]
+    role, _ = refold(run.run, payloads, registry.labelled_records(datasets.splits("digits", None), SALT))
     assert isinstance(role, LabelServer)
     rows = torch.tensor([1437 + 3, 7])
     assert torch.equal(role.scores(rows), run.live.role.scores(rows))
-    assert torch.allclose(role.scores(rows).softmax(1), probabilities(found), atol=1e-6)
+    assert torch.allclose(role.scores(rows).softmax(1), probabilities(answer), atol=1e-6)
 
 
 def test_what_was_released_once_for_good_costs_nothing_and_needs_nobody(tmp_path: Path) -> None:
@@ -231,10 +232,10 @@ def test_a_folder_that_no_run_has_left_is_one_line(
 @pytest.mark.slow
 def test_predictions_after_tacit_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def tacit(*arguments: object) -> int:
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main([str(argument) for argument in arguments])
-        assert isinstance(left.value.code, int)
-        return left.value.code
+        assert isinstance(exited.value.code, int)
+        return exited.value.code
 
     file, out = tmp_path / "run.toml", tmp_path / "out"
     file.write_text(toml(RUN, algorithm={"mode": "fresh"}, privacy={"pushes": 8}))
@@ -245,10 +246,13 @@ def test_predictions_after_tacit_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert fold(tmp_path / "journal").model_sha256 == json.loads(summary)["model_sha256"]
     capsys.readouterr()
     assert tacit("predict", out, "--ids", "digits/test/0/0,digits/train/1/0", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["id"] for one in found["predictions"]] == ["digits/test/0/0", "digits/train/1/0"]
+    answer = json.loads(capsys.readouterr().out)
+    assert [prediction["id"] for prediction in answer["predictions"]] == [
+        "digits/test/0/0",
+        "digits/train/1/0",
+    ]
     spent = json.loads(summary)["privacy"]["epsilon"]
-    assert found["epsilon"] > spent
+    assert answer["epsilon"] > spent
     assert (out / "summary.json").read_text() == summary
     assert tacit("predict", out, "--ids", "nobody") == 3
     assert "1 of 1 ids are not among the run's 1797: 'nobody'" in capsys.readouterr().err

@@ -32,14 +32,14 @@ class Door:
 
     def comes(self, name: str, payload: bytes = b"x", *, retained: bool = False) -> None:
         topic = topics.up_numbered("r", name)
-        done = lambda: self.done.update([name])  # noqa: E731
-        self.inbox.put(Inbound(topic, payload, done, retained))
+        on_done = lambda: self.done.update([name])  # noqa: E731
+        self.inbox.put(Inbound(topic, payload, on_done, retained))
 
     def taken(self) -> list[str]:
-        found = self.inbox.gather(0.0)
-        for one in found:
-            one.done()
-        return [one.topic.split("/")[4] for one in found]
+        batch = self.inbox.gather(0.0)
+        for message in batch:
+            message.done()
+        return [arrival.topic.split("/")[4] for arrival in batch]
 
 
 def test_who_sends_more_waits_for_itself() -> None:
@@ -56,9 +56,11 @@ def test_an_edges_messages_keep_their_order() -> None:
     for number in range(40):
         door.comes("edge-0", bytes([number]))
         door.comes("edge-1", bytes([number]))
-    found = door.inbox.gather(0.0) + door.inbox.gather(0.0)
+    gathered = door.inbox.gather(0.0) + door.inbox.gather(0.0)
     for name in NAMES[:2]:
-        assert [one.payload[0] for one in found if f"/{name}/" in one.topic] == list(range(40))
+        assert [arrival.payload[0] for arrival in gathered if f"/{name}/" in arrival.topic] == list(
+            range(40)
+        )
 
 
 def test_one_message_an_edge_is_the_brokers_to_wait_for() -> None:
@@ -115,7 +117,7 @@ def test_what_is_retained_is_dropped_unread_but_presence() -> None:
     door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
     assert len(door.inbox) == 1
     assert door.inbox.gather(0.0) == []
-    assert [one.payload for one in door.presence] == [b"online"]
+    assert [arrival.payload for arrival in door.presence] == [b"online"]
     assert len(door.inbox) == 0
 
 
@@ -127,15 +129,15 @@ def test_of_an_edges_presence_the_newest_word_is_kept_and_the_broker_waits_for_n
     door = Door()
     for number in range(1000):
         word = b"%d " % number + bytes(1 << 20)
-        done = lambda: door.done.update(["it"])  # noqa: E731
-        door.inbox.put(Inbound(topics.presence("r", "edge-0"), word, done, retained))
+        on_done = lambda: door.done.update(["it"])  # noqa: E731
+        door.inbox.put(Inbound(topics.presence("r", "edge-0"), word, on_done, retained))
     assert door.done["it"] == 1000
     assert len(door.inbox) == 1
     assert door.inbox.gather(0.0) == []
-    (said,) = door.presence
-    assert len(said.payload) == WORD
+    (arrival,) = door.presence
+    assert len(arrival.payload) == WORD
     newest = 999 if retained else CHANGES_AT_ONCE - 1
-    assert said.payload.split()[0] == b"%d" % newest
+    assert arrival.payload.split()[0] == b"%d" % newest
 
 
 def test_of_strangers_no_presence_is_kept() -> None:
@@ -151,9 +153,9 @@ def test_presence_is_noted_before_the_messages_that_came_with_it() -> None:
     door = Door()
     door.comes("edge-0")
     door.inbox.put(Inbound(topics.presence("r", "edge-0"), b"left", lambda: None))
-    seen: list[int] = []
-    door.inbox._note = lambda inbound: seen.append(len(door.inbox))
-    assert (len(door.inbox.gather(0.0)), seen) == (1, [0])
+    lengths: list[int] = []
+    door.inbox._note = lambda inbound: lengths.append(len(door.inbox))
+    assert (len(door.inbox.gather(0.0)), lengths) == (1, [0])
 
 
 @pytest.fixture
@@ -164,17 +166,17 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 def test_who_changes_its_presence_all_the_time_is_heard_once_in_a_while_and_shut_out() -> None:
     # Each change is a line of log: 9,000 a second were 25 GB a day, and the others' rate a third.
-    now, done = [0.0], Counter[str]()
+    now, handled = [0.0], Counter[str]()
     limiter = RateLimiter(None, 5, 2800, lambda: now[0])
     noted = list[Inbound]()
     inbox = Inbox(limiter, frozenset(NAMES), noted.append)
 
     def comes(name: str, payload: bytes, *, retained: bool = False) -> None:
         topic = topics.presence("r", name)
-        inbox.put(Inbound(topic, payload, lambda: done.update([name]), retained))
+        inbox.put(Inbound(topic, payload, lambda: handled.update([name]), retained))
 
     def heard() -> int:
-        """How many were noted since this was last asked."""
+        """Return how many were noted since the last call."""
         assert not inbox.gather(0.0)
         count = len(noted)
         noted.clear()
@@ -227,14 +229,14 @@ def test_of_many_small_hellos_the_journal_keeps_few(broker: Mosquitto) -> None:
     now = [0.0]
     rig = Rig(run_file(), f"{broker.host}:{broker.port}", "small", clock=lambda: now[0])
     rig.driver.recover()
-    connection, said = rig.connect(), 0
+    connection, sent = rig.connect(), 0
 
     def hellos(count: int) -> int:
-        nonlocal said
+        nonlocal sent
         before = rig.live.counts["accepted"]
         for _ in range(count // 50):
-            take(rig.pipeline, inbound(rig, [hello_meta(rig.run)] * 50, said + 1))
-            said += 50
+            take(rig.pipeline, inbound(rig, [hello_meta(rig.run)] * 50, sent + 1))
+            sent += 50
         return rig.live.counts["accepted"] - before
 
     # then the journal has what an edge may say at once,
@@ -300,7 +302,7 @@ def test_a_peer_that_sends_more_than_can_be_read_waits_for_itself_and_is_shut_ou
         door.comes(flood)
     door.comes(other)
     # The other is read next but one, and what waits is bounded.
-    assert [sender_of(one.topic) for one in door.inbox.gather(0.0, 2)] == [
+    assert [sender_of(arrival.topic) for arrival in door.inbox.gather(0.0, 2)] == [
         ("peer", "edge-1"),
         ("peer", "edge-2"),
     ]
@@ -318,16 +320,16 @@ def test_of_a_peers_words_the_newest_of_each_kind_is_kept_and_a_flood_of_them_en
     door.comes(topics.presence("r", "edge-1"), b"online", retained=True)
     assert len(door.inbox) == 2
     assert door.inbox.gather(0.0) == []
-    assert [one.payload for one in door.words] == [b"%d" % (STEPS_AT_ONCE - 1), b"online"]
+    assert [arrival.payload for arrival in door.words] == [b"%d" % (STEPS_AT_ONCE - 1), b"online"]
     assert door.limiter.shut() == frozenset()
     for _ in range(DROPS + 1):
         door.comes(topics.steps("r", "edge-1"), b"9" * 9)
     assert door.limiter.shut() == {"edge-1"}
 
 
-@pytest.mark.parametrize("rest", ["", "/from", "/from/", "/from/x", "/from/edge-9/0/0"])
-def test_whoever_is_no_peer_has_little_room(rest: str) -> None:
+@pytest.mark.parametrize("suffix", ["", "/from", "/from/", "/from/x", "/from/edge-9/0/0"])
+def test_whoever_is_no_peer_has_little_room(suffix: str) -> None:
     door = PeersDoor()
     for _ in range(100):
-        door.comes("tacit/v1/r/peer/edge-0" + rest)
+        door.comes("tacit/v1/r/peer/edge-0" + suffix)
     assert len(door.inbox) == FEW

@@ -68,56 +68,56 @@ class Client:
 def client(
     broker: str, name: str, *topics: str, will: Will | None = None, seconds: float = PATIENCE
 ) -> Iterator[Client]:
-    made = Client(broker, name, *topics, will=will)
+    mqtt_client = Client(broker, name, *topics, will=will)
     try:
-        made.connection.start(seconds)
-        yield made
+        mqtt_client.connection.start(seconds)
+        yield mqtt_client
     finally:
-        made.connection.stop()
+        mqtt_client.connection.stop()
 
 
-def echo(made: Client, topic: str, payload: bytes) -> None:
-    """Publish to a topic that `made` subscribes to, until it comes back."""
-    made.connection.publish(topic, payload)
-    while made.take().payload != payload:
+def echo(mqtt_client: Client, topic: str, payload: bytes) -> None:
+    """Publish to a topic that `mqtt_client` subscribes to, until it comes back."""
+    mqtt_client.connection.publish(topic, payload)
+    while mqtt_client.take().payload != payload:
         pass
 
 
 def test_a_stopped_connection_ends_by_itself(broker: Mosquitto) -> None:
     connection = Connection(address(broker), "ends", [], lambda inbound: None)
     connection.start(PATIENCE)
-    left = weakref.ref(connection._client)
+    reference = weakref.ref(connection._client)
     connection.stop()
     gc.disable()  # which may find the sockets before their client, and then warns of them
     try:
         del connection
-        assert left() is None
+        assert reference() is None
     finally:
         gc.enable()
 
 
 def test_messages_come_in_order_with_their_bytes(broker: Mosquitto) -> None:
-    with client(address(broker), "order", "t/order/#") as one:
+    with client(address(broker), "order", "t/order/#") as mqtt_client:
         payloads = [bytes([n]) * (n * 1000) for n in range(100)]
         for n, payload in enumerate(payloads):
-            one.connection.publish(f"t/order/{n}", payload)
-        received = [one.take() for _ in payloads]
+            mqtt_client.connection.publish(f"t/order/{n}", payload)
+        received = [mqtt_client.take() for _ in payloads]
     assert [inbound.payload for inbound in received] == payloads
     assert [inbound.topic for inbound in received] == [f"t/order/{n}" for n in range(100)]
 
 
 def test_a_whole_chunk_passes_on_the_longest_topic_and_no_more(broker: Mosquitto) -> None:
     longest = topics.peer_numbered("r" * 64, "e" * 64, "f" * 64)
-    with client(address(broker), "whole", longest) as one:
-        echo(one, longest, bytes(1 << 18))
+    with client(address(broker), "whole", longest) as mqtt_client:
+        echo(mqtt_client, longest, bytes(1 << 18))
         with Packets(broker.port, "larger") as other:
             other.publish(longest, bytes((1 << 18) + 512))
             assert other.closed()
 
 
 def test_small_packets_are_not_delayed(broker: Mosquitto) -> None:
-    with client(address(broker), "nodelay") as one:
-        sock = one.connection._client.socket()
+    with client(address(broker), "nodelay") as mqtt_client:
+        sock = mqtt_client.connection._client.socket()
         assert isinstance(sock, socket.socket)
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
@@ -153,56 +153,58 @@ def test_the_last_word_is_said_and_the_will_is_not(broker: Mosquitto) -> None:
 
 
 def test_wildcards_are_not_published_to(broker: Mosquitto) -> None:
-    with client(address(broker), "wild") as one:
+    with client(address(broker), "wild") as mqtt_client:
         for topic in ("t/+/x", "t/#"):
             with pytest.raises(ValueError, match="wildcards cannot be published to"):
-                one.connection.publish(topic, b"")
+                mqtt_client.connection.publish(topic, b"")
 
 
 def test_a_broker_that_is_not_there_is_named(broker: Mosquitto) -> None:
     missing = f"{HOST}:{free_port()}"
-    one = Client(missing, "nobody")
+    mqtt_client = Client(missing, "nobody")
     with pytest.raises(ServiceError, match=rf"broker {missing}: .* \(waited 0\.3 s\)"):
-        one.connection.start(0.3)
+        mqtt_client.connection.start(0.3)
 
 
 def test_waiting_for_a_broker_ends_when_told_to() -> None:
     stop = threading.Event()
-    one = Client(f"{HOST}:{free_port()}", "nobody")
-    starting = threading.Thread(target=one.connection.start, args=(1000.0, stop))
+    mqtt_client = Client(f"{HOST}:{free_port()}", "nobody")
+    starting = threading.Thread(target=mqtt_client.connection.start, args=(1000.0, stop))
     starting.start()
     stop.set()
     starting.join(PATIENCE)
     assert not starting.is_alive()
-    assert not one.connection.up
-    one.connection.stop()
+    assert not mqtt_client.connection.up
+    mqtt_client.connection.stop()
 
 
 def test_a_port_where_something_else_answers_is_refused() -> None:
     with socket.create_server((HOST, 0)) as listener:
-        one = Client("{}:{}".format(*listener.getsockname()), "silent")
+        mqtt_client = Client("{}:{}".format(*listener.getsockname()), "silent")
         with pytest.raises(ServiceError, match="no answer"):
-            one.connection.start(0.3)
+            mqtt_client.connection.start(0.3)
 
 
 def test_everything_goes_on_after_the_brokers_death(tmp_path: Path) -> None:
-    with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as one:
-        echo(one, "t/before", b"before")
+    with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as mqtt_client:
+        echo(mqtt_client, "t/before", b"before")
         for count in (2, 3):
             mortal.kill()
-            wait_for(lambda: not one.connection.up)
-            one.connection.publish("t/while-down", b"while down %d" % count)  # queued, not lost
+            wait_for(lambda: not mqtt_client.connection.up)
+            mqtt_client.connection.publish(
+                "t/while-down", b"while down %d" % count
+            )  # queued, not lost
             mortal.start()
-            wait_for(lambda count=count: one.connection.connects >= count)  # type: ignore[misc]
-            while one.take().payload != b"while down %d" % count:
+            wait_for(lambda count=count: mqtt_client.connection.connects >= count)  # type: ignore[misc]
+            while mqtt_client.take().payload != b"while down %d" % count:
                 pass
-            echo(one, "t/after", b"after %d" % count)  # subscribed again
-        assert one.ups == one.connection.connects
+            echo(mqtt_client, "t/after", b"after %d" % count)  # subscribed again
+        assert mqtt_client.ups == mqtt_client.connection.connects
 
 
 @contextmanager
 def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[Mosquitto]:
-    """A mosquitto that takes packets of at most `limit` bytes."""
+    """Yield a mosquitto that takes packets of at most `limit` bytes."""
     port, conf = free_port() if port is None else port, folder / "small.conf"
     conf.write_text(f"listener {port} {HOST}\nallow_anonymous true\nmax_packet_size {limit}\n")
     server = Mosquitto([need("mosquitto"), "-c", str(conf)], port, folder / "small.log")
@@ -216,33 +218,33 @@ def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[
 def test_a_message_that_ends_every_connection_is_given_up_with_its_size(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with small_broker(tmp_path, 20_000) as small, client(address(small), "big", "t") as one:
-        echo(one, "t", bytes(19_000))
-        one.connection.check()
+    with small_broker(tmp_path, 20_000) as small, client(address(small), "big", "t") as mqtt_client:
+        echo(mqtt_client, "t", bytes(19_000))
+        mqtt_client.connection.check()
         # Given small messages around one that is too large,
         for payload in (b"before", bytes(30_000), b"after"):
-            one.connection.publish("t", payload)
+            mqtt_client.connection.publish("t", payload)
         # when it has been tried a few times, it is named, with what there is to set.
-        said = r"drops the connection at a message of 30000 bytes; .*262656.*smaller TACIT_CHUNK"
+        pattern = r"drops the connection at a message of 30000 bytes; .*262656.*smaller TACIT_CHUNK"
 
         def refused() -> bool:
             try:
-                one.connection.check()
+                mqtt_client.connection.check()
             except BrokerRefuses as error:
-                return re.search(said, str(error)) is not None
+                return re.search(pattern, str(error)) is not None
             return False
 
         wait_for(refused)
-        assert one.connection.connects <= DROPS + 1
+        assert mqtt_client.connection.connects <= DROPS + 1
         with pytest.raises(BrokerRefuses):
-            one.connection.listen(["t"])
+            mqtt_client.connection.listen(["t"])
     assert caplog.text.count("connection lost") == DROPS
 
 
-def gone_on(one: Client) -> bool:
-    """Whether more connections ended than it takes to give up."""
-    one.connection.check()
-    return one.connection.connects > DROPS + 1
+def gone_on(mqtt_client: Client) -> bool:
+    """Check whether more connections ended than it takes to give up."""
+    mqtt_client.connection.check()
+    return mqtt_client.connection.connects > DROPS + 1
 
 
 @pytest.mark.parametrize(("limit", "size", "smaller"), [(300, 600, True), (20_000, 30_000, False)])
@@ -251,43 +253,43 @@ def test_what_may_end_connections_for_another_reason_is_told_once_and_sent_again
 ) -> None:
     # Given a broker that ends every connection, at a message that every broker takes, or which has
     # acknowledged none that is smaller,
-    with small_broker(tmp_path, limit) as first, client(address(first), "again") as one:
+    with small_broker(tmp_path, limit) as first, client(address(first), "again") as mqtt_client:
         if smaller:
-            one.connection.publish("t", bytes(10))
-            info = one.connection._newest
+            mqtt_client.connection.publish("t", bytes(10))
+            info = mqtt_client.connection._newest
             assert info is not None
             wait_for(info.is_published)
-        one.connection.publish("t", bytes(size))
-        newest = one.connection._newest
+        mqtt_client.connection.publish("t", bytes(size))
+        newest = mqtt_client.connection._newest
         assert newest is not None
         # when it does so for longer than it takes to give up, then nothing is given up.
-        wait_for(lambda: gone_on(one), 2 * PATIENCE)
+        wait_for(lambda: gone_on(mqtt_client), 2 * PATIENCE)
         assert caplog.text.count(f"in a row ended at once, with a message of {size} bytes") == 1
         first.kill()
         with small_broker(tmp_path, MAX_PACKET, first.port):
             wait_for(newest.is_published)
-        one.connection.check()
+        mqtt_client.connection.check()
 
 
 def test_a_day_of_tries_has_the_pause_of_some() -> None:
-    one = Client(f"{HOST}:{free_port()}", "nobody")
-    one.connection._tries = 20_000
-    one.connection._not_connected()
-    assert one.connection._tries == 20_001
-    one.connection.stop()
+    mqtt_client = Client(f"{HOST}:{free_port()}", "nobody")
+    mqtt_client.connection._tries = 20_000
+    mqtt_client.connection._not_connected()
+    assert mqtt_client.connection._tries == 20_001
+    mqtt_client.connection.stop()
 
 
 def test_a_broker_that_dies_again_and_again_refuses_nothing(tmp_path: Path) -> None:
     # Given a message that is in flight at each of many deaths,
-    with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as one:
+    with mosquitto(tmp_path) as mortal, client(address(mortal), "survivor", "t/#") as mqtt_client:
         for number in range(DROPS + 2):
             mortal.kill()
-            wait_for(lambda: not one.connection.up)
-            one.connection.publish("t", b"%d" % number)
+            wait_for(lambda: not mqtt_client.connection.up)
+            mqtt_client.connection.publish("t", b"%d" % number)
             mortal.start()
-            wait_for(lambda: one.connection.up)
-        echo(one, "t/last", b"still here")
-        one.connection.check()
+            wait_for(lambda: mqtt_client.connection.up)
+        echo(mqtt_client, "t/last", b"still here")
+        mqtt_client.connection.check()
 
 
 def test_a_network_that_drops_us_now_and_then_is_no_refusal() -> None:
@@ -314,12 +316,12 @@ def test_a_network_that_drops_us_now_and_then_is_no_refusal() -> None:
         assert flight.dropped(0.1) is None
         flight.unreachable()
     # then none seems to be refused; only one that ends many connections in a row, at once, does,
-    found = [flight.dropped(0.1) for _ in range(DROPS)]
+    suspects = [flight.dropped(0.1) for _ in range(DROPS)]
     # and it is not for its size, where as many bytes were acknowledged before.
-    assert found == [None] * (DROPS - 1) + [Suspect(large, refused=False)]
+    assert suspects == [None] * (DROPS - 1) + [Suspect(large, refused=False)]
     sent(large + 1)
-    found = [flight.dropped(0.1) for _ in range(DROPS)]
-    assert found == [None] * (DROPS - 1) + [Suspect(large + 1, refused=True)]
+    suspects = [flight.dropped(0.1) for _ in range(DROPS)]
+    assert suspects == [None] * (DROPS - 1) + [Suspect(large + 1, refused=True)]
 
 
 def test_what_is_acknowledged_behind_a_large_message_says_that_its_size_is_the_reason() -> None:
@@ -327,31 +329,31 @@ def test_what_is_acknowledged_behind_a_large_message_says_that_its_size_is_the_r
     infos = [paho.MQTTMessageInfo(number) for number in range(2)]
     flight.add(infos[0], PLAUSIBLE + 1)
     for _ in range(DROPS):
-        found = flight.dropped(0.1)
-    assert found == Suspect(PLAUSIBLE + 1, refused=False)
+        suspect = flight.dropped(0.1)
+    assert suspect == Suspect(PLAUSIBLE + 1, refused=False)
     flight.add(infos[1], 100)
     infos[1]._set_as_published()
     assert flight.dropped(0.1) == Suspect(PLAUSIBLE + 1, refused=True)
 
 
 def first_packet(listener: socket.socket) -> bytes:
-    taken, _ = listener.accept()
-    with taken:
-        return taken.recv(1000)
+    accepted, _ = listener.accept()
+    with accepted:
+        return accepted.recv(1000)
 
 
 def test_the_level_is_that_of_mqtt_3_1_1_also_after_a_death() -> None:
     with socket.create_server((HOST, 0)) as dying:
-        one, stop = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event()
-        starting = threading.Thread(target=one.connection.start, args=(PATIENCE, stop))
+        mqtt_client, stop = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event()
+        starting = threading.Thread(target=mqtt_client.connection.start, args=(PATIENCE, stop))
         starting.start()
-        said = [first_packet(dying) for _ in range(3)]
+        connects = [first_packet(dying) for _ in range(3)]
         stop.set()
         starting.join(PATIENCE)
-        one.connection.stop()
+        mqtt_client.connection.stop()
     # A CONNECT: protocol name, level, flags (a clean session).
-    assert {packet[packet.index(b"MQTT") + 4] for packet in said} == {4}
-    assert {packet[packet.index(b"MQTT") + 5] for packet in said} == {2}
+    assert {packet[packet.index(b"MQTT") + 4] for packet in connects} == {4}
+    assert {packet[packet.index(b"MQTT") + 5] for packet in connects} == {2}
 
 
 def test_nothing_else_of_the_product_speaks_mqtt() -> None:
@@ -374,36 +376,39 @@ def test_user_properties_cost_no_more_than_as_many_bytes_of_payload(broker: Mosq
     pairs = b"&\x00\x01a\x00\x01b" * 37_000
     assert len(pairs) < MAX_PACKET - 100
     costs = list[float]()
-    with client(address(broker), "hears", "t/hostile") as one, Packets(broker.port, "v5") as member:
-        echo(one, "t/hostile", b"first")
+    with (
+        client(address(broker), "hears", "t/hostile") as mqtt_client,
+        Packets(broker.port, "v5") as member,
+    ):
+        echo(mqtt_client, "t/hostile", b"first")
         for properties, payload in ((b"", bytes(len(pairs))), (pairs, b"x")):
             before = time.process_time()
             for _ in range(3):
                 member.publish("t/hostile", payload, properties=properties)
-                assert one.take().payload == payload
+                assert mqtt_client.take().payload == payload
             costs.append(time.process_time() - before)
     # then it is received at about the same cost: to unpack them took two thousand times as long.
     assert costs[1] < 20 * costs[0] + 0.5
 
 
-@pytest.mark.parametrize("named", [["t/mine"], ["t/mine", "t/other", "t/third"]])
+@pytest.mark.parametrize("refused_topics", [["t/mine"], ["t/mine", "t/other", "t/third"]])
 def test_a_refused_subscription_is_said_once_and_shown(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: list[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, refused_topics: list[str]
 ) -> None:
     # Given a broker whose rules grant nothing but one topic,
     with ruled_mosquitto(tmp_path, "t/granted") as ruled:
         with client(address(ruled), "ruled", "t/granted") as fine:
             wait_for(lambda: fine.connection.hears)
             assert fine.connection.refused == frozenset()
-        with client(address(ruled), "ruled", "t/granted", *named) as one:
-            wait_for(lambda: one.connection.refused == frozenset(named))
-            assert one.connection.up
-            assert not one.connection.hears
-            more = f" and {len(named) - 1} more" if named[1:] else ""
+        with client(address(ruled), "ruled", "t/granted", *refused_topics) as mqtt_client:
+            wait_for(lambda: mqtt_client.connection.refused == frozenset(refused_topics))
+            assert mqtt_client.connection.up
+            assert not mqtt_client.connection.hears
+            more = f" and {len(refused_topics) - 1} more" if refused_topics[1:] else ""
             assert f"refuses the subscription to t/mine{more}: its rules" in caplog.text
             # when it asks for it no more, then nothing is refused to it.
-            one.connection.listen(["t/granted"])
-            assert one.connection.hears
+            mqtt_client.connection.listen(["t/granted"])
+            assert mqtt_client.connection.hears
     assert caplog.text.count("refuses the subscription") == 1
 
 
@@ -414,11 +419,11 @@ def test_the_fallback_broker_serves_as_well(tmp_path: Path) -> None:
     try:
         amqtt.start()
         will = Will("t/presence", b"offline")
-        with client(address(amqtt), "old-school", "t/#", will=will) as one:
+        with client(address(amqtt), "old-school", "t/#", will=will) as mqtt_client:
             for n in range(20):
-                echo(one, f"t/{n}", bytes([n]) * 50_000)
-            one.connection.publish("t/kept", b"kept", retain=True)
-            assert one.take().payload == b"kept"
+                echo(mqtt_client, f"t/{n}", bytes([n]) * 50_000)
+            mqtt_client.connection.publish("t/kept", b"kept", retain=True)
+            assert mqtt_client.take().payload == b"kept"
             with client(address(amqtt), "newcomer", "t/kept") as other:
                 inbound = other.take()
                 assert (inbound.payload, inbound.retained) == (b"kept", True)

@@ -52,7 +52,7 @@ class Site:
         return f"{HOST}:{self.broker.port}"
 
     def tls(self, name: str) -> Tls:
-        """The certificate of `name`; issued now if it has none."""
+        """Return the certificate of `name`; it is issued now if it has none."""
         bundle = self.authority.folder / name
         return bundled(bundle if bundle.exists() else self.authority.issue(name))
 
@@ -110,7 +110,7 @@ class Client:
         return self.verdicts.get(timeout=PATIENCE)
 
     def heard_until(self, last: str) -> list[str]:
-        """Topics of all that comes, up to and with `last`."""
+        """Return the topics of all that comes, up to and with `last`."""
         topics: list[str] = []
         while last not in topics:
             inbound = self.inbox.get(timeout=PATIENCE)
@@ -121,12 +121,12 @@ class Client:
 
 @contextmanager
 def client(site: Site, name: str, *topics: str) -> Iterator[Client]:
-    made = Client(site, name, *topics)
+    tls_client = Client(site, name, *topics)
     try:
-        made.connection.start(PATIENCE)
-        yield made
+        tls_client.connection.start(PATIENCE)
+        yield tls_client
     finally:
-        made.connection.stop()
+        tls_client.connection.stop()
 
 
 # paho leaves the socket of a failed handshake to the garbage collector.
@@ -212,7 +212,7 @@ class TestDoor:
 
 
 def refused(address: str, tls: Tls, why: str) -> None:
-    """Nobody gets in, however often it is tried, and in the end it says `why`."""
+    """Check that nobody gets in, however often it is tried, and that the error states `why`."""
 
     def said() -> bool:
         connection = Connection(address, "refused", [], lambda inbound: None, tls=tls)
@@ -338,11 +338,17 @@ class TestSubscriptions:
 
     @pytest.mark.parametrize("name", ["edge-0", "stranger"])
     def test_and_no_other_however_narrow_long_or_shared(self, ruled: Site, name: str) -> None:
-        own, long = f"{R}/down/edge-0", "x" * 30_000
-        asked = ["#", "$SYS/#", "anything", f"{R}/+", f"{R}/down/+/#", f"{R}/down/edge-1/#"]
-        asked += [f"{R}/up/edge-0/0/0", f"{own}/{long}", f"{own}/receipt/0", f"{own}/+", long]
-        asked += [f"$share/{group}/{R}/model" for group in ("g", long)]
-        assert set(answers(ruled, name, asked)) == {NOT_AUTHORIZED}
+        own_topic, long = f"{R}/down/edge-0", "x" * 30_000
+        topic_filters = ["#", "$SYS/#", "anything", f"{R}/+", f"{R}/down/+/#", f"{R}/down/edge-1/#"]
+        topic_filters += [
+            f"{R}/up/edge-0/0/0",
+            f"{own_topic}/{long}",
+            f"{own_topic}/receipt/0",
+            f"{own_topic}/+",
+            long,
+        ]
+        topic_filters += [f"$share/{group}/{R}/model" for group in ("g", long)]
+        assert set(answers(ruled, name, topic_filters)) == {NOT_AUTHORIZED}
 
     @pytest.mark.parametrize("name", ["edge-0", "aggregator", "broker", "stranger"])
     def test_nobody_changes_the_rules(self, ruled: Site, name: str) -> None:
@@ -350,14 +356,16 @@ class TestSubscriptions:
             assert member.says("$CONTROL/dynamic-security/v1", b"{}") == NOT_AUTHORIZED
 
 
-def answers(site: Site, name: str, asked: list[str]) -> list[int]:
-    """The broker's reason codes for these subscriptions of `name`."""
+def answers(site: Site, name: str, topic_filters: list[str]) -> list[int]:
+    """Return the broker's reason codes for these subscriptions of `name`."""
     with client(site, name) as member:
-        given: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        suback_codes: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         paho = member.connection._client
-        paho.on_subscribe = lambda _c, _u, _m, reasons, _p: given.put([r.value for r in reasons])
-        paho.subscribe([(topic, 1) for topic in asked])
-        return given.get(timeout=PATIENCE)
+        paho.on_subscribe = lambda _c, _u, _m, reasons, _p: suback_codes.put(
+            [r.value for r in reasons]
+        )
+        paho.subscribe([(topic, 1) for topic in topic_filters])
+        return suback_codes.get(timeout=PATIENCE)
 
 
 class TestFiles:
@@ -384,30 +392,32 @@ class TestFiles:
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
     with (
         started(tmp_path, "tls", peers=False) as site,
-        deployment(tmp_path, toml(RUN), site.address, "memory://", "tls") as made,
+        deployment(tmp_path, toml(RUN), site.address, "memory://", "tls") as deployed,
     ):
         pki = site.authority.folder
         site.authority.issue(rest.SERVER, [HOST])
         (tmp_path / "token").write_text(TokenRegister(pki).add("edge-*", once=False))
-        own = site.tls("aggregator")
+        credentials = site.tls("aggregator")
         port = free_port()
         desk = Service("pki", {"TACIT_PKI": str(pki)}, tmp_path / "desk.log")
         desk.start("serve", "--listen", f"{HOST}:{port}")
         try:
             enrolling = {
-                "TACIT_TLS_CA": str(own.ca),
+                "TACIT_TLS_CA": str(credentials.ca),
                 "TACIT_ENROLL_URL": f"https://{HOST}:{port}",
                 "TACIT_ENROLL_TOKEN_FILE": str(tmp_path / "token"),
             }
-            made.aggregator(
-                TACIT_TLS_CA=str(own.ca), TACIT_TLS_CERT=str(own.cert), TACIT_TLS_KEY=str(own.key)
+            deployed.aggregator(
+                TACIT_TLS_CA=str(credentials.ca),
+                TACIT_TLS_CERT=str(credentials.cert),
+                TACIT_TLS_KEY=str(credentials.key),
             )
             for _ in range(2):
-                made.edge(None, **enrolling)
-            summary = made.ended()
+                deployed.edge(None, **enrolling)
+            summary = deployed.ended()
         finally:
             desk.kill()
-        keys = [made.folder / "identities" / str(number) / "tls.key" for number in range(2)]
+        keys = [deployed.folder / "identities" / str(number) / "tls.key" for number in range(2)]
         modes = {stat.S_IMODE(key.stat().st_mode) for key in keys}
     assert summary["applied"] == 12
     assert modes == {0o600}

@@ -78,7 +78,7 @@ class Outside:
         }
 
     def called(self) -> list[str]:
-        """Who has been connected to since the last call; the system has answered for them."""
+        """Return who has been connected to since the last call; the system has answered for them."""
         return [name for name, door in self._doors.items() if _accepted(door)]
 
 
@@ -93,7 +93,7 @@ def _accepted(door: socket.socket) -> bool:
 
 @contextmanager
 def outside(folder: Path, text: str) -> Iterator[tuple[Outside, Deployment]]:
-    """Two doors, and a deployment in front of them; nothing is started yet."""
+    """Yield two doors, and a deployment in front of them; nothing is started yet."""
     with socket.create_server((HOST, 0)) as enrolment, socket.create_server((HOST, 0)) as broker:
         around = Outside(enrolment, broker, folder)
         with deployment(folder, text, around.broker, "memory:", "contact") as run:
@@ -101,7 +101,7 @@ def outside(folder: Path, text: str) -> Iterator[tuple[Outside, Deployment]]:
 
 
 def slow(folder: Path) -> tuple[str, Path]:
-    """A run file whose rows come through a gate, and the gate."""
+    """Return a run file whose rows come through a gate, and the gate."""
     gate = folder / "gate"
     os.mkfifo(gate)
     (folder / "slow.py").write_text(READER.format(gate=str(gate)))
@@ -110,13 +110,15 @@ def slow(folder: Path) -> tuple[str, Path]:
 
 
 def next_reading(gate: Path, edge: Service, around: Outside) -> tuple[int | None, list[str]]:
-    """The gate's other end once the edge stands before it, or else whom it has called.
+    """Return the gate's other end once the edge stands before it, or else whom it has called.
 
-    AssertionError where it has ended.
+    Raise AssertionError where it has ended.
     """
-    found: list[int] = []
+    descriptors: list[int] = []
     called: list[str] = []
-    waiting = threading.Thread(target=lambda: found.append(os.open(gate, os.O_WRONLY)), daemon=True)
+    waiting = threading.Thread(
+        target=lambda: descriptors.append(os.open(gate, os.O_WRONLY)), daemon=True
+    )
     waiting.start()
     while waiting.is_alive():
         waiting.join(0.1)
@@ -126,7 +128,7 @@ def next_reading(gate: Path, edge: Service, around: Outside) -> tuple[int | None
             os.close(os.open(gate, os.O_RDONLY | os.O_NONBLOCK))
             assert called, edge.log
             return None, called
-    return found[0], called
+    return descriptors[0], called
 
 
 @pytest.mark.parametrize("first", ["enrolment", "broker"])
@@ -137,12 +139,12 @@ def test_nobody_hears_of_an_edge_before_its_rows_are_read(tmp_path: Path, first:
         more = around.enrolling if first == "enrolment" else {}
         edge = run.edge(0, XDG_DATA_HOME=str(tmp_path / "home"), **more)
         # when they are not yet there, then nobody was called; once they are, the first one is.
-        held, called = next_reading(gate, edge, around)
-        assert held is not None
-        while held is not None:  # for their sketch, and to keep them
+        descriptor, called = next_reading(gate, edge, around)
+        assert descriptor is not None
+        while descriptor is not None:  # for their sketch, and to keep them
             assert called + around.called() == []
-            os.close(held)
-            held, called = next_reading(gate, edge, around)
+            os.close(descriptor)
+            descriptor, called = next_reading(gate, edge, around)
         assert called == [first]
         assert "pushes left" in edge.log
 

@@ -25,12 +25,12 @@ LONG = 10.0**6  # seconds: nothing is too old
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beats of this process follow one another closely."""
+    """Let the beats of this process follow one another closely."""
     monkeypatch.setattr(heartbeat, "PERIOD", 0.02)
 
 
 def complaint(path: Path, silent: float = LONG, without_broker: float = LONG) -> str:
-    """What is not well, or nothing."""
+    """Return what is not well, or an empty text."""
     try:
         judged(path, silent, without_broker)
     except ServiceError as error:
@@ -94,8 +94,8 @@ def test_what_is_no_such_file_is_not_well(tmp_path: Path, text: str) -> None:
 
 def test_a_file_from_before_the_machines_start_is_not_well(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    said = {"at": 10.0**12, "edge": "edge-0", "state": "online", "without_broker_s": 0.0}
-    path.write_text(json.dumps(said))
+    beat = {"at": 10.0**12, "edge": "edge-0", "state": "online", "without_broker_s": 0.0}
+    path.write_text(json.dumps(beat))
     assert "edge-0 has said nothing" in complaint(path)
 
 
@@ -105,7 +105,7 @@ def test_bad_usage_is_two(arguments: list[str]) -> None:
 
 
 def asked(*arguments: str) -> int:
-    """The exit code of `tacit health`."""
+    """Return the exit code of `tacit health`."""
     with pytest.raises(SystemExit) as end:
         main.main(["health", *arguments])
     return int(end.value.code or 0)
@@ -129,7 +129,7 @@ TEXTS = {
 
 @contextmanager
 def deployed(folder: Path, text: str) -> Iterator[tuple[Deployment, Mosquitto]]:
-    """A run on a broker of its own; nothing else is started yet."""
+    """Yield a run on a broker of its own; nothing else is started yet."""
     with mosquitto(folder) as broker:
         address = f"{HOST}:{broker.port}"
         with deployment(folder, text, address, f"sqlite:///{folder}/store.db", "health") as run:
@@ -165,7 +165,7 @@ def test_a_worker_that_is_stopped_or_without_its_broker_is_not_well(
 
 
 def stop(service: Service) -> None:
-    """It does nothing any more, and is still there."""
+    """Stop the service, so that it does nothing any more, and is still there."""
     assert service.process is not None
     service.process.send_signal(signal.SIGSTOP)
 
@@ -176,7 +176,7 @@ def go_on(service: Service) -> None:
 
 
 def stopped_and_back(service: Service, address: list[str]) -> None:
-    """`tacit health` finds a service well, not well while it is stopped, and well again."""
+    """Check that `tacit health` reports a service well, not well while stopped, and well again."""
     wait_for(lambda: asked(*address) == 0)
     stop(service)
     assert asked(*address) == 4

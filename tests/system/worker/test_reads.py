@@ -16,7 +16,10 @@ from tests.unit.protocol.test_wire import of_0_1
 
 
 def forms(metas: list[pb.Meta]) -> set[tuple[str, int, int]]:
-    """Of messages that have a tensor: what it is of, the bytes of its SHA-256 and of its XXH3."""
+    """Return the form of each message with a tensor: its dtype, and the lengths of its digests.
+
+    The digests are SHA-256 and XXH3, in bytes.
+    """
     return {(meta.dtype, len(meta.sha256), len(meta.xxh3)) for meta in metas if meta.dtype}
 
 
@@ -27,12 +30,12 @@ def test_an_edge_and_an_aggregator_use_the_fast_checksum_and_int16(tmp_path: Pat
 
         def hear(inbound: Inbound) -> None:
             inbound.done()
-            found = updates if "/up/" in inbound.topic else models
+            metas = updates if "/up/" in inbound.topic else models
             payload = topics.read_numbered(0, inbound.payload)[1]
             if "/up/" in inbound.topic or "/model/" in inbound.topic:
-                whole = wire.Assembler(1 << 24).add(payload)
-                assert whole is not None
-                found.append(wire.decode(whole).meta)
+                envelope = wire.Assembler(1 << 24).add(payload)
+                assert envelope is not None
+                metas.append(wire.decode(envelope).meta)
 
         heard = Connection(rig.broker, "hears", [f"tacit/v1/{rig.run_id}/#"], hear)
         heard.start(PATIENCE)
@@ -56,12 +59,12 @@ def test_an_edge_of_0_1_is_told_why_it_is_refused(tmp_path: Path) -> None:
         edge.publish(hello.seq, part(of_0_1(hello.envelope())))
         refused = edge.receipt(hello.seq)
         # then each is refused with its reason, which is counted,
-        said = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
-        assert (refused.status, refused.reason) == (STATUS.REJECTED, said)
+        reason = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
+        assert (refused.status, refused.reason) == (STATUS.REJECTED, reason)
         edge.publish(silent.seq, part(silent.envelope()))
         refused = edge.receipt(silent.seq)
-        said = "definition: the Hello has none"
-        assert (refused.status, refused.reason) == (STATUS.REJECTED, said)
+        reason = "definition: the Hello has none"
+        assert (refused.status, refused.reason) == (STATUS.REJECTED, reason)
         counts = rig.live.counts
         assert (counts["rejected:format"], counts["rejected:definition"]) == (1, 1)
         # and one of today in its place is not.

@@ -58,8 +58,10 @@ def test_a_broker_that_drops_larger_messages_in_silence_is_told_of(tmp_path: Pat
             run.aggregator()
             run.edge(0, TACIT_PATIENCE="0.2")
             # then its edge does not send for ever in silence.
-            said = "has not come to the aggregator in 10 tries"
-            wait_for(lambda: any(said in log.read_text() for log in run.folder.glob("edge-*.log")))
+            warning = "has not come to the aggregator in 10 tries"
+            wait_for(
+                lambda: any(warning in log.read_text() for log in run.folder.glob("edge-*.log"))
+            )
 
 
 @pytest.mark.parametrize("who", ["edge", "aggregator"])
@@ -92,6 +94,6 @@ def test_a_broker_that_drops_the_connection_ends_the_service_with_its_size(tmp_p
             wait_for(lambda: process.poll() is not None, 2 * PATIENCE)
             assert service.wait() == 4
             (log,) = run.folder.glob("aggregator-*.log")
-            said = log.read_text().splitlines()
-            assert "drops the connection at a message of" in said[-1]
-            assert sum("connection lost" in line for line in said) >= DROPS
+            lines = log.read_text().splitlines()
+            assert "drops the connection at a message of" in lines[-1]
+            assert sum("connection lost" in line for line in lines) >= DROPS

@@ -33,15 +33,15 @@ def record(count: int, z: float = 1.0) -> EdgeRecord:
     return EdgeRecord(HELLO, count, (Spend(0.05, z, count),))
 
 
-def exact(one: EdgeRecord) -> float:
-    return epsilon_pld(one.spent, PROMISE.delta)
+def exact(edge_record: EdgeRecord) -> float:
+    return epsilon_pld(edge_record.spent, PROMISE.delta)
 
 
 def spend_all(accounts: Accounts) -> int:
     """Have exact numbers composed until there is no time left; how many were."""
     for composed in range(10_000):
-        one = record(1_001 + 2 * composed)
-        if accounts.total({"edge-0": one}).bound:
+        edge_record = record(1_001 + 2 * composed)
+        if accounts.total({"edge-0": edge_record}).bound:
             return composed
     raise AssertionError("it composed 10,000 of them")
 
@@ -49,18 +49,18 @@ def spend_all(accounts: Accounts) -> int:
 def test_it_is_exact_while_there_is_time_and_a_bound_when_there_is_none() -> None:
     clock = Clock()
     accounts = Accounts(PROMISE, clock)
-    one = record(333)
-    assert accounts.total({"edge-0": one}).epsilon == exact(one)
+    edge_record = record(333)
+    assert accounts.total({"edge-0": edge_record}).epsilon == exact(edge_record)
     clock.now += A_WHILE  # the first of a process may have taken more than there was
     assert spend_all(accounts) > 0
     other = record(777)
     total = accounts.total({"edge-0": other})
     assert total.bound
     assert exact(other) < total.epsilon <= exact(record(777 * 9 // 8 + 1))
-    (found,) = accounts.of({"edge-0": other}).values()
-    assert (found.bound, found.spent.epsilon_pld) == (True, total.epsilon)
+    (account,) = accounts.of({"edge-0": other}).values()
+    assert (account.bound, account.spent.epsilon_pld) == (True, total.epsilon)
     # What is known costs nothing, and time comes back.
-    assert not accounts.total({"edge-0": one}).bound
+    assert not accounts.total({"edge-0": edge_record}).bound
     clock.now += A_WHILE
     assert not accounts.total({"edge-0": other}).bound
     assert accounts.of({"edge-0": other})["edge-0"].spent.epsilon_pld == exact(other)
@@ -75,12 +75,14 @@ def test_the_largest_is_found_among_edges_of_different_noise() -> None:
 
 
 def test_a_steady_total_goes_by_the_records_alone() -> None:
-    clock, one = Clock(), record(777)
+    clock, edge_record = Clock(), record(777)
     fresh, tired = Accounts(PROMISE, clock), Accounts(PROMISE, clock)
     spend_all(tired)
-    assert fresh.total({"edge-0": one}, steady=True) == tired.total({"edge-0": one}, steady=True)
+    assert fresh.total({"edge-0": edge_record}, steady=True) == tired.total(
+        {"edge-0": edge_record}, steady=True
+    )
     fresh.final = tired.final = True
-    assert tired.total({"edge-0": one}, steady=True).epsilon == exact(one)
+    assert tired.total({"edge-0": edge_record}, steady=True).epsilon == exact(edge_record)
 
 
 def test_an_answer_beside_newer_counts_is_not_the_one_of_older_counts() -> None:
@@ -88,21 +90,23 @@ def test_an_answer_beside_newer_counts_is_not_the_one_of_older_counts() -> None:
     assert accounts.total({"edge-0": record(0)}).epsilon == 0
     with ThreadPoolExecutor(1) as other:
         with accounts.busy:  # somebody else's composition is under way
-            asked = other.submit(accounts.total, now)
+            future = other.submit(accounts.total, now)
             with pytest.raises(TimeoutError):
-                asked.result(0.3)
-        assert asked.result(10).epsilon >= exact(now["edge-0"]) > 0
+                future.result(0.3)
+        assert future.result(10).epsilon >= exact(now["edge-0"]) > 0
 
 
 def test_a_bound_is_above_the_budget_only_where_the_edge_has_spent_more() -> None:
     accounts = Accounts(PROMISE, Clock())
     spend_all(accounts)
     for count in range(500, 900, 17):
-        one = record(count)
-        tight = replace(PROMISE, budget=lambda _, one=one: exact(one))  # type: ignore[misc]
+        edge_record = record(count)
+        tight = replace(PROMISE, budget=lambda _, spent_record=edge_record: exact(spent_record))  # type: ignore[misc]
         mine = Accounts(tight, Clock())
-        assert mine.total({"edge-0": one}, steady=True).epsilon == pytest.approx(exact(one), abs=0)
-        assert mine.total({"edge-0": one}).share == 1.0
+        assert mine.total({"edge-0": edge_record}, steady=True).epsilon == pytest.approx(
+            exact(edge_record), abs=0
+        )
+        assert mine.total({"edge-0": edge_record}).share == 1.0
 
 
 def test_no_edge_is_looked_at_again_that_has_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +133,9 @@ def test_records_of_another_fold_are_looked_at_anew() -> None:
     accounts = Accounts(PROMISE, Clock())
     accounts.total({f"edge-{number}": record(number) for number in range(5, 9)})
     other = {"edge-8": record(3), "edge-5": record(9)}
-    found = accounts.total(other)
-    assert (found.slowest, found.releases) == ("edge-8", 3)
-    assert found.epsilon >= exact(other["edge-5"])
+    account = accounts.total(other)
+    assert (account.slowest, account.releases) == ("edge-8", 3)
+    assert account.epsilon >= exact(other["edge-5"])
 
 
 def test_of_edges_that_release_alike_one_is_composed() -> None:

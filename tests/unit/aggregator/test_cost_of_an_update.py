@@ -90,7 +90,7 @@ class Run:
         return Inbound(topics.up("cost", edge, number + 1, 0), payload, lambda: None)
 
     def take(self, updates: range) -> None:
-        """As the driver's loop does, one by one."""
+        """Take updates as the driver's loop does, one by one."""
         for number in updates:
             self.now += 1 / RATE
             self.pipeline.hear(self.update(number))
@@ -98,7 +98,7 @@ class Run:
 
 
 def steps(edges: int, algorithm: str) -> float:
-    """Of one update, on average."""
+    """Return the steps of one update, on average."""
     run = Run(edges, algorithm)
     run.take(range(20))  # whatever is done once
     with Steps() as counted:

@@ -43,7 +43,7 @@ def test_the_same_definition_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "said"),
+    ("theirs", "message"),
     [
         (stated(seed=4), "definition: run.seed=4, here 3"),
         (stated(seed=1), "definition: run.seed=left out, here 3"),
@@ -51,10 +51,10 @@ def test_the_same_definition_is_taken() -> None:
         (stated(model="cnn"), 'definition: model.name="cnn", here "mlp"'),
     ],
 )
-def test_another_is_refused_with_the_key_that_differs(theirs: dict[str, Any], said: str) -> None:
+def test_another_is_refused_with_the_key_that_differs(theirs: dict[str, Any], message: str) -> None:
     with pytest.raises(WireError) as refused:
         DefinitionCheck(stated()).check(hello(canonical(theirs)))
-    assert str(refused.value) == said
+    assert str(refused.value) == message
     assert refused.value.reason == "definition"
 
 

@@ -1,6 +1,6 @@
-"""The norm bound holds for every honest update, and is worth having;
+"""The norm bound holds for every honest update, and is worth having.
 
-the bucket lets through what it says.
+The bucket lets through its burst and its rate.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RUN: Layer = {"run": {"updates": 9}}
 
 
 def honest_norms(count: int, clip: float, batch: int, z: float, size: int) -> torch.Tensor:
-    """Norms of (sum + noise)/L at its longest:
+    """Return the norms of (sum + noise)/L at its longest.
 
-    all examples of a Poisson batch point the same way, with norm C.
+    All examples of a Poisson batch point the same way, with norm C.
     """
     generator = torch.Generator().manual_seed(3)
     examples = torch.poisson(torch.full((count,), float(batch)), generator=generator)
@@ -79,12 +79,12 @@ def test_the_bound_rises_with_everything_that_makes_updates_longer(
 def test_a_bucket_lets_through_its_burst_and_then_its_rate(
     rate: float, burst: int, pauses: list[float]
 ) -> None:
-    bucket, now, taken = Bucket(rate, burst, float(burst), 0.0), 0.0, 0
+    bucket, now, passed = Bucket(rate, burst, float(burst), 0.0), 0.0, 0
     for pause in pauses:
         now += pause
         wait = bucket.take(now)
-        taken += wait == 0
-        assert taken <= burst + rate * now + 1e-6
+        passed += wait == 0
+        assert passed <= burst + rate * now + 1e-6
         if wait:  # after what it says, there is room
             assert Bucket(rate, burst, bucket.tokens, now).take(now + wait * (1 + 1e-9)) == 0
 
@@ -110,7 +110,7 @@ class TestRunFile:
         assert self.parsed("[guard]\nburst=9").guard.active is False
 
     @pytest.mark.parametrize(
-        ("more", "name", "said"),
+        ("more", "name", "message"),
         [
             (
                 '[privacy]\nmechanism="none"\n[guard]\nnorm_factor=1',
@@ -132,8 +132,10 @@ class TestRunFile:
             ("[guard]\nnorm=1", "mapa", "guard.norm=1: unknown key"),
         ],
     )
-    def test_what_cannot_be_is_refused_in_one_line(self, more: str, name: str, said: str) -> None:
+    def test_what_cannot_be_is_refused_in_one_line(
+        self, more: str, name: str, message: str
+    ) -> None:
         with pytest.raises(ConfigError) as refused:
             self.parsed(more, name)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
         assert "\n" not in str(refused.value)

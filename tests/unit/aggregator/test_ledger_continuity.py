@@ -108,7 +108,7 @@ def test_a_count_that_no_store_can_keep_is_refused() -> None:
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=30))
 def test_an_honest_edge_is_never_refused(steps: list[tuple[int, int]]) -> None:
-    """It charges, says where it stands under the next number, and sends the last message again."""
+    """Charge, report the state under the next number, and send the last message again."""
     anchors, count, sent = LedgerContinuity("digits"), 0, list[Retired]()
     for charges, again in steps:
         count += charges

@@ -1,6 +1,6 @@
-"""Fair participation:
+"""Fair participation.
 
-when a run begins, who takes turns while others wait, and that nobody stands still.
+When a run begins, who takes turns while others wait, and that nobody stands still.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALL = ("a", "b", "c", "d", "e")
 
 def test_a_run_begins_when_all_that_are_needed_are_there() -> None:
     start = Start(3, 60.0)
-    assert [begins(start, there, float(there)) for there in range(4)] == [False] * 3 + [True]
+    assert [begins(start, present, float(present)) for present in range(4)] == [False] * 3 + [True]
     assert start.needed == 0
 
 
@@ -45,15 +45,15 @@ def test_a_run_begins_with_fewer_after_the_wait_which_begins_with_the_first_edge
 def test_a_run_never_begins_with_nobody_and_never_waits_again() -> None:
     start = Start(3, 60.0)
     begins(start, 1, 0.0)
-    assert not begins(start, 0, 100.0, known=1)  # it has left
+    assert not begins(start, 0, 100.0, listed=1)  # it has left
     assert begins(start, 1, 101.0)
-    assert begins(start, 0, 102.0, known=1)
+    assert begins(start, 0, 102.0, listed=1)
 
 
 def test_those_that_are_there_are_not_counted_before_there_could_be_enough() -> None:
     start, counted = Start(3, 60.0), []
-    for known in (1, 2, 2, 3):
-        start.look(known, lambda: counted.append(1) or 3, 0.0)  # type: ignore[func-returns-value]
+    for edges_known in (1, 2, 2, 3):
+        start.look(edges_known, lambda: counted.append(1) or 3, 0.0)  # type: ignore[func-returns-value]
     assert len(counted) == 1
 
 
@@ -73,8 +73,8 @@ def test_who_waits_is_looked_at_once_in_a_while_that_grows_with_the_edges() -> N
     assert not shares.look_due(0.0)
 
 
-def begins(start: Start, there: int, now: float, known: int = 0) -> bool:
-    return start.look(max(there, known), lambda: there, now)
+def begins(start: Start, present: int, now: float, listed: int = 0) -> bool:
+    return start.look(max(present, listed), lambda: present, now)
 
 
 # -- shares, in a world of virtual time ------------------------------------------------------------
@@ -90,20 +90,20 @@ class World:
     seconds: dict[str, Callable[[], float]]
     slack: float = 5.0
     weight: Callable[[str], float] = lambda edge: 1.0
-    there: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
     now: float = 0.0
-    taken: Counter[str] = field(default_factory=Counter)
+    turns: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.there |= set(self.seconds)
-        self.shares = Shares(self.weight, self.slack, self.there.__contains__)
+        self.present |= set(self.seconds)
+        self.shares = Shares(self.weight, self.slack, self.present.__contains__)
         self.events: list[tuple[float, str]] = []
         self.held: list[str] = []
         self.join(self.seconds)
 
     def join(self, edges: Iterable[str]) -> None:
         for edge in edges:
-            self.there.add(edge)
+            self.present.add(edge)
             self._ask(edge)
 
     def _ask(self, edge: str) -> None:
@@ -113,17 +113,17 @@ class World:
             self.held.append(edge)
 
     def run(self, until: float) -> Counter[str]:
-        """Events up to `until`;
+        """Run the events up to `until`.
 
-        who is held is asked about four times a second, and after every event.
+        An edge that is held is asked about four times a second, and after every event.
         """
-        before = Counter(self.taken)
+        before = Counter(self.turns)
         while self.now < until:
             step = min(self.now + 0.25, until)
             if self.events and self.events[0][0] <= step:
                 self.now, edge = heapq.heappop(self.events)
-                if edge in self.there:
-                    self.taken[edge] += 1
+                if edge in self.present:
+                    self.turns[edge] += 1
                     self.shares.end(edge, self.now)
                     self._ask(edge)
             else:
@@ -131,7 +131,7 @@ class World:
             for edge in self.shares.ready(self.held, self.now) if self.held else []:
                 self.held.remove(edge)
                 self._ask(edge)
-        return self.taken - before
+        return self.turns - before
 
 
 def steady(seconds: float) -> Callable[[], float]:
@@ -186,7 +186,7 @@ def test_an_edge_that_hangs_holds_others_for_no_longer_than_a_lease() -> None:
 def test_an_edge_that_goes_offline_holds_nobody() -> None:
     world = World({edge: steady(0.01) for edge in ALL})
     world.run(5.0)
-    world.there.discard("a")
+    world.present.discard("a")
     had = world.run(15.0)
     assert min(had[edge] for edge in ALL[1:]) >= 995
     assert not had["a"]
@@ -232,7 +232,7 @@ def test_joiners_with_a_tenth_of_the_rows_take_a_tenth_of_the_turns() -> None:
 def test_who_comes_back_makes_up_for_no_more_than_the_slack() -> None:
     world = World({edge: steady(0.02) for edge in ALL})
     world.run(5.0)
-    world.there.discard("a")
+    world.present.discard("a")
     world.run(15.0)
     world.seconds["a"] = steady(0.01)
     world.shares.end("a", world.now)  # the push that it had ready
@@ -243,12 +243,12 @@ def test_who_comes_back_makes_up_for_no_more_than_the_slack() -> None:
 
 def test_asking_again_does_not_renew_the_lease() -> None:
     world = World({"b": steady(0.01), "c": steady(0.01)})
-    world.there.add("a")
+    world.present.add("a")
     assert world.shares.begin("a", 0.0)
     for second in range(60):
         world.run(0.5 * (second + 1))
         assert world.shares.begin("a", world.now)  # the same task again, for who asks by Hello
-    assert world.taken["b"] >= (30.0 - LEASE - 0.5) / 0.01
+    assert world.turns["b"] >= (30.0 - LEASE - 0.5) / 0.01
 
 
 def test_a_restart_goes_on_where_the_kept_counts_are() -> None:
@@ -284,40 +284,40 @@ def test_everybody_who_answers_has_turns(
 
 
 class Liveness(RuleBasedStateMachine):
-    """Edges come, push, hang, go and come back in any order:
+    """Edges that come, push, hang, go and come back in any order.
 
-    somebody who is there may always have a task.
+    An edge that is there may always have a task.
     """
 
     @initialize(slack=st.sampled_from((2.0, 10.0)))
     def begin(self, slack: float) -> None:
-        self.there: set[str] = set()
+        self.present: set[str] = set()
         self.busy: set[str] = set()
         self.now = 0.0
         self.shares = Shares(
-            lambda edge: 0.25 if edge == "e" else 1.0, slack, self.there.__contains__
+            lambda edge: 0.25 if edge == "e" else 1.0, slack, self.present.__contains__
         )
 
     def _ask(self) -> None:
         self.busy.update(
-            edge for edge in sorted(self.there - self.busy) if self.shares.begin(edge, self.now)
+            edge for edge in sorted(self.present - self.busy) if self.shares.begin(edge, self.now)
         )
-        self.busy.update(self.shares.ready(sorted(self.there - self.busy), self.now))
+        self.busy.update(self.shares.ready(sorted(self.present - self.busy), self.now))
 
     @rule(edge=st.sampled_from(ALL))
     def come(self, edge: str) -> None:
-        self.there.add(edge)
+        self.present.add(edge)
         self._ask()
 
     @rule(edge=st.sampled_from(ALL))
     def go(self, edge: str) -> None:
-        self.there.discard(edge)
+        self.present.discard(edge)
         self._ask()
 
-    @precondition(lambda self: self.busy & self.there)
+    @precondition(lambda self: self.busy & self.present)
     @rule(data=st.data(), seconds=st.sampled_from((0.001, 0.01, 0.1, 3.0)))
     def push(self, data: st.DataObject, seconds: float) -> None:
-        edge = data.draw(st.sampled_from(sorted(self.busy & self.there)))
+        edge = data.draw(st.sampled_from(sorted(self.busy & self.present)))
         self.now += seconds
         self.busy.discard(edge)
         self.shares.end(edge, self.now)
@@ -330,14 +330,14 @@ class Liveness(RuleBasedStateMachine):
 
     @invariant()
     def somebody_works(self) -> None:
-        assert not self.there or self.busy & self.there
+        assert not self.present or self.busy & self.present
 
     @invariant()
     def nobody_is_held_longer_than_a_lease_by_who_is_silent(self) -> None:
-        if self.there - self.busy:
+        if self.present - self.busy:
             usual = self.shares._usual
             waited = [
-                a.since for e, a in self.shares.accounts.items() if e in self.busy & self.there
+                a.since for e, a in self.shares.accounts.items() if e in self.busy & self.present
             ]
             assert max(waited) >= self.now - max(LEASE, participation.LEASES * usual)
 
@@ -370,7 +370,7 @@ def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "edges", "said"),
+    ("file", "edges", "message"),
     [
         ("mapa-digits", "min = 6", "edges.min=6 is above edges.count=5; more than will ever come"),
         ("mapa-digits", "min = 0", "edges.min=0"),
@@ -379,7 +379,7 @@ def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:
         ("mapa-digits-none", 'share = "budget"', "edges.share=budget: privacy.mechanism=none"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(file: str, edges: str, said: str) -> None:
+def test_what_cannot_work_is_refused_in_one_line(file: str, edges: str, message: str) -> None:
     text = (ROOT / "experiments" / "mapa-digits.toml").read_text()
     if file.endswith("none"):
         text = text.replace('name = "mapa"', 'name = "asgd"').replace(
@@ -387,5 +387,5 @@ def test_what_cannot_work_is_refused_in_one_line(file: str, edges: str, said: st
         )
     with pytest.raises(ConfigError) as refused:
         config.parse(f"{text}\n[edges]\n{edges}\n", "test")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -1,6 +1,6 @@
-"""The observer of peers: reports folded into a model, a counter and ledgers;
+"""The observer of peers: reports folded into a model, a counter and ledgers.
 
-it can be restored, and it ends.
+It can be restored, and it ends.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ RUN = run_file()
 MODEL = RUN.build_model()
 
 
-def observer(*edges: str) -> ReportFold:
-    made = registry.server(RUN.define(), MODEL)
-    assert isinstance(made, ReportFold)
+def report_fold(*edges: str) -> ReportFold:
+    fold = registry.server(RUN.define(), MODEL)
+    assert isinstance(fold, ReportFold)
     for edge in edges:
-        made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
-    return made
+        fold.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
+    return fold
 
 
 def update(edge: str, version: int, steps: int, value: float) -> Update:
@@ -67,61 +67,61 @@ def update(edge: str, version: int, steps: int, value: float) -> Update:
 
 
 def test_the_model_is_the_mean_of_the_models_as_last_reported() -> None:
-    seen = observer("edge-0", "edge-1")
+    fold = report_fold("edge-0", "edge-1")
     for report in (
         update("edge-0", 3, 2, 1.0),
         update("edge-1", 4, 2, 3.0),
         update("edge-0", 8, 4, 5.0),
     ):
-        assert seen.on_message(report) == []
-    assert torch.equal(seen.params, torch.full((MODEL.size,), 4.0))
-    assert seen.version == 8
-    assert {name: record.updates for name, record in seen.edges.items()} == {
+        assert fold.on_message(report) == []
+    assert torch.equal(fold.params, torch.full((MODEL.size,), 4.0))
+    assert fold.version == 8
+    assert {name: record.updates for name, record in fold.edges.items()} == {
         "edge-0": 4,
         "edge-1": 2,
     }
-    assert seen.schedule()["disagreement"] == pytest.approx(MODEL.size**0.5)
+    assert fold.schedule()["disagreement"] == pytest.approx(MODEL.size**0.5)
 
 
 def test_a_peer_may_know_more_of_the_counter_but_must_have_said_hello() -> None:
-    seen = observer("edge-0")
-    assert seen.screen(update("edge-0", 50, 1, 1.0)) is None
-    assert seen.screen(update("edge-1", 0, 1, 1.0)) == "unknown"
+    fold = report_fold("edge-0")
+    assert fold.screen(update("edge-0", 50, 1, 1.0)) is None
+    assert fold.screen(update("edge-1", 0, 1, 1.0)) == "unknown"
 
 
 def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> None:
-    seen = observer("edge-0", "edge-1")
+    fold = report_fold("edge-0", "edge-1")
     for report in (
         update("edge-0", 100, 50, 1.0),
         update("edge-1", 100, 50, 3.0),
         update("edge-0", 100, 50, 2.0),
     ):
-        assert seen.on_message(report) == []  # the last: a neighbour's exchange has changed it
-        assert (seen.version, seen.halt_reason) == (99, "")
-    assert seen.timer() == Timer(3, QUIET)
-    assert seen.on_message(Deadline(2)) == []
-    (out,) = seen.on_message(Deadline(3))
+        assert fold.on_message(report) == []  # the last: a neighbour's exchange has changed it
+        assert (fold.version, fold.halt_reason) == (99, "")
+    assert fold.timer() == Timer(3, QUIET)
+    assert fold.on_message(Deadline(2)) == []
+    (out,) = fold.on_message(Deadline(3))
     assert (out.to, type(out.message)) == (EVERYONE, Halt)
-    assert seen.version == 100
-    assert torch.equal(seen.params, torch.full((MODEL.size,), 2.5))
+    assert fold.version == 100
+    assert torch.equal(fold.params, torch.full((MODEL.size,), 2.5))
 
 
 def test_a_peer_that_is_away_at_the_end_is_waited_for_a_while() -> None:
-    seen = observer("edge-0", "edge-1")
-    assert seen.timer() is None
-    seen.on_message(update("edge-0", 100, 50, 1.0))
-    assert seen.timer() == Timer(1, GRACE)
-    seen.on_message(Deadline(1))
-    assert (seen.version, seen.halt_reason) == (100, "all updates applied")
+    fold = report_fold("edge-0", "edge-1")
+    assert fold.timer() is None
+    fold.on_message(update("edge-0", 100, 50, 1.0))
+    assert fold.timer() == Timer(1, GRACE)
+    fold.on_message(Deadline(1))
+    assert (fold.version, fold.halt_reason) == (100, "all updates applied")
 
 
 def test_it_continues_from_its_state_to_the_same_bits() -> None:
-    first = observer("edge-0", "edge-1")
+    first = report_fold("edge-0", "edge-1")
     first.on_message(update("edge-0", 7, 4, 0.1))
-    again = observer()
+    again = report_fold()
     again.restore(*first.state())
-    for one in (first, again):
-        one.on_message(update("edge-1", 9, 3, 0.7))
+    for fold in (first, again):
+        fold.on_message(update("edge-1", 9, 3, 0.7))
     assert torch.equal(first.params, again.params)
     assert (first.version, first.final) == (again.version, again.final)
 
@@ -131,15 +131,15 @@ def test_it_continues_from_its_state_to_the_same_bits() -> None:
 
 def role(run: RunFile) -> Peer | SyncPeer:
     rows = Dataset(torch.zeros(40, 1, 8, 8), torch.zeros(40, dtype=torch.int64), 10, "digits")
-    made = registry.edge(
+    peer_role = registry.edge(
         run.define(),
         "edge-1",
         rows,
         run.build_model(),
         Releaser(run.plan(1), Ledger(":memory:", "d"), Random()),
     )
-    assert isinstance(made, Peer | SyncPeer)
-    return made
+    assert isinstance(peer_role, Peer | SyncPeer)
+    return peer_role
 
 
 def test_a_run_file_becomes_its_peers() -> None:
@@ -192,8 +192,8 @@ def test_a_torus_of_seven_is_refused_with_the_run_file() -> None:
 
 
 def test_a_report_of_what_cannot_be_is_refused() -> None:
-    made = observer("peer-0")
-    size = made.params.numel()
-    assert made.screen(Update("peer-0", 101, torch.zeros(size), 1.0, ())) == "version"
-    assert made.screen(Update("peer-0", 100, torch.full((size,), 3e38), 1.0, ())) == "norm"
-    assert made.screen(Update("peer-0", 100, torch.zeros(size), 1.0, ())) is None
+    fold = report_fold("peer-0")
+    size = fold.params.numel()
+    assert fold.screen(Update("peer-0", 101, torch.zeros(size), 1.0, ())) == "version"
+    assert fold.screen(Update("peer-0", 100, torch.full((size,), 3e38), 1.0, ())) == "norm"
+    assert fold.screen(Update("peer-0", 100, torch.zeros(size), 1.0, ())) is None

@@ -39,19 +39,19 @@ def state(edges: Records) -> dict[str, object]:
 def test_a_draft_has_the_bytes_of_all_at_once() -> None:
     edges = records("edge-1", "edge-0", 'e"2')
     edges["edge-0"] = replace(edges["edge-0"], updates=7)
-    made = bytes(draft(TENSORS, state(edges), {"counts": {"accepted": 2}})())
-    assert made == snapshot_file.dumps(TENSORS, {"role": state(edges), "counts": {"accepted": 2}})
-    tensors, values = snapshot_file.loads(made)
-    assert all(torch.equal(tensors[name], one) for name, one in TENSORS.items())
+    packed = bytes(draft(TENSORS, state(edges), {"counts": {"accepted": 2}})())
+    assert packed == snapshot_file.dumps(TENSORS, {"role": state(edges), "counts": {"accepted": 2}})
+    tensors, values = snapshot_file.loads(packed)
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
     assert list(values["role"]["edges"]) == ["edge-1", "edge-0", 'e"2']
     assert read(values["role"]["edges"])["edge-0"].updates == 7
 
 
 def test_safetensors_itself_reads_what_is_packed() -> None:
     data = snapshot_file.dumps(TENSORS, {})[16:]
-    found = safetensors.torch.load(data)
-    assert {name: one.dtype for name, one in found.items()} == {
-        name: one.dtype for name, one in TENSORS.items()
+    tensors = safetensors.torch.load(data)
+    assert {name: tensor.dtype for name, tensor in tensors.items()} == {
+        name: tensor.dtype for name, tensor in TENSORS.items()
     }
 
 
@@ -81,7 +81,7 @@ class Gated:
         self.saved.append(snapshot)
 
     def close(self) -> None:
-        """There is nothing."""
+        """Close nothing."""
 
 
 def test_the_driver_goes_on_while_one_is_stored_and_hears_of_its_end_once() -> None:

@@ -1,6 +1,6 @@
-"""The scheduler in front of the downlink:
+"""The scheduler in front of the downlink.
 
-nobody has a task before the run begins, nor ahead of its share.
+Nobody has a task before the run begins, nor ahead of its share.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Gated:
         )
 
     def hello(self, edge: str) -> bool:
-        """`edge` comes; whether it is given a task."""
+        """Bring `edge` online, and return whether it is given a task."""
         self.presence[edge] = "online"
         return self._said(Hello(edge, 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ()))
 
     def push(self, edge: str) -> bool:
-        """`edge` pushes; whether it is given its next task."""
+        """Push as `edge`, and return whether it is given its next task."""
         self.now += 0.01
         return self._said(Update(edge, self.role.version, torch.zeros(self.role.largest), 1.0, ()))
 

@@ -45,31 +45,34 @@ RUN: Layer = {
 
 
 def roster(run: RunFile) -> Roster:
-    labelled = registry.labelled_records(datasets.splits("digits", None), SALT)
-    return Roster(labelled.names, labelled.records)
+    labelled_records = registry.labelled_records(datasets.splits("digits", None), SALT)
+    return Roster(labelled_records.names, labelled_records.records)
 
 
 class Disk:
-    """One party's identity directory;
+    """One party's identity directory.
 
-    every call is a process of its own, as far as files can tell.
+    Every call is a process of its own, as far as files can tell.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def table(self, run: RunFile, run_id: str) -> bytes | None:
-        """What the party says to the roster: its table's bytes; None where it retires instead."""
+        """Return the bytes of the table that the party sends; None where it retires instead."""
         with ExitStack() as end:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = Outbox(ledger, run_id)
-            kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
+            embeddings, splits = (
+                KeptEmbeddings(self.folder / "released"),
+                datasets.splits("digits", None),
+            )
             role = registry.party(
-                vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
+                vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), embeddings
             )
             restore(role, outbox)
-            schema, said = run.build_model().schema_hash(), definition_text(run)
-            settings = LoopSettings(run_id, schema, 650, 1 << 18, 5.0, said)
+            schema, definition = run.build_model().schema_hash(), definition_text(run)
+            settings = LoopSettings(run_id, schema, 650, 1 << 18, 5.0, definition)
             connection = Connection(
                 "127.0.0.1:1", "test", [], lambda inbound: None
             )  # never started
@@ -86,14 +89,14 @@ class Disk:
     def killed(
         self, kind: type, name: str, run: RunFile, run_id: str, *, before: bool = False
     ) -> None:
-        """A process that does so and dies around `kind`'s function `name`."""
+        """Run a process that dies around `kind`'s function `name`."""
         child = os.fork()
         if child == 0:
             usual: Callable[..., Any] = getattr(kind, name)
 
-            def dying(*given: Any, **named: Any) -> None:
+            def dying(*arguments: Any, **options: Any) -> None:
                 if not before:
-                    usual(*given, **named)
+                    usual(*arguments, **options)
                 os.kill(os.getpid(), signal.SIGKILL)
 
             setattr(kind, name, dying)
@@ -126,12 +129,12 @@ def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_noth
     assert disk.charged() == 0
     disk.killed(KeptEmbeddings, "put", run, "a")
     (file,) = (disk.folder / "released").iterdir()
-    kept = file.read_bytes()
+    stored = file.read_bytes()
     disk.killed(Outbox, "put", run, "a", before=True)
     disk.killed(Outbox, "put", run, "a")
     table = disk.table(run, "a")
     assert table is not None
-    assert kept.endswith(table)
+    assert stored.endswith(table)
     assert disk.charged() == 1
     # Another run on the same records: still the same bytes. With another embedding it is another
     # release, unpaid for.
@@ -139,7 +142,7 @@ def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_noth
     assert disk.charged() == 1
     assert disk.table(parsed(seed=2), "c") is None
     assert disk.charged() == 1
-    file.write_bytes(kept[:-1])
+    file.write_bytes(stored[:-1])
     with pytest.raises(PrivacyError, match="paid for anew"):
         disk.table(run, "d")
 

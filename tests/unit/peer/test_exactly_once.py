@@ -1,6 +1,6 @@
-"""Pairwise averaging whatever happens:
+"""Pairwise averaging whatever happens.
 
-messages lost, repeated and reordered, peers that die at any point.
+Messages lost, repeated and reordered, peers that die at any point.
 """
 
 from __future__ import annotations

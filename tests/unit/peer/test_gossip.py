@@ -1,6 +1,6 @@
-"""Peers over a real broker, in processes:
+"""Peers over a real broker, in processes.
 
-killed, cut off, and told everything twice, they conserve the mean.
+Killed, cut off, and told everything twice, they conserve the mean.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Echo:
                 self._seen.add((inbound.topic, inbound.payload))
                 self._held.append(inbound)
             if len(self._held) >= 6:
-                for held in reversed(self._held):
-                    self.connection.publish(held.topic, held.payload)
+                for earlier in reversed(self._held):
+                    self.connection.publish(earlier.topic, earlier.payload)
                 self.said += len(self._held)
                 self._held.clear()
 
 
 @pytest.mark.slow
 def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path: Path) -> None:
-    with run(tmp_path, **STILL) as (made, _), network(made.broker) as cable:
-        disks = Disks(made)
+    with run(tmp_path, **STILL) as (deployed, _), network(deployed.broker) as cable:
+        disks = Disks(deployed)
         disks.prepare()
         first, spread = disks.total(), disks.spread()
-        echo = Echo(made.broker)
+        echo = Echo(deployed.broker)
         peers = [
-            peer(made, n, **({"TACIT_BROKER": cable.address} if n == 2 else {}))
+            peer(deployed, n, **({"TACIT_BROKER": cable.address} if n == 2 else {}))
             for n in range(COUNT)
         ]
         wait_for(lambda: min(disks.answered(n) for n in range(COUNT)) > 5, PATIENCE)
@@ -93,16 +93,16 @@ def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, nam
         "mechanism": "gaussian",
         "count": COUNT,
     }
-    with run(tmp_path, **settings) as (made, _):
-        disks = Disks(made)
-        made.aggregator()
+    with run(tmp_path, **settings) as (deployed, _):
+        disks = Disks(deployed)
+        deployed.aggregator()
         for number in range(COUNT):
-            peer(made, number)
+            peer(deployed, number)
         # Before, one may be alone.
         wait_for(lambda: all(disks.begun(number) for number in range(COUNT)), PATIENCE)
         steps, answered = disks.all_steps(), disks.all_answered()
-        wait_for((made.out / "summary.json").exists, PATIENCE)
-        settled(made, disks, 400)
+        wait_for((deployed.out / "summary.json").exists, PATIENCE)
+        settled(deployed, disks, 400)
         steps, answered = disks.all_steps() - steps, disks.all_answered() - answered
         if (
             name == "adp2sgd"
@@ -112,16 +112,18 @@ def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, nam
 
 def test_a_peer_that_claims_the_end_ends_no_run(tmp_path: Path) -> None:
     # Given three peers that are far from their run's end, and what they are observed by,
-    with run(tmp_path, **STILL | {"updates": 10**6}) as (made, _):
-        disks, http = Disks(made), f"{HOST}:{free_port()}"
-        made.aggregator(TACIT_HTTP=http)
+    with run(tmp_path, **STILL | {"updates": 10**6}) as (deployed, _):
+        disks, http = Disks(deployed), f"{HOST}:{free_port()}"
+        deployed.aggregator(TACIT_HTTP=http)
         for number in range(COUNT - 1):
-            peer(made, number)
-        liar = Member(config.load(made.file), made.broker, made.run_id, f"edge-{COUNT - 1}")
+            peer(deployed, number)
+        liar = Member(
+            config.load(deployed.file), deployed.broker, deployed.run_id, f"edge-{COUNT - 1}"
+        )
         liar.connection.start(PATIENCE)
         wait_for(lambda: all(disks.begun(n) and disks.steps(n) > 5 for n in range(3)), PATIENCE)
         # when a fourth says to each of them, of itself, and to the observer, that all is done,
-        liar.publish(topics.presence(made.run_id, liar.edge), b"online", retain=True)
+        liar.publish(topics.presence(deployed.run_id, liar.edge), b"online", retain=True)
         liar.hello()
         for seq in range(1, 6):
             liar.claim_the_end(10**6, [f"edge-{n}" for n in range(COUNT)], seq)
@@ -132,18 +134,18 @@ def test_a_peer_that_claims_the_end_ends_no_run(tmp_path: Path) -> None:
             assert client.status().state == "training"
         assert disks.counts(0)[liar.edge] < 10**5
         liar.connection.stop()
-        assert not made.out.joinpath("summary.json").exists()
+        assert not deployed.out.joinpath("summary.json").exists()
 
 
 @pytest.mark.slow
 def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path) -> None:
     # Given three peers that train, of which each hears a fourth,
-    with run(tmp_path, **STILL) as (made, broker):
-        disks, stop = Disks(made), threading.Event()
+    with run(tmp_path, **STILL) as (deployed, broker):
+        disks, stop = Disks(deployed), threading.Event()
         for number in range(COUNT - 1):
-            peer(made, number)
+            peer(deployed, number)
         wait_for(lambda: all(disks.begun(n) and disks.steps(n) > 5 for n in range(3)), PATIENCE)
-        hostile = PacketMember(broker.port, made.run_id, f"edge-{COUNT - 1}", to="edge-0")
+        hostile = PacketMember(broker.port, deployed.run_id, f"edge-{COUNT - 1}", to="edge-0")
         with hostile.connected() as member:
             member.publish(hostile.presence, b"online", retain=True)
 
@@ -169,7 +171,7 @@ def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path)
             wait_for(
                 lambda: any(
                     "floods: shut out" in log.read_text()
-                    for log in made.folder.glob("peer-0-*.log")
+                    for log in deployed.folder.glob("peer-0-*.log")
                 ),
                 PATIENCE,
             )
@@ -180,7 +182,7 @@ def test_a_peer_that_floods_another_with_packets_holds_up_nobody(tmp_path: Path)
         # The attack takes a core of the machine; a peer that unpacked it would stand still.
         assert attacked > usual / 20
         assert rss(broker.pid) < PACKETS_BOUND
-        made.check_services()
+        deployed.check_services()
 
 
 @pytest.mark.slow
@@ -188,21 +190,21 @@ def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_pa
     tmp_path: Path,
 ) -> None:
     settings = STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
-    with run(tmp_path, **settings) as (made, _):
-        disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
-        made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
+    with run(tmp_path, **settings) as (deployed, _):
+        disks, http, token = Disks(deployed), f"{HOST}:{free_port()}", tmp_path / "token"
+        deployed.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
         for number in range(COUNT - 1):
-            peer(made, number)
+            peer(deployed, number)
         wait_for(
             lambda: all(
                 disks.begun(number) and disks.steps(number) > 20 for number in range(COUNT - 1)
             ),
             PATIENCE,
         )
-        peer(made, COUNT - 1)
+        peer(deployed, COUNT - 1)
         wait_for(lambda: disks.begun(COUNT - 1) and disks.steps(COUNT - 1) > 20, PATIENCE)
         assert disks.answered(COUNT - 1) > 10
         assert disks.counts(COUNT - 1)["edge-0"] > 20  # it knows what the others have done
         with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
             client.halt("enough")
-        settled(made, disks, None)
+        settled(deployed, disks, None)

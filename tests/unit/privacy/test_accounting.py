@@ -121,8 +121,9 @@ def test_the_agreement_would_notice_three_percent_of_noise() -> None:
 
 
 def kov(epsilon: float, count: int, delta: float) -> float:
-    """Optimal composition of `count` (ε, 0) releases (Kairouz, Oh, Viswanath 2015), by its
-    binomial sum.
+    """Return the optimal ε of `count` (ε, 0) releases, by its binomial sum.
+
+    The theorem is of Kairouz, Oh and Viswanath (2015).
     """
     losses = (2 * np.arange(count + 1) - count) * epsilon
     chances = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon)))
@@ -249,11 +250,11 @@ def test_edges_of_different_people_cost_the_largest() -> None:
 
 def test_the_same_person_at_several_parties_pays_for_all() -> None:
     parties = [one(0.02, 1.5, 300), one(0.02, 1.5, 100), one(1.0, 20.0, 4)]
-    whole = epsilon_shared(parties, DELTA)
-    assert whole == epsilon_pld([*one(0.02, 1.5, 400), *one(1.0, 20.0, 4)], DELTA)
+    shared = epsilon_shared(parties, DELTA)
+    assert shared == epsilon_pld([*one(0.02, 1.5, 400), *one(1.0, 20.0, 4)], DELTA)
     assert (
         epsilon_disjoint(parties, DELTA)
-        < whole
+        < shared
         < sum(epsilon_pld(party, DELTA / 3) for party in parties)
     )
 
@@ -440,8 +441,8 @@ def test_the_certified_count_is_monotone_and_exact(
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
 @pytest.mark.parametrize("rate", [5e-324, 1e-20, 1e-7, 1e-6])
 def test_a_tiny_rate_has_an_answer_not_below_its_own(mechanism: str, rate: float) -> None:
-    found = epsilon_pld([Spend(rate, 1.0, 1, mechanism)], 1e-5)
-    assert 0 <= found <= epsilon_pld([Spend(1e-3, 1.0, 1, mechanism)], 1e-5)
+    epsilon = epsilon_pld([Spend(rate, 1.0, 1, mechanism)], 1e-5)
+    assert 0 <= epsilon <= epsilon_pld([Spend(1e-3, 1.0, 1, mechanism)], 1e-5)
 
 
 def test_a_thousand_different_rows_are_bounded_without_composing_each() -> None:

@@ -28,7 +28,7 @@ clips = st.floats(1e-6, 1e6)
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds of the compiled way and of its definition."""
+    """Run each test on the compiled way and on its definition."""
     if request.param == "plain":
         monkeypatch.setattr("tacit.privacy.private_sum.clipping.library", lambda: None)
 
@@ -49,10 +49,10 @@ def norm(vector: Tensor) -> float:
 
 
 def by_hand(gradients: Tensor, clip: float, mask: Tensor) -> Tensor:
-    """The slow twin: one row at a time, in float64."""
+    """Return the sum, one row at a time, in float64: the slow twin."""
     total = torch.zeros(gradients.shape[1], dtype=torch.float64)
-    for row, taken in zip(gradients.to(torch.float64), mask, strict=True):
-        if taken and bool(torch.isfinite(row).all()):
+    for row, drawn in zip(gradients.to(torch.float64), mask, strict=True):
+        if drawn and bool(torch.isfinite(row).all()):
             total += row * min(1.0, clip / norm(row)) if norm(row) else row
     return total
 
@@ -93,17 +93,17 @@ def test_a_record_moves_a_sum_of_2300_rows_by_at_most_c(ghost: bool) -> None:
     for record in (0, 1, 1150, 2299):
         mask = torch.arange(2300) != record
         both = [
-            outer_sum(delta, x, 1.0, taken).total if ghost else clipped_sum(rows, 1.0, taken).total
-            for taken in (everyone(rows), mask)
+            outer_sum(delta, x, 1.0, drawn).total if ghost else clipped_sum(rows, 1.0, drawn).total
+            for drawn in (everyone(rows), mask)
         ]
         assert 0.999 < norm(both[0] - both[1]) <= 1.0
 
 
 @pytest.mark.parametrize("ghost", [False, True])
 def test_a_row_adds_the_same_whatever_stands_in_the_other_slots(ghost: bool) -> None:
-    """Its part is read off exactly:
+    """Read the row's part off exactly.
 
-    the others' gradients are so small, or so bad, that they add nothing.
+    The others' gradients are so small, or so bad, that they add nothing.
     """
     generator = torch.Generator().manual_seed(2)
     delta, x = torch.rand(40, 3, generator=generator), torch.rand(40, 50, generator=generator)
@@ -115,20 +115,20 @@ def test_a_row_adds_the_same_whatever_stands_in_the_other_slots(ghost: bool) -> 
             torch.where(alone[:, None], x, spoilt),
         )
         rows = torch.cat(((deltas.unsqueeze(2) * inputs.unsqueeze(1)).flatten(1), deltas), 1)
-        taken = alone if spoilt == 1e-45 else everyone(rows)
+        drawn = alone if spoilt == 1e-45 else everyone(rows)
         sums.append(
-            outer_sum(deltas, inputs, 0.1, taken).total
+            outer_sum(deltas, inputs, 0.1, drawn).total
             if ghost
-            else clipped_sum(rows, 0.1, taken).total
+            else clipped_sum(rows, 0.1, drawn).total
         )
     assert all(torch.equal(sums[0], other) for other in sums)
 
 
 def test_the_room_for_rounding_grows_with_the_batch_and_is_counted_over_all_its_parts() -> None:
     row = torch.tensor([[3.0, 4.0]])
-    part, whole = (norm(clipped_sum(row, 1.0, everyone(row), rows).total) for rows in (1, 2**23))
-    assert whole < part <= 1.0
-    assert 1.0 - whole == pytest.approx(2.0**-16 + 2 * 2.0**46 * 2.0**-52, rel=1e-3)
+    small, large = (norm(clipped_sum(row, 1.0, everyone(row), rows).total) for rows in (1, 2**23))
+    assert large < small <= 1.0
+    assert 1.0 - large == pytest.approx(2.0**-16 + 2 * 2.0**46 * 2.0**-52, rel=1e-3)
     with pytest.raises(ValueError, match="16777217 rows"):
         clipped_sum(row, 1.0, everyone(row), 2**24 + 1)
 
@@ -214,9 +214,9 @@ def test_each_rows_integers_are_no_longer_than_the_clip(
 @steady
 @given(tables(), clips, STEPS, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_integers_are_added_exactly(
-    gradients: Tensor, clip: float, steps: float, taken: list[bool]
+    gradients: Tensor, clip: float, steps: float, drawn: list[bool]
 ) -> None:
-    mask = torch.tensor(taken[: len(gradients)])
+    mask = torch.tensor(drawn[: len(gradients)])
     alone = [
         integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total for row in gradients
     ]

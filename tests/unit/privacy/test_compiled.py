@@ -32,7 +32,7 @@ Plain = Callable[[Callable[[], Tensor]], Tensor]
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Plain:
-    """What a function gives without the compiled loops."""
+    """Return a function that calls another without the compiled loops."""
 
     def call(function: Callable[[], Tensor]) -> Tensor:
         with monkeypatch.context() as patch:
@@ -45,9 +45,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Plain:
 
 @pytest.mark.parametrize("std", [0.5, 2.0, 700.0, 4096.0, 16384.0])
 def test_the_discrete_gaussian_is_the_same_bit_for_bit(std: float, plain: Plain) -> None:
-    found = discrete_normal(300_000, std, Random(7))
+    compiled = discrete_normal(300_000, std, Random(7))
 
-    assert torch.equal(found, plain(lambda: discrete_normal(300_000, std, Random(7))))
+    assert torch.equal(compiled, plain(lambda: discrete_normal(300_000, std, Random(7))))
 
 
 @pytest.mark.parametrize("std", [2.0, 4096.0])
@@ -59,32 +59,34 @@ def test_words_on_a_boundary_and_beside_one_give_the_same_bits(std: float, plain
     words = [word for word in near if 0 <= word < 2**64]
     on = [word for word in words if word in low]
     seconds = [max(0, low[word] - number % 2) for number, word in enumerate(on)]
-    given = [*words, *seconds]
+    all_words = [*words, *seconds]
 
-    found = discrete_normal(len(words), std, Scripted([*given]))
+    compiled = discrete_normal(len(words), std, Scripted([*all_words]))
 
     assert len(on) >= 9_000
-    assert torch.equal(found, plain(lambda: discrete_normal(len(words), std, Scripted([*given]))))
+    assert torch.equal(
+        compiled, plain(lambda: discrete_normal(len(words), std, Scripted([*all_words])))
+    )
 
 
 @pytest.mark.parametrize("words", [[0] * 40, [2**64 - 1] * 40, [2**63] * 40, [1 << 12] * 40])
 def test_extreme_words_give_the_same_normals(words: list[int], plain: Plain) -> None:
-    found = standard_normal(10, Scripted([*words]))
+    compiled = standard_normal(10, Scripted([*words]))
     expected = plain(lambda: standard_normal(10, Scripted([*words])))
 
-    assert torch.allclose(found, expected, rtol=0, atol=2.0**-46)
+    assert torch.allclose(compiled, expected, rtol=0, atol=2.0**-46)
 
 
 def test_normals_are_the_same_to_within_their_last_bits(plain: Plain) -> None:
     for count in (1, 2, 3, 511, 512, 513, 200_000):
-        found = standard_normal(count, Random(3))
+        compiled = standard_normal(count, Random(3))
         expected = plain(lambda count=count: standard_normal(count, Random(3)))  # type: ignore[misc]
 
-        assert torch.allclose(found, expected, rtol=0, atol=2.0**-46)
+        assert torch.allclose(compiled, expected, rtol=0, atol=2.0**-46)
 
 
 def test_what_the_gaussian_releases_is_the_same(plain: Plain) -> None:
-    """Its grid is 2^34 times coarser than what the two ways differ by."""
+    """Compare on a grid that is 2^34 times coarser than what the two ways differ by."""
     total = torch.randn(50_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
     assert torch.equal(
@@ -93,13 +95,13 @@ def test_what_the_gaussian_releases_is_the_same(plain: Plain) -> None:
 
 
 def rows(strange: str, count: int = 30, size: int = 5_003) -> Tensor:
-    found = torch.randn(count, size, generator=torch.Generator().manual_seed(2)) * 0.1
+    gradients = torch.randn(count, size, generator=torch.Generator().manual_seed(2)) * 0.1
     values = {"nan": float("nan"), "inf": -float("inf"), "huge": 3e38, "long": 1e17, "tiny": 1e-44}
     for at in (0, 7, count - 1) if strange in values else ():
-        found[at] = values[strange]
+        gradients[at] = values[strange]
     if strange == "one":
-        found[3, 5000], found[4, 0] = float("nan"), float("inf")
-    return found
+        gradients[3, 5000], gradients[4, 0] = float("nan"), float("inf")
+    return gradients
 
 
 STRANGE = ("", "nan", "inf", "huge", "long", "tiny", "one")
@@ -126,10 +128,10 @@ def test_sums_in_float64_are_the_same_but_for_their_rounding(
     def total() -> Tensor:
         return clipped_sum(rows(strange), clip, mask).total
 
-    found = total()
+    compiled = total()
 
-    assert bool(torch.isfinite(found).all())
-    assert torch.allclose(found, plain(total), rtol=0, atol=clip * 30 * 2.0**-50)
+    assert bool(torch.isfinite(compiled).all())
+    assert torch.allclose(compiled, plain(total), rtol=0, atol=clip * 30 * 2.0**-50)
 
 
 def test_rows_whose_integers_are_too_long_add_nothing() -> None:
@@ -137,17 +139,17 @@ def test_rows_whose_integers_are_too_long_add_nothing() -> None:
     kernels = library()
     assert kernels is not None
     total: NDArray[np.int32] = np.full(9, 5, np.int32)
-    given = np.full((3, 9), 4096.0, np.float32)
+    gradients = np.full((3, 9), 4096.0, np.float32)
 
     kernels.add_integers(
-        given, np.array([1.0, 2e-4, 1e4], np.float32), np.ones(3, np.bool_), 2**24, total
+        gradients, np.array([1.0, 2e-4, 1e4], np.float32), np.ones(3, np.bool_), 2**24, total
     )
 
     assert total.tolist() == [5] * 9  # 4096·2e-4 is cut to nothing
     quarter, used, length = np.full(1, 0.25, np.float32), np.ones(1, np.bool_), 9 * 1024**2
-    kernels.add_integers(given[:1], quarter, used, length - 1, total)
+    kernels.add_integers(gradients[:1], quarter, used, length - 1, total)
     assert total.tolist() == [5] * 9
-    kernels.add_integers(given[:1], quarter, used, length, total)
+    kernels.add_integers(gradients[:1], quarter, used, length, total)
     assert total.tolist() == [5 + 1024] * 9
 
 
@@ -156,10 +158,10 @@ def test_rows_that_no_loop_is_for_go_the_plain_way() -> None:
     across = rows("").T.contiguous().T
     mask = torch.ones(30, dtype=torch.bool)
 
-    found: list[Clipped] = [clipped_sum(given, 1.0, mask) for given in (wide, across)]
+    sums: list[Clipped] = [clipped_sum(gradients, 1.0, mask) for gradients in (wide, across)]
 
-    for one in found:
-        assert torch.allclose(one.total, clipped_sum(rows(""), 1.0, mask).total, atol=1e-9)
+    for clipped in sums:
+        assert torch.allclose(clipped.total, clipped_sum(rows(""), 1.0, mask).total, atol=1e-9)
 
 
 @pytest.mark.parametrize("strange", STRANGE)
@@ -185,6 +187,6 @@ def test_empty_slots_that_are_passed_over_change_no_bit(strange: str, drawn: int
     index[slots[:drawn]] = torch.arange(drawn)
     batch = Batch(index, index < 30)
 
-    found = drawn_outer_sum(deltas, table, batch, 0.7)
+    drawn_sum = drawn_outer_sum(deltas, table, batch, 0.7)
 
-    assert torch.equal(found.total, outer_sum(deltas, table[index], 0.7, batch.mask).total)
+    assert torch.equal(drawn_sum.total, outer_sum(deltas, table[index], 0.7, batch.mask).total)

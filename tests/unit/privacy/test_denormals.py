@@ -29,7 +29,7 @@ with flushed():
 
 
 def kept() -> int:
-    """How many of some denormal numbers are not zero after an operation."""
+    """Return how many of some denormal numbers are not zero after an operation."""
     return int((torch.full((100,), 1e-39) * 1.5).count_nonzero())
 
 
@@ -47,21 +47,21 @@ def test_denormals_are_zero_inside_and_what_they_were_outside() -> None:
 
 
 def test_a_thread_of_its_own_flushes_for_itself() -> None:
-    found: list[int] = []
+    counts: list[int] = []
 
     def work() -> None:
         with flushed():
-            found.append(kept())
+            counts.append(kept())
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert (found, kept()) == ([0], 100)
+    assert (counts, kept()) == ([0], 100)
 
 
 def test_the_threads_that_torch_divides_work_among_flush_too() -> None:
-    done = forked.finished(THREADS)
-    assert done.stdout.strip() == "0", done.stderr
+    completed = forked.finished(THREADS)
+    assert completed.stdout.strip() == "0", completed.stderr
 
 
 def test_a_processor_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +71,11 @@ def test_a_processor_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_door_computes_rows_so() -> None:
-    found: list[int] = []
+    counts: list[int] = []
     zero = Clipped(torch.zeros(1, dtype=torch.float64), 1.0)
 
     def query(*_: object) -> Clipped:
-        found.append(kept())
+        counts.append(kept())
         return zero
 
     plan = Plan("gaussian", 1.0, 1.0, 1.0, 1.0, 1.0, math.inf, 1e-5)
@@ -90,9 +90,9 @@ def test_every_door_computes_rows_so() -> None:
     )
 
     def rows() -> torch.Tensor:
-        found.append(kept())
+        counts.append(kept())
         return torch.zeros(1, 2)
 
     party.release(torch.tensor([0]), rows)
     party.step(torch.tensor([0]), rows)
-    assert found == [0] * 8
+    assert counts == [0] * 8

@@ -188,7 +188,7 @@ def test_dp_sgd_pays_for_steps_and_releases() -> None:
 
 
 def test_a_record_named_twice_in_a_step_is_refused_before_it_is_charged() -> None:
-    """It would move the sum by 4C for the price of 2C."""
+    """Such a record would move the sum by 4C for the price of 2C."""
     door = releaser("dp_sgd")
     with pytest.raises(PrivacyError, match="named twice"):
         door.step(torch.tensor([3, 4, 3]), lambda: ones(torch.arange(3)))
@@ -300,9 +300,7 @@ def test_embeddings_that_are_not_those_of_the_records_are_refused() -> None:
 
 
 def test_a_ledger_of_the_other_adjacency_is_refused() -> None:
-    """One row more or less, z times its sensitivity, is up to twice as much for one row
-    replaced.
-    """
+    """Noise of z times the sensitivity to a row more is up to twice that to a row replaced."""
     ledger = Ledger(":memory:", "people")
     ledger.charge(0.1, 5.0, "gaussian", secret=True)
     with pytest.raises(PrivacyError, match="sampled batches"):

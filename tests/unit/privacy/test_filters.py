@@ -82,7 +82,7 @@ def test_refusal_is_for_ever(sequence: list[tuple[Spend, int]]) -> None:
             )
         bulk = Spend(choice.sampling_rate, choice.noise_multiplier, 20 * count, choice.mechanism)
         refused += [] if filter_.accepts(bulk) else [bulk]
-        assert not any(filter_.accepts(one) for one in refused)
+        assert not any(filter_.accepts(spend) for spend in refused)
 
 
 def test_a_refused_release_costs_nothing() -> None:

@@ -42,10 +42,10 @@ def test_beyond_nothing_it_is_the_least_bound_of_its_kind(case: str) -> None:
 def test_it_costs_no_less_than_any_where_each_costs_more_than_the_other_somewhere(
     delta: float,
 ) -> None:
-    one, other = (Spend(1.0, 6.0, 10),), (Spend(0.01, 0.8, 800),)
-    bound = (*one, *beyond(one, other))
-    assert bound == (*one, *other)
-    assert epsilon_pld(bound, delta) > max(epsilon_pld(one, delta), epsilon_pld(other, delta))
+    first, second = (Spend(1.0, 6.0, 10),), (Spend(0.01, 0.8, 800),)
+    bound = (*first, *beyond(first, second))
+    assert bound == (*first, *second)
+    assert epsilon_pld(bound, delta) > max(epsilon_pld(first, delta), epsilon_pld(second, delta))
 
 
 def test_what_is_lacking_is_added_to_what_is_there() -> None:

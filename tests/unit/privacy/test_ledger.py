@@ -59,13 +59,13 @@ def test_floats_come_back_to_the_last_bit(
 
 def test_the_history_never_shrinks(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db", "data")
-    seen = [0.0]
+    epsilons = [0.0]
     for z in (1.5, 2.0, 1.5, 4.0, 1.5):
         ledger.charge(0.1, z, "gaussian", secret=True)
-        seen.append(epsilon_pld(ledger.history(), 1e-5))
-        assert sum(row.count for row in ledger.history()) == len(seen) - 1
+        epsilons.append(epsilon_pld(ledger.history(), 1e-5))
+        assert sum(row.count for row in ledger.history()) == len(epsilons) - 1
         assert Ledger(tmp_path / "ledger.db", "data").history() == ledger.history()
-    assert seen == sorted(seen)
+    assert epsilons == sorted(epsilons)
 
 
 def test_two_datasets_in_one_file_are_separate(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_charge_outlives_kill_9_right_after_it(tmp_path: Path) -> None:
     for count in (1, 2):
-        done = forked.finished(CHARGE_AND_DIE, tmp_path / "ledger.db")
-        assert done.returncode == -signal.SIGKILL
+        completed = forked.finished(CHARGE_AND_DIE, tmp_path / "ledger.db")
+        assert completed.returncode == -signal.SIGKILL
         assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, count),)
 
 
@@ -126,11 +126,11 @@ except PrivacyError as error:
 
 def test_on_a_full_disk_nothing_is_computed(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db")
-    done = forked.finished(RELEASE_ON_A_FULL_DISK, tmp_path / "ledger.db")
-    assert done.returncode == 0, done.stderr
-    assert "COMPUTED" not in done.stdout
-    assert done.stdout.startswith(f"ledger {tmp_path / 'ledger.db'}: ")
-    assert done.stdout.rstrip().endswith("the release was not computed")
+    completed = forked.finished(RELEASE_ON_A_FULL_DISK, tmp_path / "ledger.db")
+    assert completed.returncode == 0, completed.stderr
+    assert "COMPUTED" not in completed.stdout
+    assert completed.stdout.startswith(f"ledger {tmp_path / 'ledger.db'}: ")
+    assert completed.stdout.rstrip().endswith("the release was not computed")
     assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, 3),)
 
 
@@ -148,9 +148,9 @@ def test_a_place_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
 
 def test_a_ledger_cut_short_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db")
-    whole = (tmp_path / "ledger.db").read_bytes()
-    for size in (100, 2000, len(whole) - 4096, len(whole) - 200):
-        (tmp_path / "ledger.db").write_bytes(whole[:size])
+    content = (tmp_path / "ledger.db").read_bytes()
+    for size in (100, 2000, len(content) - 4096, len(content) - 200):
+        (tmp_path / "ledger.db").write_bytes(content[:size])
         refusal(tmp_path / "ledger.db")
 
 
@@ -261,19 +261,19 @@ def test_the_ledger_that_is_meant_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     filled(path, 2)
     first = Ledger(path, "data")
-    known = first.lineage
+    lineage = first.lineage
     first.close()
-    assert Ledger(path, "data", lineage=known).charged().count == 2
+    assert Ledger(path, "data", lineage=lineage).charged().count == 2
     with pytest.raises(PrivacyError, match="is not the ledger that data was trained with here"):
         Ledger(path, "data", lineage=bytes(16))
     with pytest.raises(PrivacyError, match="has no charges of other"):
-        Ledger(path, "other", lineage=known)
+        Ledger(path, "other", lineage=lineage)
     path.write_bytes(b"")
     with pytest.raises(PrivacyError, match="is missing or empty"):
-        Ledger(path, "data", lineage=known)
+        Ledger(path, "data", lineage=lineage)
     path.unlink()
     with pytest.raises(PrivacyError, match=r"is missing or empty.*refusing to train"):
-        Ledger(path, "data", lineage=known)
+        Ledger(path, "data", lineage=lineage)
     assert not path.exists()
 
 
@@ -297,11 +297,11 @@ def test_reading_changes_nothing_and_needs_a_file(tmp_path: Path) -> None:
 
 def test_overwritten_pages_are_refused_or_still_say_the_same(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db")
-    whole = (tmp_path / "ledger.db").read_bytes()
+    content = (tmp_path / "ledger.db").read_bytes()
     refused = 0
-    for start in range(0, len(whole), 64):
+    for start in range(0, len(content), 64):
         damaged = tmp_path / f"damaged-{start}.db"
-        damaged.write_bytes(whole[:start] + b"\xa5" * 64 + whole[start + 64 :])
+        damaged.write_bytes(content[:start] + b"\xa5" * 64 + content[start + 64 :])
         try:
             ledger = Ledger(damaged, "data")
         except PrivacyError:

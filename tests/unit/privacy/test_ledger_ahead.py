@@ -50,9 +50,9 @@ class Life:
 
     def opened(self, path: Path) -> Ledger:
         self.path = path
-        made = self.kind(path, "data")
-        must(made.charged().count >= self.released.total(), "an opening has forgotten releases")
-        return made
+        ledger = self.kind(path, "data")
+        must(ledger.charged().count >= self.released.total(), "an opening has forgotten releases")
+        return ledger
 
     def step(self) -> None:
         what = self.chance.choice(["task"] * 4 + ["commit"] * 4 + ["die", "close", "fork"])
@@ -87,7 +87,7 @@ class Life:
             db.execute("INSERT OR REPLACE INTO sender VALUES (x'', 'run', 1, NULL, NULL, NULL)")
 
     def die(self) -> None:
-        """kill -9: what is in the file is all that is left."""
+        """Die as by `kill -9`: the file is all that remains."""
         self.may_be_lost += LARGEST
         self.openings += 1
         path = self.folder / f"{self.openings}.db"
@@ -96,12 +96,12 @@ class Life:
         self.ledger = self.opened(path)
 
     def close(self) -> None:
-        """An orderly end: nothing is lost by it."""
+        """End in order: nothing is lost by it."""
         self.ledger.close()
         self.ledger = self.opened(self.path)
 
     def fork(self) -> None:
-        """A child releases, and its parent, too, if it can."""
+        """Let a child release, and its parent, too, if it can."""
         with another_process():
             child = copy.copy(self.ledger)
             self.release(child, 1.0, 1)
@@ -130,7 +130,7 @@ class Life:
 
 @contextmanager
 def another_process() -> Iterator[None]:
-    """As a forked child sees it: the same memory and files, and another process id."""
+    """Act as a forked child: with the same memory and files, and another process id."""
     usual = os.getpid
     try:
         durable.os.getpid = lambda: usual() + 1  # type: ignore[attr-defined]
@@ -294,7 +294,7 @@ def test_a_failing_block_writes_neither_message_nor_charge(tmp_path: Path) -> No
 
 
 def test_what_fails_while_it_is_computed_has_begun_and_is_not_taken_back(tmp_path: Path) -> None:
-    """An orderly end after an error in the query: what an error says may be private."""
+    """End in order after an error in the query: its text may be private."""
     ledger = Ledger(tmp_path / "ledger.db", "data")
     sender = releaser(plan(), ledger=ledger)
     with ledger.transaction(sender.next_charge(2)):
@@ -318,14 +318,14 @@ def _too_large() -> Any:
 
 def test_no_more_is_charged_ahead_than_the_budget_pays_for() -> None:
     sender = releaser(plan(q=0.25, z=4.0, epsilon=1.0), seed=None)
-    left = sender.releases_left
-    assert left is not None
-    charge = sender.next_charge(left + 5)
+    remaining = sender.releases_left
+    assert remaining is not None
+    charge = sender.next_charge(remaining + 5)
     assert charge is not None
-    assert charge.count == left
+    assert charge.count == remaining
     with sender.ledger.transaction(charge):
         pass
-    assert sender.next_charge(left + 5) is None
-    assert sender.releases_left == left  # none has begun
-    assert sender.can_pay(1.0, left)
-    assert not sender.can_pay(1.0, left + 1)
+    assert sender.next_charge(remaining + 5) is None
+    assert sender.releases_left == remaining  # none has begun
+    assert sender.can_pay(1.0, remaining)
+    assert not sender.can_pay(1.0, remaining + 1)

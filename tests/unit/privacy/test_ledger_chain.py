@@ -37,7 +37,7 @@ def chained(rows: list[LedgerRow]) -> Chain:
 
 
 def naive(rows: list[LedgerRow]) -> bytes:
-    """The same by the formula, a charge at a time."""
+    """Return the same head by the formula, a charge at a time."""
 
     def field(value: bytes) -> bytes:
         return len(value).to_bytes(4, "big") + value
@@ -63,7 +63,7 @@ def test_the_head_is_the_formulas_and_the_chain_is_accepted(rows: list[LedgerRow
 
 
 def edited(rows: tuple[LedgerRow, ...], draw: st.DataObject) -> tuple[LedgerRow, ...]:
-    """One edit of one row, or of the order."""
+    """Return the rows with one edit of one row, or of the order."""
     place = draw.draw(st.integers(0, len(rows) - 1))
     row, before, after = rows[place], rows[:place], rows[place + 1 :]
     match draw.draw(st.sampled_from(["drop", "double", "swap", "field", "count", "head"])):
@@ -115,11 +115,11 @@ def test_where_it_ends_belongs_to_it(rows: list[LedgerRow], more: int, head: byt
 
 @steady
 @given(st.lists(ROWS, min_size=1, max_size=4), st.lists(ROWS, min_size=1, max_size=4))
-def test_equal_heads_mean_equal_charges(one: list[LedgerRow], two: list[LedgerRow]) -> None:
+def test_equal_heads_mean_equal_charges(first: list[LedgerRow], second: list[LedgerRow]) -> None:
     def charges(rows: list[LedgerRow]) -> list[LedgerRow]:
         return [replace(row, count=1) for row in rows for _ in range(row.count)]
 
-    assert (chained(one).head == chained(two).head) == (charges(one) == charges(two))
+    assert (chained(first).head == chained(second).head) == (charges(first) == charges(second))
 
 
 def test_a_count_that_cannot_be_is_refused_before_the_work() -> None:

@@ -1,6 +1,6 @@
-"""The ledger is one file:
+"""The ledger is one file.
 
-whole alone whenever it was charged, also after kill -9, and moved as a whole.
+Whole alone whenever it was charged, also after kill -9, and moved as a whole.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Nursery:
         self._process = Forked(NURSERY)
         self._child = 0
 
-    def start(self, path: Path, rest: float = 0.0) -> None:
-        self._process.stdin.write(f"{rest} {path}\n")
+    def start(self, path: Path, pause: float = 0.0) -> None:
+        self._process.stdin.write(f"{pause} {path}\n")
         self._process.stdin.flush()
         self._child = int(self.line())
 
@@ -65,9 +65,9 @@ class Nursery:
         return self._process.stdout.readline().strip()
 
     def kill(self, *, charges: int, spins: int = 0) -> int:
-        """Some while after `charges` more charges;
+        """Kill the child a while after `charges` more charges.
 
-        the number of the last one that was acknowledged, or 0.
+        Return the number of the last one that was acknowledged, or 0.
         """
         acknowledged = 0
         for _ in range(charges):
@@ -88,8 +88,8 @@ class Nursery:
 
 @pytest.fixture
 def nursery() -> Iterator[Nursery]:
-    with closing(Nursery()) as made:
-        yield made
+    with closing(Nursery()) as new_nursery:
+        yield new_nursery
 
 
 def filled(path: Path, count: int) -> None:
@@ -144,9 +144,9 @@ def test_a_charge_that_was_cut_is_told_to_whoever_reads_and_taken_back_by_who_op
         shutil.copy(tmp_path / "open.db-journal", journal)
     # when somebody reads it, then it says so;
     assert tacit("ledger", "show", str(path)) == 5
-    said = capsys.readouterr().err
-    assert "a charge was under way when its edge was killed" in said
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert "a charge was under way when its edge was killed" in errors
+    assert errors.count("\n") == 1
     # and the next edge takes the half charge back.
     assert count(path) == 3
     assert not journal.exists()
@@ -166,7 +166,7 @@ def test_a_file_cut_anywhere_in_a_charge_has_what_was_acknowledged_or_is_refused
     changed = [number for number, page in enumerate(after) if before[number : number + 1] != [page]]
     assert len(changed) == 3
     # when any part of them is on the disk,
-    whole = 0
+    complete_states = 0
     for some in itertools.product([False, True], repeat=len(changed)):
         written = dict(zip(changed, some, strict=True))
         mixed = tmp_path / f"mixed-{some}.db"
@@ -176,10 +176,10 @@ def test_a_file_cut_anywhere_in_a_charge_has_what_was_acknowledged_or_is_refused
         # then nothing that was acknowledged is missing.
         try:
             assert count(mixed) >= 4
-            whole += 1
+            complete_states += 1
         except PrivacyError:
             pass
-    assert whole == 4  # page 1, a counter, says nothing about charges
+    assert complete_states == 4  # page 1, a counter, says nothing about charges
 
 
 def pages(path: Path) -> list[bytes]:
@@ -204,26 +204,26 @@ def test_readers_see_one_state_of_a_ledger_that_is_being_charged(
     tmp_path: Path, nursery: Nursery
 ) -> None:
     nursery.start(
-        tmp_path / "ledger.db", rest=2.0
+        tmp_path / "ledger.db", pause=2.0
     )  # as an edge computes in between: without, no reader has a turn
-    seen = [0]
+    counts = [0]
     for _ in range(60):
         nursery.line()
         (chain,) = read_chains(tmp_path / "ledger.db")
         chain.verify()
-        seen.append(chain.count)
+        counts.append(chain.count)
     nursery.kill(charges=0)
-    assert seen == sorted(seen)
-    assert seen[-1] >= 60
+    assert counts == sorted(counts)
+    assert counts[-1] >= 60
 
 
 # -- files of other formats ------------------------------------------------------------------------
 
 
 def logged(path: Path) -> None:
-    """What tacit 0.1 leaves behind after kill -9:
+    """Write what tacit 0.1 leaves behind after `kill -9`.
 
-    a file with nothing in it, and everything in the log.
+    That is a file with nothing in it, and everything in the log.
     """
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;")
@@ -253,17 +253,17 @@ def test_a_ledger_of_another_format_is_refused_in_a_line_and_stays_as_it_is(
     if kind == "without its log":
         Path(f"{path}-wal").unlink()
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    found = {"closed": "format 2", "newer": "format 4"}.get(kind, "no format")
-    said = f"ledger {path}: has {found}, this tacit reads 3: "
-    said += "a newer one has written it" if kind == "newer" else OF_0_1
+    format_in_file = {"closed": "format 2", "newer": "format 4"}.get(kind, "no format")
+    message = f"ledger {path}: has {format_in_file}, this tacit reads 3: "
+    message += "a newer one has written it" if kind == "newer" else OF_0_1
     for look in (lambda: Ledger(path, "data"), lambda: read_chains(path)):
         with pytest.raises(PrivacyError) as refused:
             look()
-        assert str(refused.value).removesuffix("; refusing to train without its history") == said
+        assert str(refused.value).removesuffix("; refusing to train without its history") == message
     for command in (["show", str(path)], ["move", str(path), str(tmp_path / "there.db")]):
         assert tacit("ledger", *command) == 5
-        shown = capsys.readouterr().err
-        assert " ".join(shown.split()).endswith(said)
+        errors = capsys.readouterr().err
+        assert " ".join(errors.split()).endswith(message)
     for name in ("ledger.db.lock", "there.db.lock"):  # all that a move leaves
         (tmp_path / name).unlink()
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -338,9 +338,9 @@ def test_a_move_is_refused_and_changes_nothing(
     target = {"itself": source, "no folder": tmp_path / "none" / "new.db"}.get(case, target)
     with LedgerPlace(source if case == "in use" else tmp_path / "another").locked():
         assert tacit("ledger", "move", str(source), str(target)) == code
-    said = capsys.readouterr().err
-    assert said.startswith("tacit: ledger ")
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("tacit: ledger ")
+    assert errors.count("\n") == 1
     assert (tmp_path / "ledger.db").read_bytes() == before
     assert not {"new.db.moving", "ledger.db.moved"} & ledgers(tmp_path)
     assert case == "there" or not (tmp_path / "new.db").exists()

@@ -27,7 +27,7 @@ from tacit.privacy.noise.randomness import Random
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds of the compiled way and of its definition."""
+    """Run each test on the compiled way and on its definition."""
     if request.param == "plain":
         monkeypatch.setattr("tacit.privacy.noise.mechanisms.library", lambda: None)
 
@@ -93,9 +93,9 @@ class Scripted(Random):
         self.left = words
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next words of the script."""
-        taken, self.left = self.left[:count], self.left[count:]
-        return np.array(taken, dtype=np.uint64)
+        """Return the next words of the script."""
+        batch, self.left = self.left[:count], self.left[count:]
+        return np.array(batch, dtype=np.uint64)
 
 
 def probabilities(std: float) -> dict[int, float]:
@@ -106,17 +106,21 @@ def probabilities(std: float) -> dict[int, float]:
 
 
 def chi_square(draws: torch.Tensor, std: float) -> float:
-    """p-value of the draws against the exact probabilities;
+    """Return the p-value of the draws against the exact probabilities.
 
-    values expected less than ten times are pooled.
+    Values expected less than ten times are pooled.
     """
     expected = {k: p * len(draws) for k, p in probabilities(std).items()}
     common = [k for k, count in expected.items() if count >= 10]
-    seen = [int((draws == k).sum()) for k in common]
-    wanted = [expected[k] for k in common]
-    seen.append(len(draws) - sum(seen))
-    wanted.append(len(draws) - sum(wanted))
-    return float(stats.chisquare(seen, np.array(wanted) * sum(seen) / sum(wanted)).pvalue)
+    observed = [int((draws == k).sum()) for k in common]
+    expected_counts = [expected[k] for k in common]
+    observed.append(len(draws) - sum(observed))
+    expected_counts.append(len(draws) - sum(expected_counts))
+    return float(
+        stats.chisquare(
+            observed, np.array(expected_counts) * sum(observed) / sum(expected_counts)
+        ).pvalue
+    )
 
 
 @pytest.mark.parametrize("std", [0.7, 2.0, 17.3])
@@ -149,8 +153,8 @@ def test_the_table_is_the_distribution_function(std: float) -> None:
 def test_a_word_on_a_boundary_is_decided_by_the_next_64_bits(place: float) -> None:
     high, exact = _cumulative(2.0)
     j = int(place * len(high))
-    word, rest, zero = int(high[j]), exact[j] & (2**64 - 1), len(high) // 2
-    below, at = (discrete_normal(1, 2.0, Scripted([word, low])) for low in (rest - 1, rest))
+    word, low_bits, zero = int(high[j]), exact[j] & (2**64 - 1), len(high) // 2
+    below, at = (discrete_normal(1, 2.0, Scripted([word, low])) for low in (low_bits - 1, low_bits))
     assert (below.item(), at.item()) == (j - zero, j + 1 - zero)
 
 
@@ -230,9 +234,9 @@ def test_knorm_lies_on_a_grid_that_depends_on_the_scale_alone(scale: float) -> N
 
 
 def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms() -> None:
-    """A radius of nearly zero takes a pair's two draws away:
+    """Take a pair's two draws away by a radius of nearly zero.
 
-    from different normals, and none loses two.
+    They are from different normals, and none loses two.
     """
     for count in (1, 2, 5):
         pairs = 2 * max(2, count)
@@ -241,6 +245,6 @@ def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms() -> None:
         for pair in range(pairs):
             without = [*plain]
             without[pair] = 2**64 - 1  # its uniform is 1 - 2^-53, whose logarithm is as small
-            found = standard_normal(count, Scripted(without))
-            losses.append((found - usual).abs() > 1e-7)
+            normals = standard_normal(count, Scripted(without))
+            losses.append((normals - usual).abs() > 1e-7)
         assert (torch.stack(losses).sum(0) == 4).all()

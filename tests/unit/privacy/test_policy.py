@@ -222,7 +222,7 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
 
 def make_edge() -> MapaEdge:
     rows = datasets.load("digits", "train", None)
-    made = build("logistic", (1, 8, 8), 10)
+    classifier = build("logistic", (1, 8, 8), 10)
     releaser = Releaser(PLAN, Ledger(":memory:", "x"), Random(1))
-    summed = sum_of(rows.take(torch.arange(160)), made, releaser)
-    return MapaEdge("edge-0", made, releaser, summed)
+    summed = sum_of(rows.take(torch.arange(160)), classifier, releaser)
+    return MapaEdge("edge-0", classifier, releaser, summed)

@@ -23,7 +23,7 @@ class Mutant(Layered):
     across: str = ""
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """As Layered's, with the mean or the largest element of the batch in every row."""
+        """Trace as Layered, with the mean or the largest element of the batch in every row."""
         if self.across == "mean":
             x = x - x.mean(0, keepdim=True)
         elif self.across == "largest":
@@ -66,7 +66,7 @@ class Crossed(Lstm):
     """A language model whose first sequence reads the second one's words."""
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[LayerValues]:
-        """As Lstm's, of words that came from the batch."""
+        """Trace as Lstm, on words that came from the batch."""
         return super().trace(params, torch.cat((x[1:2], x[1:])))
 
 
@@ -89,7 +89,7 @@ def test_a_model_that_looks_across_examples_is_refused_by_name(across: str) -> N
 
 @pytest.mark.parametrize("rows", [1, 16, 112])
 def test_the_shape_that_an_edge_computes_is_the_one_that_is_tried(rows: int) -> None:
-    """A model that mixes in large batches only."""
+    """Try a model that mixes rows in large batches only."""
 
     @dataclass(frozen=True)
     class Large(Layered):
@@ -122,7 +122,7 @@ def test_one_bit_of_difference_is_enough() -> None:
 
 
 def alone(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """A linear layer by multiplying and adding: every row in the same order, wherever it stands."""
+    """Return a linear layer by multiplying and adding: each row in the same order, at any place."""
     weight = params[: 10 * 64].view(10, 64)
     total = torch.zeros(len(x), 10)
     for column, values in zip(weight.T, x.flatten(1).T, strict=True):

@@ -64,24 +64,24 @@ def test_a_released_vector_cannot_be_exchanged_for_another() -> None:
 
 def test_a_query_that_raises_still_costs_one_push() -> None:
     sender = releaser(plan(z=4.0), seed=None)
-    left, bomb = sender.releases_left, Bomb()
+    remaining, bomb = sender.releases_left, Bomb()
     with pytest.raises(MemoryError):
         sender.release(1.0, bomb)
     assert (bomb.called, pushes(sender)) == (1, 1)
-    assert left is not None
-    assert sender.releases_left == left - 1
+    assert remaining is not None
+    assert sender.releases_left == remaining - 1
 
 
 def test_the_charge_is_on_record_before_the_query_runs() -> None:
     sender = releaser(plan(z=1.5))
-    seen: list[int] = []
+    counts: list[int] = []
 
     def look() -> Clipped:
-        seen.append(pushes(sender))
+        counts.append(pushes(sender))
         return query()
 
     sender.release(1.0, look)
-    assert seen == [1]
+    assert counts == [1]
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.0999, 100.1, -1.0, math.nan, math.inf, -math.inf, 5e-324])
@@ -194,7 +194,7 @@ def test_paper_noise_is_added_to_the_given_part_only() -> None:
 
 
 def test_a_calibrated_plan_covers_its_pushes_and_no_fewer() -> None:
-    made = Plan.calibrated(
+    calibrated = Plan.calibrated(
         epsilon=2.0,
         delta=1e-5,
         pushes=200,
@@ -203,21 +203,25 @@ def test_a_calibrated_plan_covers_its_pushes_and_no_fewer() -> None:
         clip_min=0.1,
         clip_max=10.0,
     )
-    left = made.pushes_left(())
-    assert left is not None
-    assert 200 <= left < 205
-    assert (made.mechanism, made.batch, made.sampling_rate) == ("gaussian", 12.0, 0.05)
+    remaining = calibrated.pushes_left(())
+    assert remaining is not None
+    assert 200 <= remaining < 205
+    assert (calibrated.mechanism, calibrated.batch, calibrated.sampling_rate) == (
+        "gaussian",
+        12.0,
+        0.05,
+    )
 
 
 def test_the_noise_variance_is_what_a_push_measures() -> None:
-    for made in (plan(z=2.0, batch=8.0), plan("paper", z=0.0, batch=8.0, paper_epsilon=0.5)):
-        sender = Releaser(made, Ledger(":memory:", "data"), Random(5))
+    for noisy_plan in (plan(z=2.0, batch=8.0), plan("paper", z=0.0, batch=8.0, paper_epsilon=0.5)):
+        sender = Releaser(noisy_plan, Ledger(":memory:", "data"), Random(5))
         size, runs = 50, 4000
         pushed = [
             sender.release(1.0, lambda: Clipped(torch.zeros(50), 1.0)).vector for _ in range(runs)
         ]
         squares = [float(vector.square().sum()) for vector in pushed]
-        assert sum(squares) / runs == pytest.approx(made.noise_variance(size), rel=0.15)
+        assert sum(squares) / runs == pytest.approx(noisy_plan.noise_variance(size), rel=0.15)
 
 
 # -- how many rows there may be --------------------------------------------------------------------
@@ -248,13 +252,13 @@ def test_integers_that_do_not_fit_32_bits_are_refused_before_a_row_is_seen() -> 
 
 def test_every_release_draws_from_a_key_of_its_own() -> None:
     door = releaser(plan(epsilon=100.0), seed=None)
-    seen: list[object] = []  # kept, so that no two have one address
+    streams: list[object] = []  # kept, so that no two have one address
 
     def draw() -> Clipped:
-        seen.append(door.random._stream)
+        streams.append(door.random._stream)
         return query()
 
     door.release(1.0, draw)
     door.release(1.0, draw)
     door.release_steps(Steps(1.0, 3, TWO, torch.add), lambda params: draw())
-    assert len({id(stream) for stream in seen}) == 5
+    assert len({id(stream) for stream in streams}) == 5

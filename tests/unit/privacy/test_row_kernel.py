@@ -45,9 +45,9 @@ MODELS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest) -> Layered:
     name, shape, options = MODELS[request.param]
-    made = build(name, shape, 10, **options)
-    assert isinstance(made, Layered)
-    return made
+    layered = build(name, shape, 10, **options)
+    assert isinstance(layered, Layered)
+    return layered
 
 
 def kernel_of(model: Layered) -> RowKernel:
@@ -69,20 +69,20 @@ def test_they_are_the_gradients_of_each_examples_loss(model: Layered) -> None:
     kernel, params = kernel_of(model), params_of(model)
     x, y = model.random_batch(23, torch.Generator().manual_seed(5))
 
-    found = restored(kernel, kernel.rows(params, x, y))
+    gradients = restored(kernel, kernel.rows(params, x, y))
 
     expected = example_gradients(model, params, x, y)
-    assert torch.allclose(found, expected, rtol=1e-5, atol=2e-6 * float(expected.abs().max()))
+    assert torch.allclose(gradients, expected, rtol=1e-5, atol=2e-6 * float(expected.abs().max()))
 
 
 def test_at_zero_all_classes_are_alike(model: Layered) -> None:
-    """The first model of a convex run: ties everywhere."""
+    """Try the first model of a convex run: it has ties everywhere."""
     kernel, params = kernel_of(model), torch.zeros(model.size)
     x, y = model.random_batch(5, torch.Generator().manual_seed(5))
 
-    found = restored(kernel, kernel.rows(params, x, y))
+    gradients = restored(kernel, kernel.rows(params, x, y))
 
-    assert torch.allclose(found, example_gradients(model, params, x, y), rtol=1e-5, atol=1e-6)
+    assert torch.allclose(gradients, example_gradients(model, params, x, y), rtol=1e-5, atol=1e-6)
 
 
 def test_a_row_has_the_same_bits_in_any_company(model: Layered) -> None:
@@ -105,13 +105,13 @@ def test_a_row_that_is_no_number_is_seen_to_be_none(model: Layered, strange: flo
     x, y = model.random_batch(3, torch.Generator().manual_seed(5))
     x[1].view(-1)[3] = strange
 
-    found = restored(kernel, kernel.rows(params, x, y))[1]
+    gradients = restored(kernel, kernel.rows(params, x, y))[1]
 
     expected = example_gradients(model, params, x, y)[1]
     # Moments are in float64 here, so that a large number's square is one, too.
     huge_is_seen = model.normalization == "none" or strange != 3e38
     if huge_is_seen and not torch.isfinite(expected).all():
-        assert not torch.isfinite(found).all() or float(found.norm()) > 2**60
+        assert not torch.isfinite(gradients).all() or float(gradients.norm()) > 2**60
 
 
 def test_the_order_of_its_own_leads_back(model: Layered) -> None:
@@ -128,8 +128,8 @@ def test_rows_are_taken_by_their_numbers() -> None:
     index = torch.tensor([7, 2, 2])
     out = torch.zeros(3, kernel.size)
 
-    given = kernel.arrange(params), x.flatten(1).numpy(), y.numpy(), index.numpy()
-    kernel.gradients(*given, out.numpy())
+    arguments = kernel.arrange(params), x.flatten(1).numpy(), y.numpy(), index.numpy()
+    kernel.gradients(*arguments, out.numpy())
 
     assert torch.equal(out, kernel.rows(params, x, y)[index])
 

@@ -47,7 +47,7 @@ REFUSED = "on this machine a row's gradient depends on its place in the batch"
 
 @pytest.fixture(autouse=True)
 def tried_anew() -> Iterator[None]:
-    """A mutant's verdict is not the next test's."""
+    """Forget the verdicts of the trials, so that a mutant's is not the next test's."""
     _checked.cache_clear()
     yield
     _checked.cache_clear()
@@ -76,25 +76,25 @@ def rows_of(model: Model, count: int = 40) -> tuple[Tensor, Tensor]:
 
 
 def total(
-    model: Model, x: Tensor, y: Tensor, index: list[int], *, whole: bool, clip: float = CLIP
+    model: Model, x: Tensor, y: Tensor, index: list[int], *, whole_steps: bool, clip: float = CLIP
 ) -> Tensor:
-    step = clip / 4096 if whole else None
+    step = clip / 4096 if whole_steps else None
     drawn = Drawn(x, y, np.array(index, dtype=np.int64))
-    found = sums_of(model).sum(params_of(model), drawn, SumTerms(clip, step, 64))
-    assert found.sensitivity == clip
-    return found.total
+    row_sum = sums_of(model).sum(params_of(model), drawn, SumTerms(clip, step, 64))
+    assert row_sum.sensitivity == clip
+    return row_sum.total
 
 
 def test_in_float64_they_are_the_clipped_sum(model: Model) -> None:
     x, y = rows_of(model)
     index = [3, 1, 39, 17, *range(20, 33)]
 
-    found = total(model, x, y, index, whole=False)
+    actual = total(model, x, y, index, whole_steps=False)
 
     gradients = example_gradients(model, params_of(model), x[index], y[index])
     expected = clipped_sum(gradients, CLIP, torch.ones(len(index), dtype=torch.bool), 64).total
-    assert found.dtype == torch.float64
-    assert torch.allclose(found, expected, rtol=0, atol=1e-5 * CLIP)
+    assert actual.dtype == torch.float64
+    assert torch.allclose(actual, expected, rtol=0, atol=1e-5 * CLIP)
 
 
 @pytest.mark.parametrize("rows", [1, 64, 2**20])
@@ -102,11 +102,11 @@ def test_a_long_row_in_float64_leaves_the_room_that_rounding_may_take(
     model: Model, rows: int
 ) -> None:
     x, y = rows_of(model)
-    params, one = params_of(model), Drawn(x, y, np.array([3]))
+    params, single_row = params_of(model), Drawn(x, y, np.array([3]))
     length = float(example_gradients(model, params, x[3:4], y[3:4]).norm())
     clip = min(CLIP, length / 4)
-    found = sums_of(model).sum(params, one, SumTerms(clip, None, rows))
-    assert float(found.total.norm()) == pytest.approx(reduced_clip(clip, rows), rel=1e-9)
+    row_sum = sums_of(model).sum(params, single_row, SumTerms(clip, None, rows))
+    assert float(row_sum.total.norm()) == pytest.approx(reduced_clip(clip, rows), rel=1e-9)
     assert reduced_clip(clip, rows) < clip * (1 - 1e-5)
 
 
@@ -115,14 +115,14 @@ def test_in_whole_steps_they_are_the_integer_sum(model: Model) -> None:
     x, y = rows_of(model)
     index = [3, 1, 39, 17, *range(20, 33)]
 
-    found = total(model, x, y, index, whole=True)
+    actual = total(model, x, y, index, whole_steps=True)
 
     gradients = example_gradients(model, params_of(model), x[index], y[index])
     mask = torch.ones(len(index), dtype=torch.bool)
     expected = integer_sum(gradients, CLIP, mask, CLIP / 4096).total
-    assert found.dtype == torch.int64
-    assert int((found - expected).abs().max()) <= 1
-    assert int((found != expected).sum()) <= 0.01 * model.size
+    assert actual.dtype == torch.int64
+    assert int((actual - expected).abs().max()) <= 1
+    assert int((actual != expected).sum()) <= 0.01 * model.size
 
 
 def test_a_record_moves_the_integers_by_its_own_and_by_no_more_than_c(model: Model) -> None:
@@ -131,46 +131,50 @@ def test_a_record_moves_the_integers_by_its_own_and_by_no_more_than_c(model: Mod
     for record in (0, 10, 38):
         without = [row for row in index if row != record]
 
-        moved = total(model, x, y, index, whole=True) - total(model, x, y, without, whole=True)
+        moved = total(model, x, y, index, whole_steps=True) - total(
+            model, x, y, without, whole_steps=True
+        )
 
-        assert torch.equal(moved, total(model, x, y, [record], whole=True))
+        assert torch.equal(moved, total(model, x, y, [record], whole_steps=True))
         assert 4000**2 < int((moved**2).sum()) <= 4096**2
 
 
 @pytest.mark.parametrize("strange", [float("nan"), float("inf"), -float("inf"), 3e38])
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_row_that_is_no_number_adds_nothing(model: Model, strange: float, whole: bool) -> None:
+@pytest.mark.parametrize("whole_steps", [True, False])
+def test_a_row_that_is_no_number_adds_nothing(
+    model: Model, strange: float, whole_steps: bool
+) -> None:
     x, y = rows_of(model)
     index = [4, 5, 6]
-    usual = total(model, x, y, [4, 6], whole=whole)
+    usual = total(model, x, y, [4, 6], whole_steps=whole_steps)
     x[5] = strange
     if model is MODELS["mlp"] and strange == 3e38:
         return  # its units are at their bounds, and its gradient is a number
 
-    assert torch.equal(total(model, x, y, index, whole=whole), usual)
+    assert torch.equal(total(model, x, y, index, whole_steps=whole_steps), usual)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_no_row_is_a_sum_of_zeros(model: Model, whole: bool) -> None:
-    found = total(model, *rows_of(model), [], whole=whole)
+@pytest.mark.parametrize("whole_steps", [True, False])
+def test_no_row_is_a_sum_of_zeros(model: Model, whole_steps: bool) -> None:
+    actual = total(model, *rows_of(model), [], whole_steps=whole_steps)
 
-    assert found.shape == (model.size,)
-    assert not found.any()
+    assert actual.shape == (model.size,)
+    assert not actual.any()
 
 
 @pytest.mark.parametrize("clip", [0.0, 2.0**-41, float("nan"), float("inf")])
 def test_a_senseless_clip_is_refused(clip: float) -> None:
     with pytest.raises(ValueError, match=r"^clip="):
-        total(MODELS["logistic"], *rows_of(MODELS["logistic"]), [1], whole=False, clip=clip)
+        total(MODELS["logistic"], *rows_of(MODELS["logistic"]), [1], whole_steps=False, clip=clip)
 
 
 def test_more_steps_than_float32_holds_are_refused() -> None:
     model = MODELS["logistic"]
-    given = params_of(model), Drawn(*rows_of(model), np.arange(3))
+    arguments = params_of(model), Drawn(*rows_of(model), np.arange(3))
     with pytest.raises(ValueError, match=r"^step="):
-        sums_of(model).sum(*given, SumTerms(1.0, 2.0**-13, 64))
+        sums_of(model).sum(*arguments, SumTerms(1.0, 2.0**-13, 64))
     with pytest.raises(ValueError, match=r"rows: float64 sums"):
-        sums_of(model).sum(*given, SumTerms(1.0, None, 2**24 + 1))
+        sums_of(model).sum(*arguments, SumTerms(1.0, None, 2**24 + 1))
 
 
 def test_what_cancels_leaves_only_rounding() -> None:
@@ -183,19 +187,19 @@ def test_what_cancels_leaves_only_rounding() -> None:
 class ByPlace(RowKernel):
     """A mutant that rounds every second row otherwise."""
 
-    def gradients(self, *given: np.ndarray) -> None:
-        """As it should be, but for one bit."""
-        super().gradients(*given)
-        given[-1][1::2] = np.nextafter(given[-1][1::2], np.float32(1))
+    def gradients(self, *arguments: np.ndarray) -> None:
+        """Compute the gradients as they should be, but for one bit."""
+        super().gradients(*arguments)
+        arguments[-1][1::2] = np.nextafter(arguments[-1][1::2], np.float32(1))
 
 
 class Remembers(RowKernel):
     """A mutant that keeps something of the row before."""
 
-    def gradients(self, *given: np.ndarray) -> None:
-        """As it should be, but for a row after one that is no number."""
-        super().gradients(*given)
-        out = given[-1]
+    def gradients(self, *arguments: np.ndarray) -> None:
+        """Compute the gradients as they should be, but for a row after one that is no number."""
+        super().gradients(*arguments)
+        out = arguments[-1]
         out[1:][~np.isfinite(out[:-1]).all(1)] = 0
 
 
@@ -212,7 +216,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
 def test_a_large_model_is_tried_with_few_rows_but_never_without_company(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its trial once took 90 models' memory."""
+    """Bound the memory of a trial, which once was that of 90 models."""
     tried: list[list[int]] = []
 
     def noted(kernel: object, model: Model, sizes: list[int]) -> bool:
@@ -242,9 +246,9 @@ def test_a_large_models_kernel_that_looks_at_the_row_before_is_not_used(
 def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = RowSums._add
 
-    def add(self: RowSums, *given: object) -> None:
-        honest(self, *given)  # type: ignore[arg-type]
-        given[-1][0] += len(given[3]) > 8  # type: ignore[arg-type, index]
+    def add(self: RowSums, *arguments: object) -> None:
+        honest(self, *arguments)  # type: ignore[arg-type]
+        arguments[-1][0] += len(arguments[3]) > 8  # type: ignore[arg-type, index]
 
     monkeypatch.setattr(RowSums, "_add", add)
     refuses(MODELS["cnn"])
@@ -267,18 +271,18 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
     """Both draw all rows of the same noise, so that only rounding differs."""
     params, pushed = params_of(model), []
     for alone in (True, False):
-        one = edge(model, mechanism, alone=alone)
-        way, all_rows = one.private_sum, np.arange(60)
+        role = edge(model, mechanism, alone=alone)
+        way, all_rows = role.private_sum, np.arange(60)
         index, mask = torch.from_numpy(all_rows), torch.ones(60, dtype=torch.bool)
         assert isinstance(way, RowsAlone if alone else Slots)
         if isinstance(way, RowsAlone):
             step = 1 / 4096 if mechanism == "discrete_gaussian" else None
-            found = way.sums.sum(params, Drawn(way.x, way.y, all_rows), SumTerms(1.0, step, 60))
+            clipped = way.sums.sum(params, Drawn(way.x, way.y, all_rows), SumTerms(1.0, step, 60))
         elif isinstance(way, Slots):
-            found = way.clipped(params, 1.0, index, mask)
-        pushed.append(found.total.to(torch.float64) * (found.step or 1.0))
-        (said,) = one.on_message(GlobalModel(0, params, 1.0))
-        assert isinstance(said.message, Push)
+            clipped = way.clipped(params, 1.0, index, mask)
+        pushed.append(clipped.total.to(torch.float64) * (clipped.step or 1.0))
+        (outgoing,) = role.on_message(GlobalModel(0, params, 1.0))
+        assert isinstance(outgoing.message, Push)
 
     first, second = pushed
     assert torch.allclose(first, second, rtol=0, atol=2e-3)
@@ -305,10 +309,10 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
     definition = SimpleNamespace(
         algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1)
     )
-    given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
-    assert registry.edge(*given).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
+    arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
+    assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
     off = "48 slots: not asked for drawn rows alone"
-    assert registry.edge(*given, rows_alone=False).private_sum.way == off  # type: ignore[arg-type]
+    assert registry.edge(*arguments, rows_alone=False).private_sum.way == off  # type: ignore[arg-type]
 
 
 def test_without_numba_an_edge_goes_the_other_way_and_says_why(

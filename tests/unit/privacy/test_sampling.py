@@ -1,6 +1,6 @@
-"""Randomness and Poisson sampling, one property at a time;
+"""Randomness and Poisson sampling, one property at a time.
 
-the distributions are in test_sampling_statistics.py.
+The distributions are in test_sampling_statistics.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.privacy.private_sum.sampling import poisson
 
 
 def exact_tail(records: int, rate: float, above: int) -> Fraction:
-    """P(Binomial(records, rate) > above) in exact arithmetic."""
+    """Return P(Binomial(records, rate) > above) in exact arithmetic."""
     q = Fraction(rate)
     inside = sum(
         comb(records, k) * q**k * (1 - q) ** (records - k) for k in range(min(above, records) + 1)
@@ -58,27 +58,27 @@ def test_rate_one_takes_every_record() -> None:
 def test_a_batch_holds_each_record_at_most_once_and_empty_slots_name_the_public_row() -> None:
     for seed in range(50):
         batch = poisson(200, 0.1, 64, Random(seed))
-        taken = batch.index[batch.mask].tolist()
-        assert len(taken) == len(set(taken))
-        assert all(0 <= row < 200 for row in taken)
-        assert batch.index[~batch.mask].tolist() == [200] * (64 - len(taken))
+        drawn_rows = batch.index[batch.mask].tolist()
+        assert len(drawn_rows) == len(set(drawn_rows))
+        assert all(0 <= row < 200 for row in drawn_rows)
+        assert batch.index[~batch.mask].tolist() == [200] * (64 - len(drawn_rows))
 
 
 def slots(records: int, rows: tuple[int, ...], count: int = 24_000) -> Counter[tuple[int, ...]]:
-    """In which slots of 4 `rows` of `records` stand, all drawn, in `count` batches."""
-    random, found = Random(records), Counter[tuple[int, ...]]()
+    """Count in which slots of 4 `rows` of `records` stand, all drawn, in `count` batches."""
+    random, counts = Random(records), Counter[tuple[int, ...]]()
     for _ in range(count):
         index = poisson(records, 1.0, 4, random).index.tolist()
-        found[tuple(index.index(row) for row in rows)] += 1
-    return found
+        counts[tuple(index.index(row) for row in rows)] += 1
+    return counts
 
 
 @pytest.mark.parametrize("records", [2, 3, 4])
 def test_where_two_rows_stand_does_not_depend_on_who_else_was_drawn(records: int) -> None:
     """Any two slots with probability 1/12, with no other row, with one and with two."""
-    found = slots(records, (0, 1))
-    assert len(found) == 12
-    assert chisquare(list(found.values())).pvalue > 1e-3
+    counts = slots(records, (0, 1))
+    assert len(counts) == 12
+    assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
 def test_a_permutation_is_drawn_again_where_two_words_are_equal(
@@ -100,16 +100,16 @@ def test_every_release_has_a_key_of_its_own_and_a_seeded_stream_goes_on() -> Non
 
 
 def test_a_key_has_256_bits_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    lengths: list[int] = []
 
     def drawn(count: int) -> bytes:
-        asked.append(count)
+        lengths.append(count)
         return os.urandom(count)
 
     monkeypatch.setattr("tacit.privacy.noise.randomness.secrets.token_bytes", drawn)
     random = Random()
     random.renew()
-    assert asked == [32, 32]
+    assert lengths == [32, 32]
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.03, 0.9])
@@ -163,7 +163,7 @@ def test_a_stream_never_repeats_itself() -> None:
 
 
 def in_fork(random: Random) -> bytes:
-    """32 bytes that a forked child draws from its copy of `random`."""
+    """Return 32 bytes that a forked child draws from its copy of `random`."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -196,8 +196,8 @@ def test_a_key_has_more_than_a_few_random_bytes() -> None:
     # 2^16 keys would give some 120 pairs of equal streams among 4,000; and one stream, as many
     # releases.
     assert len({Random().bytes(16) for _ in range(4000)}) == 4000
-    stream, seen = Random(), set()
+    stream, prefixes = Random(), set()
     for _ in range(4000):
         stream.renew()
-        seen.add(stream.bytes(16))
-    assert len(seen) == 4000
+        prefixes.add(stream.bytes(16))
+    assert len(prefixes) == 4000

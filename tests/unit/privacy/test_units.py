@@ -64,7 +64,7 @@ LOGISTIC, MLP = MODELS["logistic"], MODELS["mlp"]
 def people(
     model: Model, sizes: tuple[int, ...] = SIZES, limit: int = 5, *, mean: bool = True
 ) -> EdgeRows:
-    """Rows of so many people, in a mixed order, the public row after them."""
+    """Return the rows of so many people, in a mixed order, the public row after them."""
     generator, count = torch.Generator().manual_seed(5), sum(sizes)
     x, y = model.random_batch(count + 1, generator)
     x[-1], y[-1] = 0, 0
@@ -81,15 +81,15 @@ def plan(mechanism: Any = "gaussian", rate: float = 1.0, most: int = 8) -> Plan:
 def edge(
     model: Model, data: EdgeRows, seed: int = 1, mechanism: Any = "gaussian", rate: float = 1.0
 ) -> EdgeRole:
-    made = plan(mechanism, rate, max(8, data.records))
-    releaser = Releaser(made, Ledger(":memory:", "t"), Random(seed))
+    edge_plan = plan(mechanism, rate, max(8, data.records))
+    releaser = Releaser(edge_plan, Ledger(":memory:", "t"), Random(seed))
     return mapa.MapaEdge("edge-0", model, releaser, sum_of(data, model, releaser))
 
 
 def slots_of(model: Model, data: EdgeRows, **changes: Any) -> Slots:
-    found = edge(model, data, **changes).private_sum
-    assert isinstance(found, Slots)
-    return found
+    private_sum = edge(model, data, **changes).private_sum
+    assert isinstance(private_sum, Slots)
+    return private_sum
 
 
 def rows_of(data: EdgeRows, unit: int) -> Tensor:
@@ -99,7 +99,7 @@ def rows_of(data: EdgeRows, unit: int) -> Tensor:
 
 
 def alone(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """A row's gradient by autograd, the slow way."""
+    """Return a row's gradient by autograd, the slow way."""
     leaf = params.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(model.loss(leaf, x, y), leaf)
     return gradient
@@ -108,18 +108,20 @@ def alone(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
 # -- which rows of a unit --------------------------------------------------------------------------
 
 
-def p_value_of_subsets(found: NDArray[np.int64], count: int) -> float:
-    """The p-value of: every subset is equally likely. found: (n, size), ascending."""
-    names = {one: number for number, one in enumerate(combinations(range(count), found.shape[1]))}
-    seen = np.bincount([names[tuple(row)] for row in found.tolist()], minlength=len(names))
-    return float(stats.chisquare(seen).pvalue)
+def p_value_of_subsets(chosen: NDArray[np.int64], count: int) -> float:
+    """Return the p-value of every subset being equally likely; `chosen` is (n, size), ascending."""
+    names = {
+        subset: number for number, subset in enumerate(combinations(range(count), chosen.shape[1]))
+    }
+    observed = np.bincount([names[tuple(row)] for row in chosen.tolist()], minlength=len(names))
+    return float(stats.chisquare(observed).pvalue)
 
 
 @pytest.mark.parametrize(("count", "size"), [(5, 1), (5, 2), (6, 3), (7, 5), (4, 4), (9, 8)])
 def test_every_subset_of_a_units_rows_is_equally_likely(count: int, size: int) -> None:
-    found = subsets(np.full(20_000, count), size, Random(3))
-    assert (np.diff(found, axis=1) > 0).all()
-    assert count == size or p_value_of_subsets(found, count) > ALPHA
+    chosen = subsets(np.full(20_000, count), size, Random(3))
+    assert (np.diff(chosen, axis=1) > 0).all()
+    assert count == size or p_value_of_subsets(chosen, count) > ALPHA
 
 
 def test_a_draw_that_prefers_some_rows_is_seen() -> None:
@@ -135,9 +137,9 @@ def test_a_draw_that_prefers_some_rows_is_seen() -> None:
 
 def test_subsets_of_different_counts_are_independent_and_within_them() -> None:
     counts = np.tile([5, 50, 10_000], 4000)
-    found = subsets(counts, 5, Random(4))
-    assert (found < counts[:, None]).all()
-    middle = found[:, 2].reshape(-1, 3).astype(float)[:, 1:]
+    chosen = subsets(counts, 5, Random(4))
+    assert (chosen < counts[:, None]).all()
+    middle = chosen[:, 2].reshape(-1, 3).astype(float)[:, 1:]
     assert abs(np.corrcoef(middle.T)[0, 1]) < 4 / math.sqrt(len(middle))
     # The mean of the middle of five of a count is the count's own middle.
     assert middle.mean(0) == pytest.approx([24.5, 4999.5], rel=0.03)
@@ -152,11 +154,11 @@ def test_a_unit_with_more_rows_than_count_gives_fresh_ones_and_others_all_of_the
     for slot, unit in enumerate(drawn.tolist()):
         size = SIZES[unit] if unit < len(SIZES) else 0
         used = min(size, 5)
-        own = set() if not size else set(rows_of(data, unit).tolist())
+        unit_rows = set() if not size else set(rows_of(data, unit).tolist())
         inside = first[slot, :used].tolist()
         assert len(set(inside)) == used
-        assert set(inside) <= own
-        assert used == 5 or set(inside) == own
+        assert set(inside) <= unit_rows
+        assert used == 5 or set(inside) == unit_rows
         assert first[slot, used:].tolist() == [sum(SIZES)] * (5 - used)  # the public row
         assert weights[slot].tolist() == pytest.approx([1 / max(1, used)] * used + [0] * (5 - used))
     assert first[0].tolist() != again[0].tolist()
@@ -165,34 +167,34 @@ def test_a_unit_with_more_rows_than_count_gives_fresh_ones_and_others_all_of_the
 
 @pytest.mark.parametrize("limit", [1, 5, 50])
 def test_the_words_that_are_drawn_do_not_tell_how_many_rows_a_unit_has(limit: int) -> None:
-    left = []
+    next_words = []
     for sizes in ((1, 1, 1), (1, 1, 5000), (4000, 5000, 6000)):
         units, random = people(LOGISTIC, sizes, limit).units, Random(1)
         assert units is not None
         rows_of_units(units, torch.arange(4), random)
-        left.append(random.bytes(8))
-    assert len(set(left)) == 1
+        next_words.append(random.bytes(8))
+    assert len(set(next_words)) == 1
 
 
 # -- which units -----------------------------------------------------------------------------------
 
 
 def inclusion(rate: float, draw: Callable[[Slots], Tensor]) -> NDArray[np.int64]:
-    """(messages, people): who is in each of 1,000 batches."""
-    made = slots_of(LOGISTIC, people(LOGISTIC, SIZES * 5), rate=rate)
+    """Return who is in each of 1,000 batches, shape (messages, people)."""
+    unit_slots = slots_of(LOGISTIC, people(LOGISTIC, SIZES * 5), rate=rate)
     table = np.zeros((1000, 30), np.int64)
     for line in table:
-        line[draw(made).numpy()] = 1
+        line[draw(unit_slots).numpy()] = 1
     return table
 
 
 def test_units_are_drawn_by_poisson_whatever_the_number_of_their_rows() -> None:
-    def ours(made: Slots) -> Tensor:
-        batch = made.draw()
+    def ours(unit_slots: Slots) -> Tensor:
+        batch = unit_slots.draw()
         return batch.index[batch.mask]
 
-    def by_row(made: Slots) -> Tensor:  # a unit is in when one of its rows is
-        drawn = np.random.default_rng(made.random.words(1)).random(sum(SIZES) * 5) < 0.02
+    def by_row(unit_slots: Slots) -> Tensor:  # a unit is in when one of its rows is
+        drawn = np.random.default_rng(unit_slots.random.words(1)).random(sum(SIZES) * 5) < 0.02
         owner = np.repeat(np.arange(30), SIZES * 5)
         return torch.from_numpy(np.unique(owner[drawn]))
 
@@ -208,14 +210,14 @@ def test_units_are_drawn_by_poisson_whatever_the_number_of_their_rows() -> None:
 def test_a_units_gradient_is_that_of_a_loop_over_its_rows(name: str, mean: bool) -> None:
     model = MODELS[name]
     data, params = people(model, limit=50, mean=mean), model.init(3)
-    found = slots_of(model, data).gradients(params, torch.tensor([2, 5, 6, 0]))
-    for unit, gradient in zip((2, 5, 0), found[[0, 1, 3]], strict=True):
+    gradients = slots_of(model, data).gradients(params, torch.tensor([2, 5, 6, 0]))
+    for unit, gradient in zip((2, 5, 0), gradients[[0, 1, 3]], strict=True):
         rows = torch.stack(
             [alone(model, params, data.x[row], data.y[row]) for row in rows_of(data, unit)]
         )
         expected = rows.double().mean(0) if mean else rows.double().sum(0)
         assert torch.allclose(gradient.double(), expected, rtol=1e-4, atol=1e-5)
-    assert found[2].count_nonzero() == 0  # an empty slot
+    assert gradients[2].count_nonzero() == 0  # an empty slot
 
 
 def test_a_large_units_gradient_is_that_of_the_rows_that_were_drawn() -> None:
@@ -223,32 +225,32 @@ def test_a_large_units_gradient_is_that_of_the_rows_that_were_drawn() -> None:
     assert data.units is not None
     index = torch.tensor([5])
     rows, _ = rows_of_units(data.units, index, Random(1))
-    found = slots_of(MLP, data, seed=1).gradients(params, index)[0]
+    gradient = slots_of(MLP, data, seed=1).gradients(params, index)[0]
     expected = torch.stack([alone(MLP, params, data.x[row], data.y[row]) for row in rows[0]])
-    assert torch.allclose(found, expected.mean(0), atol=1e-6)
+    assert torch.allclose(gradient, expected.mean(0), atol=1e-6)
 
 
-@pytest.mark.parametrize("held", [1, 3, 7, 20, 10**6])
+@pytest.mark.parametrize("limit", [1, 3, 7, 20, 10**6])
 def test_a_units_rows_are_computed_in_parts_of_public_sizes(
-    held: int, monkeypatch: pytest.MonkeyPatch
+    limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, params = people(MLP, limit=5), MLP.init(3)
-    whole = slots_of(MLP, data, mechanism="discrete_gaussian").compute(params, CLIP)
-    monkeypatch.setattr("tacit.privacy.private_sum.slots.HELD", 4 * MLP.size * held)
-    seen: set[int] = set()
+    at_once = slots_of(MLP, data, mechanism="discrete_gaussian").compute(params, CLIP)
+    monkeypatch.setattr("tacit.privacy.private_sum.slots.HELD", 4 * MLP.size * limit)
+    sizes: set[int] = set()
 
     def watched(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        seen.add(len(y))
+        sizes.add(len(y))
         return example_gradients(model, params, x, y)
 
-    made = slots_of(MLP, data, mechanism="discrete_gaussian")
+    unit_slots = slots_of(MLP, data, mechanism="discrete_gaussian")
     monkeypatch.setattr("tacit.privacy.private_sum.slots.example_gradients", watched)
-    parts = made.compute(params, CLIP)
-    assert max(seen) <= held
-    assert seen == made.shapes()  # what was tried before a row was read
-    assert parts.step == whole.step
+    parts = unit_slots.compute(params, CLIP)
+    assert max(sizes) <= limit
+    assert sizes == unit_slots.shapes()  # what was tried before a row was read
+    assert parts.step == at_once.step
     # The same rows of large units, too, as each slot has its words; a step a unit for rounding.
-    assert int((parts.total - whole.total).abs().max()) <= len(SIZES)
+    assert int((parts.total - at_once.total).abs().max()) <= len(SIZES)
 
 
 def test_a_public_row_that_overflows_spoils_no_unit() -> None:
@@ -257,8 +259,8 @@ def test_a_public_row_that_overflows_spoils_no_unit() -> None:
     x[-1] = math.nan
     spoilt = EdgeRows(x, data.y, data.units)
     index = torch.arange(6)
-    found = [slots_of(LOGISTIC, rows).gradients(params, index) for rows in (data, spoilt)]
-    assert torch.equal(found[0], found[1])
+    gradients = [slots_of(LOGISTIC, rows).gradients(params, index) for rows in (data, spoilt)]
+    assert torch.equal(gradients[0], gradients[1])
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf])
@@ -269,10 +271,10 @@ def test_a_unit_with_a_row_that_is_no_number_counts_as_zero(strange: float) -> N
     index, mask = torch.arange(6), torch.ones(6, dtype=torch.bool)
     mask_3 = mask.clone()
     mask_3[3] = False
-    made = [slots_of(MLP, EdgeRows(one, data.y, data.units)) for one in (x, data.x)]
+    slots_pair = [slots_of(MLP, EdgeRows(inputs, data.y, data.units)) for inputs in (x, data.x)]
     assert torch.equal(
-        made[0].clipped(params, CLIP, index, mask).total,
-        made[1].clipped(params, CLIP, index, mask_3).total,
+        slots_pair[0].clipped(params, CLIP, index, mask).total,
+        slots_pair[1].clipped(params, CLIP, index, mask_3).total,
     )
 
 
@@ -280,10 +282,10 @@ def test_without_privacy_the_mean_is_over_units() -> None:
     data, params = people(MLP, limit=50), MLP.init(3)
     plain = edge(MLP, data, mechanism="none").private_sum
     assert isinstance(plain, Plain)
-    made = plain.slots
+    unit_slots = plain.slots
     index = torch.tensor([5, 0, 5])
-    expected = made.gradients(params, index).mean(0)
-    assert torch.allclose(made.mean(params, index), expected, atol=1e-7)
+    expected = unit_slots.gradients(params, index).mean(0)
+    assert torch.allclose(unit_slots.mean(params, index), expected, atol=1e-7)
 
 
 # -- what one unit can do --------------------------------------------------------------------------
@@ -308,15 +310,16 @@ def test_a_whole_unit_moves_the_sum_by_its_own_clipped_gradient_and_nothing_else
     slots = torch.where(slots > 4, 5, slots)
     edges = [slots_of(model, rows, mechanism=mechanism) for rows in (data, without)]
     gradients = [
-        one.gradients(params, index) for one, index in zip(edges, (with_it, slots), strict=True)
+        unit_slots.gradients(params, index)
+        for unit_slots, index in zip(edges, (with_it, slots), strict=True)
     ]
     others = torch.arange(8) != 4
     assert torch.equal(gradients[0][others], gradients[1][others])
 
     edges = [slots_of(model, rows, mechanism=mechanism) for rows in (data, without)]
     sums = [
-        one.clipped(params, CLIP, index, index < one.records)
-        for one, index in zip(edges, (with_it, slots), strict=True)
+        unit_slots.clipped(params, CLIP, index, index < unit_slots.records)
+        for unit_slots, index in zip(edges, (with_it, slots), strict=True)
     ]
     moved = (sums[0].total - sums[1].total).double() * (sums[0].step or 1.0)
     assert sums[0].sensitivity == CLIP
@@ -327,28 +330,28 @@ def test_a_whole_unit_moves_the_sum_by_its_own_clipped_gradient_and_nothing_else
 def test_every_step_draws_units_and_their_rows_afresh(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, seen = people(LOGISTIC, limit=2), []
+    data, draws = people(LOGISTIC, limit=2), []
 
     def watched(units: Units, drawn: Tensor, random: Random) -> tuple[Tensor, Tensor]:
         rows, weights = rows_of_units(units, drawn, random)
-        seen.append(tuple(sorted(rows.flatten().tolist())))
+        draws.append(tuple(sorted(rows.flatten().tolist())))
         return rows, weights
 
     monkeypatch.setattr("tacit.privacy.private_sum.slots.rows_of_units", watched)
     releaser = Releaser(plan(), Ledger(":memory:", "t"), Random(1))
     section = FedAsync(name="fedasync", steps_min=3, learning_rate=0.1)
     summed = sum_of(data, LOGISTIC, releaser)
-    made: EdgeRole = (
+    role: EdgeRole = (
         FedAsyncEdge(section, "edge-0", LOGISTIC, releaser, summed)
         if algorithm == "fedasync"
         else mapa.MapaEdge("edge-0", LOGISTIC, releaser, summed)
     )
     pushes = [
-        out for _ in range(2) for out in made.on_message(GlobalModel(1, LOGISTIC.init(1), 1.0))
+        out for _ in range(2) for out in role.on_message(GlobalModel(1, LOGISTIC.init(1), 1.0))
     ]
     assert all(isinstance(out.message, Push) for out in pushes)
-    assert len(seen) == len(set(seen)) == (6 if algorithm == "fedasync" else 2)
-    assert releaser.ledger.charged().count == len(seen)
+    assert len(draws) == len(set(draws)) == (6 if algorithm == "fedasync" else 2)
+    assert releaser.ledger.charged().count == len(draws)
 
 
 def test_an_edge_without_any_unit_sends_noise_of_the_same_size() -> None:

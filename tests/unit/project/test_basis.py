@@ -53,7 +53,7 @@ def test_pictures_and_arrays_of_the_same_records_have_the_same_basis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photos = pictures(tmp_path)
-    found = []
+    constants = []
     for name, public in (("a", tmp_path / "rows.npz"), ("b", photos)):
         out = tmp_path / f"{name}.safetensors"
         command = ["basis", str(out), "--public", str(public), "--axes", "5", "--size", "8"]
@@ -61,9 +61,11 @@ def test_pictures_and_arrays_of_the_same_records_have_the_same_basis(
         step = Projection(out, digest(out), 5, 0.5)
         assert step.shape_of((81, 2, 2)) == (5,)
         assert digest(out) in capsys.readouterr().out
-        found.append(step._constants())
+        constants.append(step._constants())
         assert says(out) == f"80 records of {public.name}, after scattering"
-    assert all(np.allclose(one, other, atol=1e-3) for one, other in zip(*found, strict=True))
+    assert all(
+        np.allclose(first, second, atol=1e-3) for first, second in zip(*constants, strict=True)
+    )
 
 
 def test_published_data_is_named(tmp_path: Path) -> None:
@@ -75,11 +77,11 @@ def test_published_data_is_named(tmp_path: Path) -> None:
 
 def test_the_same_records_make_the_same_file(tmp_path: Path) -> None:
     mean, axes, variances = torch.arange(4.0), torch.eye(2, 4), torch.ones(2)
-    found = set()
+    digests = set()
     for number in range(12):  # as many as chance would hardly write alike
         write(tmp_path / f"{number}", mean, axes, variances, "two axes")
-        found.add(digest(tmp_path / f"{number}"))
-    assert len(found) == 1
+        digests.add(digest(tmp_path / f"{number}"))
+    assert len(digests) == 1
 
 
 MEASURED = """
@@ -94,7 +96,7 @@ RECORDS, BLOCK = 684_000, 4_000  # of 784 numbers of 4 bytes: 2 GiB
 
 
 def two_gibibytes(path: Path) -> None:
-    """Records of chance, as an npz or a safetensors file."""
+    """Write random records, as an npz or a safetensors file."""
     block = np.random.default_rng(1).random((BLOCK, 1, 28, 28), dtype=np.float32)
     shape = (RECORDS, 1, 28, 28)
     with ExitStack() as stack:
@@ -106,8 +108,8 @@ def two_gibibytes(path: Path) -> None:
         else:
             file = stack.enter_context(path.open("wb"))
             end = RECORDS * 784 * 4
-            said = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}})
-            file.write(len(said).to_bytes(8, "little") + said.encode())
+            layout = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}})
+            file.write(len(layout).to_bytes(8, "little") + layout.encode())
         for _ in range(RECORDS // BLOCK):
             file.write(block.tobytes())
 
@@ -118,7 +120,7 @@ def test_two_gibibytes_take_less_than_one(tmp_path: Path, suffix: str) -> None:
     public = tmp_path / f"big{suffix}"
     two_gibibytes(public)
     command = ["basis", str(tmp_path / "b"), "--public", str(public), "--axes", "64", "--high", "1"]
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", MEASURED, *command],
         capture_output=True,
         text=True,
@@ -126,8 +128,8 @@ def test_two_gibibytes_take_less_than_one(tmp_path: Path, suffix: str) -> None:
         env=environment(),
     )
     public.unlink()
-    assert f"{RECORDS} records" in made.stdout
-    assert int(made.stdout.split()[-1]) < 1 << 20  # KiB
+    assert f"{RECORDS} records" in completed.stdout
+    assert int(completed.stdout.split()[-1]) < 1 << 20  # KiB
 
 
 def test_what_a_ledger_knows_is_refused(
@@ -163,18 +165,18 @@ def test_a_part_of_a_folder_that_a_ledger_knows_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--axes", "81"], "80 records of 64 numbers have fewer"),
         (["--axes", "3", "--features", "fourier"], "--features fourier: expected upright"),
     ],
 )
 def test_what_cannot_be_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
     out = tmp_path / "b.safetensors"
     assert tacit("basis", str(out), "--public", str(arrays(tmp_path)), *more) in (2, 3)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     out.touch()
     assert tacit("basis", str(out), "--public", str(arrays(tmp_path)), "--axes", "3") == 2
     assert "nothing is overwritten" in capsys.readouterr().err
@@ -194,7 +196,7 @@ def test_published_colours_become_grey_and_of_the_size_asked(
 
 
 @pytest.mark.parametrize(
-    ("public", "more", "said"),
+    ("public", "more", "message"),
     [
         ("digits", ["--channels", "3"], "--channels 3: digits has 1"),
         ("adult", ["--size", "28"], "--public adult: has no pictures; leave --size out"),
@@ -206,10 +208,10 @@ def test_what_cannot_be_brought_to_a_form_is_said(
     capsys: pytest.CaptureFixture[str],
     public: str,
     more: list[str],
-    said: str,
+    message: str,
 ) -> None:
     if data_root is None:
         pytest.skip("no folder of published data")
     command = ["basis", str(tmp_path / "b"), "--public", public, "--axes", "2"]
     assert tacit(*command, *more, "--data", str(data_root)) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -26,15 +26,15 @@ def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
     lines = ["id,age,weight,ward,note,outcome"]
     for number in range(rows):
         age = chance.randint(18, 94)
-        said = outcome if age + chance.gauss(0, 10) > 55 else "no"
+        label = outcome if age + chance.gauss(0, 10) > 55 else "no"
         ward = chance.choice("ABC")
-        lines.append(f"p{number // 3},{age},{chance.gauss(70, 9):.1f},{ward},n{number},{said}")
+        lines.append(f"p{number // 3},{age},{chance.gauss(70, 9):.1f},{ward},n{number},{label}")
     path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A public sample, in the folder where the commands are given."""
+    """Return a public sample, in the folder where the commands are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     table(tmp_path / "sample.csv", 300, seed=1)
@@ -101,7 +101,7 @@ def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--table", "nowhere.csv"], 3, "--table nowhere.csv: No such file"),
         (["--table", "sample.csv", "--target", "height"], 2, "--target 'height': sample.csv has"),
@@ -110,11 +110,11 @@ def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_what_cannot_be_guessed_is_said_in_one_line(
-    sample: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+    sample: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     (sample.parent / "twice.csv").write_text("age,age,outcome\n1,2,yes\n3,4,no\n")
     assert tacit("new", "clinic", *arguments) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (sample.parent / "clinic").exists()
 
 
@@ -131,8 +131,8 @@ def test_a_name_that_would_be_read_as_a_part_of_the_file_is_refused(
         ["clinic", "--unit", "x\udcff"],
     ):
         assert tacit("new", *arguments) == 2
-        assert "; rename it" in (said := capsys.readouterr().err)
-        assert len(said.splitlines()) == 1
+        assert "; rename it" in (errors := capsys.readouterr().err)
+        assert len(errors.splitlines()) == 1
     assert {path.name for path in sample.parent.iterdir()} == {sample.name, odd.name}
 
 
@@ -142,19 +142,19 @@ def test_columns_and_values_of_any_name_are_what_they_are_in_the_file(sample: Pa
     content = pa.table(columns | {"end\x7f": list(values) * 20})
     parquet.write_table(content, sample.parent / "odd.parquet")
     assert tacit("new", "clinic", "--table", "odd.parquet", "--target", "end\x7f") == 0
-    found = tomllib.loads((sample.parent / "clinic" / "run.toml").read_text())["data"]
-    assert found["target"] == "end\x7f"
-    assert column in found["columns"]
-    assert set(found["columns"]["end\x7f"]["values"]) == {one.strip() for one in values}
+    data_section = tomllib.loads((sample.parent / "clinic" / "run.toml").read_text())["data"]
+    assert data_section["target"] == "end\x7f"
+    assert column in data_section["columns"]
+    assert set(data_section["columns"]["end\x7f"]["values"]) == {value.strip() for value in values}
 
 
-def lines_of(said: str) -> list[str]:
-    """The lines of `said`, but those that a slow machine adds: what it is doing ("reading …")."""
-    return [line for line in said.splitlines() if not line.endswith("…")]
+def lines_of(output: str) -> list[str]:
+    """Return the lines of `output`, but the progress ("reading …") that a slow machine adds."""
+    return [line for line in output.splitlines() if not line.endswith("…")]
 
 
 def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[str, str]) -> str:
-    """What `tacit check` says of a new run with `changes`."""
+    """Return what `tacit check` prints of a new run with `changes`."""
     folder = sample.parent / "clinic"
     if not folder.exists():
         assert tacit("new", "clinic", "--table", str(sample)) == 0
@@ -166,20 +166,20 @@ def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[st
     (folder / "run.toml").write_text(text)
     capsys.readouterr()
     code = tacit("check", str(folder / "run.toml"))
-    found = capsys.readouterr()
-    return found.out if code == 0 else f"{code} {found.err}"
+    captured = capsys.readouterr()
+    return captured.out if code == 0 else f"{code} {captured.err}"
 
 
 def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = checked(sample, capsys)
+    report = checked(sample, capsys)
     for fact in ("rows an edge", "test set           300 rows", "parameters", "releases left"):
-        assert fact in said
-    assert "drown" not in said
+        assert fact in report
+    assert "drown" not in report
     assert not (sample.parent / "home").exists()  # nothing was registered, nothing charged
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (("# batch = 256", "batch = 2"), "the noise drowns what is learnt"),
         (("learning_rate = 4.0", "learning_rate = 0.001"), "the model will hardly move"),
@@ -194,9 +194,9 @@ def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_what_makes_learning_unlikely_is_said(
-    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], said: str
+    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], message: str
 ) -> None:
-    assert said in checked(sample, capsys, change)
+    assert message in checked(sample, capsys, change)
 
 
 def test_a_class_that_nobody_has_is_named(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,16 +208,16 @@ def test_a_class_that_nobody_has_is_named(sample: Path, capsys: pytest.CaptureFi
 def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said, compared = "whose rows differ here", "[guard]\nsums = true\nagreement = true\n[data]"
-    assert said not in checked(sample, capsys, ("[data]", compared))
+    warning, compared = "whose rows differ here", "[guard]\nsums = true\nagreement = true\n[data]"
+    assert warning not in checked(sample, capsys, ("[data]", compared))
     rows = sample.parent / "clinic" / "train.csv"
     table(rows, 6000, seed=2, outcome="no")
     rows.write_text(rows.read_text() + "p,60,70.0,A,n,yes\n")  # one edge alone has a yes
-    assert said in checked(sample, capsys)
+    assert warning in checked(sample, capsys)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (('test = "public.csv"', 'test = "train.csv"'), "2 tacit: data.test='train.csv': is the"),
         (('train = "train.csv"', 'train = "../sample.csv"'), "leaves the run file's folder"),
@@ -231,10 +231,10 @@ def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_work_is_refused_in_one_line(
-    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], said: str
+    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], message: str
 ) -> None:
     refused = checked(sample, capsys, change)
-    assert said in refused
+    assert message in refused
     assert len(lines_of(refused)) == 1
     assert refused[0] in "235"
 
@@ -252,17 +252,19 @@ def test_a_budget_that_is_spent_is_no_next_step(
             q, z, count = plan.sampling_rate, plan.noise_multiplier, plan.pushes_left(()) or 0
             ledger.charge(q, z, plan.mechanism, secret=True, count=count)
     assert tacit("check", "clinic/run.toml") == 5
-    found = capsys.readouterr()
-    assert "0 releases left" in found.out
-    assert "next:" not in found.out
-    assert "tacit run will not start: ledgers" in found.err
-    assert "Another run needs other data, or a larger privacy.epsilon" in found.err
+    captured = capsys.readouterr()
+    assert "0 releases left" in captured.out
+    assert "next:" not in captured.out
+    assert "tacit run will not start: ledgers" in captured.err
+    assert "Another run needs other data, or a larger privacy.epsilon" in captured.err
 
 
 def test_what_the_time_counts_is_said(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [said] = [line for line in checked(sample, capsys).splitlines() if line.startswith("time ")]
-    assert "s of computing on" in said
-    assert "s of reading rows; starting the processes and sending messages come on top" in said
+    [time_line] = [
+        line for line in checked(sample, capsys).splitlines() if line.startswith("time ")
+    ]
+    assert "s of computing on" in time_line
+    assert "s of reading rows; starting the processes and sending messages come on top" in time_line
 
 
 def test_a_table_without_a_row_or_with_two_columns_of_one_name_is_refused_in_one_line(
@@ -271,15 +273,15 @@ def test_a_table_without_a_row_or_with_two_columns_of_one_name_is_refused_in_one
     checked(sample, capsys)
     train = sample.parent / "clinic" / "train.csv"
     head, *rows = train.read_text().splitlines()
-    for content, said in (
+    for content, message in (
         ([head], "train.csv: has no rows"),
         ([head.replace("id", "age"), *rows], "train.csv: 2 columns are called 'age'; rename all"),
     ):
         train.write_text("\n".join(content) + "\n")
         assert tacit("check", "clinic/run.toml") in (2, 3)
-        found = capsys.readouterr().err
-        assert said in found
-        assert len(lines_of(found)) == 1
+        errors = capsys.readouterr().err
+        assert message in errors
+        assert len(lines_of(errors)) == 1
 
 
 def test_a_folder_for_a_run_file_is_answered_with_the_file_in_it(
@@ -308,6 +310,6 @@ def test_a_report_can_be_read_by_a_program(
 ) -> None:
     checked(sample, capsys)
     assert tacit("check", "clinic/run.toml", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["facts"]["test set"] == "300 rows"
-    assert any("counted in train.csv" in note for note in found["warnings"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["facts"]["test set"] == "300 rows"
+    assert any("counted in train.csv" in note for note in report["warnings"])

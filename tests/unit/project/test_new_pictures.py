@@ -24,7 +24,7 @@ KINDS = ("bar", "disc")
 def draw(
     folder: Path, each: int, seed: int, size: tuple[int, int] = (16, 12), mode: str = "L"
 ) -> None:
-    """So many discs and bars on grey, a folder each."""
+    """Draw so many discs and bars on grey, a folder each."""
     chance = random.Random(seed)
     for kind in KINDS:
         (folder / kind).mkdir(parents=True)
@@ -38,7 +38,7 @@ def draw(
 
 @pytest.fixture
 def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Public pictures, in the folder where the commands are given."""
+    """Return public pictures, in the folder where the commands are given."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     draw(tmp_path / "shown", 40, seed=1)
@@ -112,7 +112,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--images", "nowhere"], 3, "--images nowhere: no such folder"),
         (["--images", "shown/bar"], 3, "expected a folder for each class"),
@@ -124,7 +124,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_what_cannot_be_guessed_is_said_in_one_line(
-    public: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+    public: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     for name in ("strange", "empty"):
         for kind in KINDS:
@@ -133,7 +133,7 @@ def test_what_cannot_be_guessed_is_said_in_one_line(
         (public.parent / "odd" / kind).mkdir(parents=True)
     (public.parent / "strange" / "bar" / "notes.txt").write_text("none")
     assert tacit("new", "ward", *arguments) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (public.parent / "ward").exists()
 
 

@@ -43,7 +43,7 @@ def patients(count: int, seed: int) -> Lines:
 
 
 def project(folder: Path, lines: Lines, *, columns: object = COLUMNS, **data: object) -> Path:
-    """A run on these rows, in a folder of their own."""
+    """Return a run on these rows, in a folder of their own."""
     folder.mkdir()
     head = "who,age,dose,outcome"
     (folder / "train.csv").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
@@ -87,12 +87,12 @@ def check(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["check", str(run)])
-    found = capsys.readouterr()
-    return int(ended.value.code or 0), found.out + found.err
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out + captured.err
 
 
-def said_to_be_spent(said: str) -> set[str]:
-    return set(re.findall(r"ledger of edge-\d+ +ε = ([0-9.]+) spent", said))
+def said_to_be_spent(output: str) -> set[str]:
+    return set(re.findall(r"ledger of edge-\d+ +ε = ([0-9.]+) spent", output))
 
 
 WAYS: dict[str, Change] = {
@@ -113,7 +113,7 @@ BY = {"rows": {}, "people": {"unit": "who", "unit_rows": 2}}
 def october(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, str]:
-    """A run whose edges have released, its data folder, and how later data of it is known."""
+    """Return a run whose edges have released, its data folder, and how later data is recognised."""
     folder = tmp_path_factory.mktemp("october")
     run = project(folder / "2026-10", patients(240, seed=2), **BY[request.param])
     charge(run, folder / "tacit")
@@ -130,14 +130,14 @@ def test_another_folder_and_other_bytes_go_on_with_the_ledger(
     lines = WAYS[way](patients(240, seed=2))
     later = project(tmp_path / "2026-11", lines, **BY[by])
     ours, theirs = (own_budget.left(config.load(run).define(), home) for run in (later, before))
-    [spent] = {rounding.epsilon(one.spent) for one in (*ours, *theirs)}
+    [spent] = {rounding.epsilon(ledger.spent) for ledger in (*ours, *theirs)}
     assert float(spent) > 0
     name = before.parent / "train.csv"
     line = f"the ledger of {name} continues, known by {by}: ε = {spent} is spent"
     assert line in own_budget.of_ledgers(ours, home)
     charge(later, home, 1)  # and is one with it from then on
     ours, theirs = (own_budget.left(config.load(run).define(), home) for run in (later, before))
-    [more] = {one.spent for one in (*ours, *theirs)}
+    [more] = {ledger.spent for ledger in (*ours, *theirs)}
     assert more > float(spent)
 
 
@@ -149,10 +149,10 @@ def test_a_check_says_that_a_ledger_begins_and_later_continues(
     begun = "new ledgers begin (edge-0 to edge-1): no data like this is known"
     assert begun in check(before, capsys)[1]
     charge(before, home)
-    code, said = check(project(tmp_path / "b", rows[1:]), capsys)
-    [spent] = said_to_be_spent(said)
+    code, output = check(project(tmp_path / "b", rows[1:]), capsys)
+    [spent] = said_to_be_spent(output)
     name = tmp_path / "a" / "train.csv"
-    assert f"the ledger of {name} continues, known by rows: ε = {spent} is spent" in said
+    assert f"the ledger of {name} continues, known by rows: ε = {spent} is spent" in output
     assert code == 0
 
 
@@ -168,18 +168,18 @@ def test_a_parquet_with_a_column_more_goes_on_with_the_ledger(
         ["note", "outcome", "dose", "age", "who"]
     )
     parquet.write_table(table, tmp_path / "b" / "train.csv")  # told by its bytes
-    said = check(later, capsys)[1]
-    assert f"the ledger of {tmp_path / 'a' / 'train.csv'} continues, known by rows" in said
-    assert said_to_be_spent(said) == said_to_be_spent(check(before, capsys)[1]) != {"0"}
+    output = check(later, capsys)[1]
+    assert f"the ledger of {tmp_path / 'a' / 'train.csv'} continues, known by rows" in output
+    assert said_to_be_spent(output) == said_to_be_spent(check(before, capsys)[1]) != {"0"}
 
 
 def test_other_people_have_other_ledgers(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     charge(project(tmp_path / "a", patients(400, seed=2)), home)
-    said = check(project(tmp_path / "b", patients(400, seed=3)), capsys)[1]
-    assert "no data like this is known" in said
-    assert said_to_be_spent(said) == {"0"}
+    output = check(project(tmp_path / "b", patients(400, seed=3)), capsys)[1]
+    assert "no data like this is known" in output
+    assert said_to_be_spent(output) == {"0"}
 
 
 def test_in_another_folder_of_data_a_ledger_is_said_to_begin(
@@ -188,10 +188,10 @@ def test_in_another_folder_of_data_a_ledger_is_said_to_begin(
     run = project(tmp_path / "a", patients(400, seed=2))
     charge(run, home)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
-    said = check(run, capsys)[1]
+    output = check(run, capsys)[1]
     begun = "new ledgers begin (edge-0 to edge-1): no data like this is known in"
-    assert f"{begun} {tmp_path / 'other' / 'tacit'}" in said
-    assert said_to_be_spent(said) == {"0"}
+    assert f"{begun} {tmp_path / 'other' / 'tacit'}" in output
+    assert said_to_be_spent(output) == {"0"}
 
 
 def test_rows_of_two_ledgers_are_refused_until_they_are_one(
@@ -202,10 +202,10 @@ def test_rows_of_two_ledgers_are_refused_until_they_are_one(
     for half in halves:
         charge(half, home)
     both = project(tmp_path / "both", rows, rows=400)
-    code, said = check(both, capsys)
+    code, output = check(both, capsys)
     assert code == 5
-    assert "has people or rows of two ledgers, a and b" in said
-    assert '`tacit ledger join "a" "b"`' in said
+    assert "has people or rows of two ledgers, a and b" in output
+    assert '`tacit ledger join "a" "b"`' in output
     [spent] = said_to_be_spent(check(halves[0], capsys)[1])
     with pytest.raises(SystemExit) as ended:
         main(["ledger", "join", "a", "b"])
@@ -227,15 +227,18 @@ def test_an_owner_may_say_that_people_are_others(
     text = text.replace('name = "south"', 'name = "south"\napart_from = ["north"]')
     south.write_text(text, encoding="utf-8")
     others = "of the people (of the smaller data) are those of north, which data.apart_from says"
-    said = check(south, capsys)[1]
-    assert "no other data like this is known" in said
-    assert f"about 100% {others}" in said
+    output = check(south, capsys)[1]
+    assert "no other data like this is known" in output
+    assert f"about 100% {others}" in output
     charge(south, home)
     assert said_to_be_spent(check(south, capsys)[1]) != {"0"}
 
 
 def two_clinics(folder: Path, home: Path, spent: int) -> Path:
-    """A run on people of the south, who are numbered as those of the north; these have paid."""
+    """Return a run on people of the south, who have the numbers of those of the north.
+
+    The north has paid.
+    """
     unit = {"unit": "who", "unit_rows": 2}
     charge(project(folder / "a", patients(400, seed=2), name="north", **unit), home, spent)
     other = [row.replace("s3p", "s2p") for row in patients(400, seed=3)]
@@ -280,17 +283,17 @@ def test_a_run_that_is_refused_binds_its_rows_to_no_ledger(
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         main(["run", str(south), "--out", str(out), *more])
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert ended.value.code
-    assert REFUSED[why] in said
+    assert REFUSED[why] in output
     if why == "budget":  # and it is said whose rows they are taken for
-        assert "this data (known by its people as north; if those are other people" in said
+        assert "this data (known by its people as north; if those are other people" in output
     assert sorted(path.read_bytes() for path in home.glob("ledgers/*/*.json")) == before
     public.write_bytes(of_others)
     say_that_they_are_others(south)
-    said = check(south, capsys)[1]
-    assert "no other data like this is known" in said
-    assert "not in force" not in said
+    output = check(south, capsys)[1]
+    assert "no other data like this is known" in output
+    assert "not in force" not in output
 
 
 def test_what_was_said_after_a_run_is_said_to_be_not_in_force(
@@ -299,9 +302,9 @@ def test_what_was_said_after_a_run_is_said_to_be_not_in_force(
     south = two_clinics(tmp_path, home, 3)
     charge(south, home, 1)
     say_that_they_are_others(south)
-    said = check(south, capsys)[1]
-    assert "the ledger of north continues" in said
-    assert "data.apart_from is not in force for north: this data has that ledger already" in said
+    output = check(south, capsys)[1]
+    assert "the ledger of north continues" in output
+    assert "data.apart_from is not in force for north: this data has that ledger already" in output
 
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
@@ -314,9 +317,9 @@ def test_a_test_set_of_private_rows_is_refused(
     private = rows[1 : round(399 * share) + 1]
     lines = ["who,age,dose,outcome", *private, *patients(399 - len(private), seed=5)]
     public.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    code, said = check(run, capsys)
+    code, output = check(run, capsys)
     assert code == 2
-    assert f"data.test='public.csv': about {share:.0%} of it are rows of train.csv" in said
+    assert f"data.test='public.csv': about {share:.0%} of it are rows of train.csv" in output
     public.write_text("\n".join(["who,age,dose,outcome", *patients(399, seed=5)]), encoding="utf-8")
     assert check(run, capsys)[0] == 0
 
@@ -328,9 +331,9 @@ def test_a_test_set_of_other_rows_of_the_same_people_is_said_to_be_one(
     lines = [row.replace("s5p", "s2p") for row in patients(300, seed=5)]
     public = tmp_path / "a" / "p.csv"
     public.write_text("\n".join(["who,age,dose,outcome", *lines]), encoding="utf-8")
-    code, said = check(run, capsys)
+    code, output = check(run, capsys)
     assert code == 0
-    assert "note: about 100% of the units (who) of p.csv are in train.csv, too" in said
+    assert "note: about 100% of the units (who) of p.csv are in train.csv, too" in output
 
 
 def test_honest_rows_that_are_much_alike_are_not_refused(
@@ -343,10 +346,10 @@ def test_honest_rows_that_are_much_alike_are_not_refused(
     run = project(tmp_path / "a", answers[:500], test="p.csv", rows_max=500)
     public = tmp_path / "a" / "p.csv"
     public.write_text("\n".join(["who,age,dose,outcome", *answers[500:]]), encoding="utf-8")
-    code, said = check(run, capsys)
+    code, output = check(run, capsys)
     assert code == 0
-    assert "note: about 100% of the different rows of p.csv are in train.csv, too" in said
-    assert "its rows are too few or too much alike for a changed copy to be known" in said
+    assert "note: about 100% of the different rows of p.csv are in train.csv, too" in output
+    assert "its rows are too few or too much alike for a changed copy to be known" in output
 
 
 def test_settings_are_not_tuned_on_private_rows(
@@ -374,12 +377,12 @@ def test_what_is_kept_of_rows_is_the_owners_alone(
 ) -> None:
     run = project(tmp_path / "a", patients(400, seed=2), unit="who", unit_rows=2)
     charge(run, home)
-    kept = [home / "ledgers" / "sketch.key", *home.glob("ledgers/*/units-*.json")]
-    assert len(kept) == 2
-    assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
-    content = json.loads(kept[1].read_text())
+    files = [home / "ledgers" / "sketch.key", *home.glob("ledgers/*/units-*.json")]
+    assert len(files) == 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    content = json.loads(files[1].read_text())
     check(run, capsys)
-    assert "s2p" not in kept[1].read_text()
+    assert "s2p" not in files[1].read_text()
     assert content["units"]["hashes"][:16] not in check(run, capsys)[1]
 
 
@@ -388,10 +391,10 @@ def test_next_months_export_goes_on_with_the_ledger_of_a_real_run(
     tmp_path: Path, home: Path
 ) -> None:
     rows = patients(400, seed=2)
-    said, command = [], [sys.executable, "-m", "tacit_services.cli.main", "run"]
+    outputs, command = [], [sys.executable, "-m", "tacit_services.cli.main", "run"]
     for month, content in (("2026-10", rows), ("2026-11", [*rows[50:], *patients(60, seed=9)])):
         run = project(tmp_path / month, content)
-        found = subprocess.run(
+        completed = subprocess.run(
             [*command, str(run), "--out", str(tmp_path / f"out-{month}")],
             capture_output=True,
             text=True,
@@ -399,10 +402,10 @@ def test_next_months_export_goes_on_with_the_ledger_of_a_real_run(
             timeout=5 * PATIENCE,
             env=environment(COLUMNS="300"),
         )
-        said.append(found.stdout)
-    assert "new ledgers begin (edge-0 to edge-1): no data like this is known" in said[0]
+        outputs.append(completed.stdout)
+    assert "new ledgers begin (edge-0 to edge-1): no data like this is known" in outputs[0]
     name = tmp_path / "2026-10" / "train.csv"
-    [spent] = re.findall(rf"the ledger of {name} continues, known by .*: ε = ([0-9.]+)", said[1])
+    [spent] = re.findall(rf"the ledger of {name} continues, known by .*: ε = ([0-9.]+)", outputs[1])
     assert float(spent) > 0
     logged = (tmp_path / "out-2026-11" / "state" / "edge-0.log").read_text()
     assert f"the ledger of {name} continues" in logged

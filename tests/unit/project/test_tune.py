@@ -76,15 +76,17 @@ def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_co
     command = ["tune", str(run_of(tmp_path)), "--public", str(public), "--trials", "4"]
     out = tmp_path / "tuned.toml"
     assert tacit(*command, "--json", "--out", str(out)) == 0
-    said = capsys.readouterr()
-    assert said.err.startswith("1/4 privacy.clip 0.5, privacy.batch 60, algorithm.learning_rate 4:")
-    found = json.loads(said.out)
-    assert found["metric"] == "auc"
-    assert found["best"] == found["trials"][0]
-    assert found["best"]["metric"] == max(one["metric"] for one in found["trials"])
-    assert found["best"]["metric"] > 0.65
+    captured = capsys.readouterr()
+    assert captured.err.startswith(
+        "1/4 privacy.clip 0.5, privacy.batch 60, algorithm.learning_rate 4:"
+    )
+    report = json.loads(captured.out)
+    assert report["metric"] == "auc"
+    assert report["best"] == report["trials"][0]
+    assert report["best"]["metric"] == max(trial["metric"] for trial in report["trials"])
+    assert report["best"]["metric"] > 0.65
     assert out.read_text().startswith("# mine\n")
-    tuned, best = config.load(out), found["best"]["values"]
+    tuned, best = config.load(out), report["best"]["values"]
     assert (tuned.privacy.clip, tuned.privacy.batch) == (
         best["privacy.clip"],
         best["privacy.batch"],
@@ -97,29 +99,29 @@ def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_co
 def test_the_same_search_finds_the_same(tmp_path: Path, home: Path) -> None:
     public = rows(tmp_path / "public.csv", 200, seed=1)
     run = config.load(run_of(tmp_path, unit="who", unit_rows=2))
-    found = [
+    reports = [
         tuning.tune(run, str(public), root=None, home=home, trials=3, seed=5) for _ in range(2)
     ]
-    assert found[0] == found[1]
+    assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("in_ledger", [False, True])
 def test_rows_that_a_ledger_knows_are_refused(
-    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], known: bool
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], in_ledger: bool
 ) -> None:
     run = run_of(tmp_path)
     train = rows(tmp_path / "train.csv", 300, seed=2)
-    if not known:  # a copy, before any ledger knows the file
+    if not in_ledger:  # a copy, before any ledger knows the file
         copy = shutil.copy(train, tmp_path / "copy.csv")
         assert tacit("tune", str(run), "--public", str(copy), "--trials", "1") == 5
-    if known:  # and have another name now
+    if in_ledger:  # and have another name now
         owned = config.load(run).source.owned(0)
         assert owned is not None
         own_ledgers.place(owned, 0, home)
         train = Path(shutil.move(train, tmp_path / "public.csv"))
     assert tacit("tune", str(run), "--public", str(train), "--trials", "1") == 5
-    said = capsys.readouterr().err
-    assert ("a ledger knows it" if known else "is a training file") in said
+    errors = capsys.readouterr().err
+    assert ("a ledger knows it" if in_ledger else "is a training file") in errors
     public = rows(tmp_path / "other.csv", 300, seed=3)  # the control
     assert tacit("tune", str(run), "--public", str(public), "--trials", "1") == 0
 
@@ -140,13 +142,13 @@ def test_published_data_is_tuned_by_its_name(
 
 
 @pytest.mark.parametrize(
-    ("public", "said", "code"),
+    ("public", "message", "code"),
     [("missing.csv", "no such file", 2), ("few.csv", "fewer than 50 rows say nothing", 2)],
 )
 def test_what_cannot_be_tuned_on_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], public: str, said: str, code: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], public: str, message: str, code: int
 ) -> None:
     rows(tmp_path / "few.csv", 9, seed=1)
     run = run_of(tmp_path)
     assert tacit("tune", str(run), "--public", str(tmp_path / public), "--trials", "1") == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

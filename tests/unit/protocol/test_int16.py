@@ -24,7 +24,7 @@ MANY = [3] * 20  # beside which a number that does not fit may go apart
 
 
 def sent(integers: list[int]) -> tuple[wire.Received, int]:
-    """What a receiver makes of them, and the bytes of its message."""
+    """Return what a receiver decodes of them, and the bytes of the message."""
     vector = torch.tensor(integers, dtype=torch.int32)
     payload = wire.encode(pb.Meta(update=pb.Update()), vector)
     return wire.decode(payload), len(payload)
@@ -46,13 +46,13 @@ def sent(integers: list[int]) -> tuple[wire.Received, int]:
 def test_integers_arrive_as_they_are_in_the_shortest_form(
     integers: list[int], dtype: str, apart: int
 ) -> None:
-    found, size = sent(integers)
-    assert (found.meta.dtype, found.meta.apart) == (dtype, apart)
+    received, size = sent(integers)
+    assert (received.meta.dtype, received.meta.apart) == (dtype, apart)
     body = 2 * len(integers) + 8 * apart if dtype == "i16" else 4 * len(integers)
     assert size % 64 == body % 64
-    assert found.tensor is not None
-    assert found.tensor.dtype == torch.int32
-    assert found.tensor.tolist() == integers
+    assert received.tensor is not None
+    assert received.tensor.dtype == torch.int32
+    assert received.tensor.tolist() == integers
 
 
 @settings(deadline=None)
@@ -61,9 +61,9 @@ def test_integers_arrive_as_they_are_in_the_shortest_form(
 )
 def test_any_integers_arrive_as_they_are(integers: list[int], shift: int) -> None:
     integers = [number >> shift for number in integers]
-    found, _ = sent(integers)
-    assert found.tensor is not None
-    assert found.tensor.tolist() == integers
+    received, _ = sent(integers)
+    assert received.tensor is not None
+    assert received.tensor.tolist() == integers
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_noise_takes_half_the_bytes_or_little_more_at_every_multiplier(
     count = 100_000
     noise = discrete_gaussian(torch.zeros(count, dtype=torch.int64), multiplier, Random(1))
     integers = noise.to(torch.int32)
-    found = int16.packed(integers)
-    assert found is not None, noise_units(multiplier)
-    body, large = found
+    packed = int16.packed(integers)
+    assert packed is not None, noise_units(multiplier)
+    body, large = packed
     assert large <= apart * count
     assert len(body) == int16.size(count, large) <= 2.4 * count
     assert torch.equal(int16.unpacked(body, count, large), integers)
@@ -87,10 +87,10 @@ def test_noise_takes_half_the_bytes_or_little_more_at_every_multiplier(
 @pytest.mark.parametrize("scale", [2.0**-12, 1 / 3, 1e-30])
 def test_they_are_worth_the_same_to_the_bit(integers: list[int], scale: float) -> None:
     right = wire_up.gradient(torch.tensor(integers, dtype=torch.int32), scale)
-    found, _ = sent(integers)
-    assert found.tensor is not None
-    assert torch.equal(wire_up.gradient(found.tensor, scale), right)
-    assert torch.equal(wire_up.gradient_in_place(found.tensor, scale), right)
+    received, _ = sent(integers)
+    assert received.tensor is not None
+    assert torch.equal(wire_up.gradient(received.tensor, scale), right)
+    assert torch.equal(wire_up.gradient_in_place(received.tensor, scale), right)
 
 
 def test_of_no_numbers_none_are_shorter() -> None:
@@ -130,9 +130,13 @@ def test_another_way_to_write_them_is_refused(
 
 
 def raw(body: bytes, **fields: Any) -> bytes:
-    """An update envelope with these fields."""
-    said: dict[str, Any] = {"dtype": "i16", "reads": 2, "xxh3": xxh3_128_digest(body)} | fields
-    return test_wire.raw(pb.Meta(update=pb.Update(), **said).SerializeToString(), body)
+    """Return an update envelope with these fields."""
+    meta_fields: dict[str, Any] = {
+        "dtype": "i16",
+        "reads": 2,
+        "xxh3": xxh3_128_digest(body),
+    } | fields
+    return test_wire.raw(pb.Meta(update=pb.Update(), **meta_fields).SerializeToString(), body)
 
 
 @pytest.mark.parametrize(

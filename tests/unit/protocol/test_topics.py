@@ -61,11 +61,11 @@ def test_a_topic_that_is_not_an_edges_is_refused(topic: str) -> None:
 
 def test_subscriptions_cover_what_is_published() -> None:
     def matches(pattern: str, topic: str) -> bool:
-        left, right = pattern.split("/"), topic.split("/")
-        if left[-1] == "#":
-            left, right = left[:-1], right[: len(left) - 1]
-        return len(left) == len(right) and all(
-            a in ("+", b) for a, b in zip(left, right, strict=True)
+        pattern_parts, topic_parts = pattern.split("/"), topic.split("/")
+        if pattern_parts[-1] == "#":
+            pattern_parts, topic_parts = pattern_parts[:-1], topic_parts[: len(pattern_parts) - 1]
+        return len(pattern_parts) == len(topic_parts) and all(
+            a in ("+", b) for a, b in zip(pattern_parts, topic_parts, strict=True)
         )
 
     assert matches(topics.up_all("r"), topics.up("r", "e", 3, 1))

@@ -42,8 +42,8 @@ histories = st.lists(
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 
 
-def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left.numpy().tobytes() == right.numpy().tobytes()
+def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.numpy().tobytes() == second.numpy().tobytes()
 
 
 def up(message: Hello | Push | Retired, seq: int = 9) -> bytearray:
@@ -143,9 +143,9 @@ def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
 
 
 def test_a_models_terms_cannot_either() -> None:
-    said = GlobalModel(1, torch.ones(3), 1.0, Terms(HOSTILE, 0.5, None))
+    hostile = GlobalModel(1, torch.ones(3), 1.0, Terms(HOSTILE, 0.5, None))
     model = wire_down.read_down(
-        wire.decode(wire_down.down("run-1", "edge-1", said, SCHEMA)), SCHEMA, 3
+        wire.decode(wire_down.down("run-1", "edge-1", hostile, SCHEMA)), SCHEMA, 3
     )
     assert isinstance(model, GlobalModel)
     assert model.terms is not None
@@ -164,8 +164,8 @@ def test_parts_come_together_in_any_order_with_duplicates(
     assembler = wire.Assembler(len(body))
     last = max(order.index(part) for part in parts)  # the place where the last missing one comes
     for place, part in enumerate(order):
-        whole = assembler.add(part)
-        assert whole is None if place < last else bytes(whole or b"") == body
+        joined = assembler.add(part)
+        assert joined is None if place < last else bytes(joined or b"") == body
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ def test_control_messages_are_the_golden_bytes() -> None:
         wire.encode(pb.Meta(run="run-1", edge="edge-1", seq=9, receipt=receipt)).hex()
         == GOLDEN["receipt"]
     )
-    said = pb.Announcement(
+    announcement = pb.Announcement(
         epoch=3, state="training", version=8, model_sha256="ab", model_bytes=12, url="u"
     )
-    meta = pb.Meta(run="run-1", edge="*", schema_hash=SCHEMA, announcement=said)
+    meta = pb.Meta(run="run-1", edge="*", schema_hash=SCHEMA, announcement=announcement)
     assert wire.encode(meta, torch.tensor([1.0])).hex() == GOLDEN["announcement"]
 
 
@@ -301,8 +301,8 @@ def test_a_message_of_tacit_0_2_says_what_it_said(kind: str) -> None:
 def test_a_message_of_tacit_0_1_is_refused(kind: str) -> None:
     with pytest.raises(WireError) as refusal:
         wire.decode(of_0_1(bytes.fromhex(OF_0_2[kind])))
-    said = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
-    assert str(refusal.value) == said
+    reason = f"format: the message has no format, this tacit reads 2: {OF_0_1}"
+    assert str(refusal.value) == reason
 
 
 def test_a_tensor_has_one_checksum() -> None:
@@ -326,7 +326,7 @@ def test_parts_are_the_golden_bytes() -> None:
 
 
 def envelope(body: bytes = struct.pack("<3f", 1, 2, 3), **fields: Any) -> bytes:
-    """An update envelope with correct dtype, numel and sha256 unless `fields` says otherwise."""
+    """Return an update envelope with correct dtype, numel and sha256 unless `fields` has others."""
     right = {
         "dtype": "f32",
         "numel": len(body) // 4,
@@ -352,14 +352,14 @@ def raw(head: bytes, body: bytes = b"") -> bytes:
 
 
 def of_0_1(payload: bytes | bytearray) -> bytes:
-    """The same message as tacit 0.1 wrote it: nothing states a format."""
+    """Return the same message as tacit 0.1 wrote it: nothing states a format."""
     meta, body = wire.decode(of_0_2(payload)).meta, bytes(payload[tensor_at(payload) :])
     meta.ClearField("reads")
     return raw(meta.SerializeToString(), body)
 
 
 def of_0_2(payload: bytes | bytearray) -> bytes:
-    """The same message as tacit 0.2 wrote it where it did not know its receiver."""
+    """Return the same message as tacit 0.2 wrote it where it did not know its receiver."""
     meta, body = wire.decode(payload).meta, bytes(payload[tensor_at(payload) :])
     meta.xxh3, meta.sha256 = b"", hashlib.sha256(body).digest()
     return raw(meta.SerializeToString(), body)
@@ -523,9 +523,9 @@ def test_parts_that_leave_a_gap_or_overlap_are_refused(offset: int) -> None:
 def test_a_part_after_the_last_changes_nothing() -> None:
     assembler = wire.Assembler(100)
     assembler.add(part())
-    whole = assembler.add(part(1, offset=5, body=b"67890"))
+    joined = assembler.add(part(1, offset=5, body=b"67890"))
     assembler.add(part(1, offset=5, body=b"xxxxx"))
-    assert bytes(whole or b"") == b"1234567890"
+    assert bytes(joined or b"") == b"1234567890"
 
 
 @pytest.mark.parametrize("parts", [2, 4_000_000])
@@ -565,9 +565,9 @@ KINDS["update of int16"], KINDS["update of int16 and others"] = (
 
 
 def understood(payload: bytes) -> torch.Tensor | None:
-    """The tensor that anything in the system would make of `payload`, None when all refuse;
+    """Return the tensor that anything in the system would make of `payload`, None when all refuse.
 
-    only WireError may fly.
+    Only WireError may be raised.
     """
     try:
         received = wire.decode(payload)
@@ -583,9 +583,9 @@ def understood(payload: bytes) -> torch.Tensor | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_message_cut_at_any_byte_gives_no_other_tensor(kind: str) -> None:
-    whole = KINDS[kind]
-    for length in range(len(whole)):
-        tensor = understood(whole[:length])
+    message = KINDS[kind]
+    for length in range(len(message)):
+        tensor = understood(message[:length])
         assert tensor is None
 
 
@@ -602,11 +602,11 @@ def test_a_message_cut_at_any_byte_gives_no_other_tensor(kind: str) -> None:
     ],
 )
 def test_a_flipped_bit_gives_no_other_tensor(kind: str) -> None:
-    whole = KINDS[kind]
-    right = wire.decode(whole).tensor
+    message = KINDS[kind]
+    right = wire.decode(message).tensor
     assert right is not None
-    for place in range(8 * len(whole)):
-        damaged = bytearray(whole)
+    for place in range(8 * len(message)):
+        damaged = bytearray(message)
         damaged[place // 8] ^= 1 << place % 8
         tensor = understood(bytes(damaged))
         assert tensor is None or same_bits(tensor, right)
@@ -656,10 +656,10 @@ def test_random_parts_raise_nothing_but_wire_error(payloads: list[bytes]) -> Non
     assembler = wire.Assembler(64)
     for payload in payloads:
         try:
-            whole = assembler.add(payload)
+            joined = assembler.add(payload)
         except WireError:
             continue
-        assert whole is None or len(whole) <= 64
+        assert joined is None or len(joined) <= 64
 
 
 @pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 7.3e5, 1e29, 1.5e29])
@@ -674,25 +674,25 @@ def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(sca
     )
     # In the integers' own memory as well, however many blocks they are.
     many = integers.repeat(7)
-    found = wire_up.gradient_in_place(many, scale)
-    assert found.data_ptr() == many.data_ptr()
+    scaled = wire_up.gradient_in_place(many, scale)
+    assert scaled.data_ptr() == many.data_ptr()
     assert torch.equal(many, expected.repeat(7).view(torch.int32))
 
 
 def test_a_long_envelope_has_memory_of_its_own_and_is_decoded_like_any() -> None:
     model = GlobalModel(3, torch.rand(700_000, generator=torch.Generator().manual_seed(1)), 1.0)
-    whole, assembler = wire_down.down("r", "e", model, SCHEMA), wire.Assembler(1 << 22)
-    *first, last = wire.split(whole, 100_000)
+    encoded, assembler = wire_down.down("r", "e", model, SCHEMA), wire.Assembler(1 << 22)
+    *first, last = wire.split(encoded, 100_000)
     for part in (*first[20:], *first[:20]):
         assert assembler.add(part) is None
     assert assembler.held == sum(len(part) - wire.PART_HEADER for part in first)
     envelope = assembler.add(last)
     assert envelope is not None
-    assert bytes(envelope) == whole
+    assert bytes(envelope) == encoded
     assert not isinstance(envelope, bytearray)
-    found = wire_down.read_down(wire.decode(envelope), SCHEMA, 700_000)
-    assert isinstance(found, GlobalModel)
-    assert torch.equal(found.params, model.params)
+    received = wire_down.read_down(wire.decode(envelope), SCHEMA, 700_000)
+    assert isinstance(received, GlobalModel)
+    assert torch.equal(received.params, model.params)
 
 
 @pytest.mark.parametrize("scale", [1.6e29, 1e300, float("inf"), float("nan"), -1.0])
@@ -703,15 +703,15 @@ def test_a_scale_that_no_float32_can_hold_is_refused(scale: float) -> None:
 
 def test_an_envelope_in_place_has_the_bytes_of_the_whole_one() -> None:
     model = GlobalModel(3, torch.arange(500, dtype=torch.float32), 1.0)
-    whole, there = (
+    joined, in_place = (
         wire_down.down("r", "e", model, SCHEMA),
         wire_down.down_in_place("r", "e", model, SCHEMA),
     )
-    assert (len(there), there.whole()) == (len(whole), whole)
+    assert (len(in_place), in_place.whole()) == (len(joined), joined)
     for chunk in (40, 100, 1000, 10_000):
-        parts = range(wire.count_parts(len(whole), chunk))
-        found = [wire.part(there, chunk, number) for number in parts]
-        assert found == list(wire.split(whole, chunk))
+        parts = range(wire.count_parts(len(joined), chunk))
+        parts_in_place = [wire.part(in_place, chunk, number) for number in parts]
+        assert parts_in_place == list(wire.split(joined, chunk))
 
 
 @pytest.mark.parametrize("chunk", [36, 37, 100, 10_000])
@@ -726,8 +726,8 @@ def test_the_digest_of_a_message_in_parts_is_that_of_its_tensor(chunk: int, dige
         payload[-1] ^= changed
         assembler = wire.Assembler(len(payload))
         parts = list(wire.split(bytes(payload), chunk))
-        whole = [assembler.add(each) for each in reversed(parts)][-1]
-        assert whole is not None
+        joined = [assembler.add(each) for each in reversed(parts)][-1]
+        assert joined is not None
         # then decoding says what it says of the whole one.
         with pytest.raises(WireError, match="the tensor bytes") if changed else nullcontext():
-            assert wire.decode(whole).meta.model.version == 3
+            assert wire.decode(joined).meta.model.version == 3

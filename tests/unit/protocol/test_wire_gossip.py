@@ -1,6 +1,6 @@
-"""What peers say to one another:
+"""What peers say to one another.
 
-every message comes back as it was sent, and only sealed tensors leave.
+Every message comes back as it was sent, and only sealed tensors leave.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def back(message: PeerMessage, size: int = 3) -> PeerMessage:
 
 
 def vector(message: PeerMessage) -> torch.Tensor | None:
-    found = (
+    payload = (
         message.delta
         if isinstance(message, Answer)
         else None
         if isinstance(message, Missing)
         else message.model
     )
-    return found.vector if isinstance(found, Shared) else found
+    return payload.vector if isinstance(payload, Shared) else payload
 
 
 def plain(message: PeerMessage) -> dict[str, object]:

@@ -18,20 +18,20 @@ LAW = Law(1.0, 1.0, 1.0)
 
 
 def walks(means: list[Tensor], seed: int = 1) -> dict[str, Walk]:
-    """Edges with these mean updates, and noise of deviation 1."""
+    """Return edges with these mean updates, and noise of deviation 1."""
     generator = torch.Generator().manual_seed(seed)
-    found = {}
+    by_edge = {}
     for number, mean in enumerate(means):
-        walk = found[f"edge-{number}"] = Walk.begin(SIZE)
+        walk = by_edge[f"edge-{number}"] = Walk.begin(SIZE)
         for _ in range(COUNT):
             walk.add(mean + torch.randn(SIZE, generator=generator, dtype=torch.float64), LAW)
-    return found
+    return by_edge
 
 
 def axis(number: int, length: float = 1.5) -> Tensor:
-    made = torch.zeros(SIZE, dtype=torch.float64)
-    made[number] = length
-    return made
+    direction = torch.zeros(SIZE, dtype=torch.float64)
+    direction[number] = length
+    return direction
 
 
 def test_one_that_turns_every_sign_is_found() -> None:
@@ -65,39 +65,39 @@ def test_nobody_is_accused_for_unequal_data(means: list[Tensor]) -> None:
 def test_who_turns_the_mean_of_others_that_share_little_is_found() -> None:
     # Given four edges, each with data of its own, and one that sends their mean, turned,
     honest = [axis(0) + axis(number, 3.0) for number in range(1, 5)]
-    whole = torch.stack(honest).sum(0)
-    turned = -whole * (float(torch.linalg.vector_norm(honest[0])) / float(whole.norm()))
+    total = torch.stack(honest).sum(0)
+    turned = -total * (float(torch.linalg.vector_norm(honest[0])) / float(total.norm()))
     edges = walks([turned, *honest])
     # then the others are not of one mind, so it could be one of them,
     assert opponents(edges, T) == []
     # but what all have sent led away from where it pulls.
-    (found,) = worsened(edges, T).items()
-    assert found[0] == "edge-0"
-    assert found[1] < AWAY
+    (accused,) = worsened(edges, T).items()
+    assert accused[0] == "edge-0"
+    assert accused[1] < AWAY
 
 
-@pytest.mark.parametrize("rest", [0, 100, 1000], ids=["gaining", "at rest", "long at rest"])
-def test_no_data_however_unequal_is_worsened_by_all(rest: int) -> None:
+@pytest.mark.parametrize("rest_updates", [0, 100, 1000], ids=["gaining", "at rest", "long at rest"])
+def test_no_data_however_unequal_is_worsened_by_all(rest_updates: int) -> None:
     # Given five edges with nothing in common, which gained first; then the model came to rest,
     # where the sum of their means is 0, so each one's is against all others' together.
     means = [axis(number, 4.0) for number in range(5)]
-    whole = torch.stack(means).sum(0)
-    edges = walks([(COUNT * mean + rest * (mean - whole / 5)) / COUNT for mean in means])
+    total = torch.stack(means).sum(0)
+    edges = walks([(COUNT * mean + rest_updates * (mean - total / 5)) / COUNT for mean in means])
     assert worsened(edges, T) == {}
 
 
-@pytest.mark.parametrize(("others", "found"), [(3, set()), (4, {"edge-0"})])
-def test_fewer_than_five_edges_are_too_few_to_say_so(others: int, found: set[str]) -> None:
+@pytest.mark.parametrize(("others", "expected"), [(3, set()), (4, {"edge-0"})])
+def test_fewer_than_five_edges_are_too_few_to_say_so(others: int, expected: set[str]) -> None:
     honest = [axis(0) + axis(number, 2.0) for number in range(1, others + 1)]
-    assert worsened(walks([-axis(0, 2.0), *honest]), T).keys() == found
+    assert worsened(walks([-axis(0, 2.0), *honest]), T).keys() == expected
 
 
 def test_one_edge_that_pulls_against_another_does_not_have_it_worsened() -> None:
     # Given three edges that share little, one that pulls against them further, as where the model
     # is at rest, and a liar that goes with the three and against it, further still;
     friends, odd = [axis(0) + axis(number, 3.0) for number in range(1, 4)], -axis(0, 6.0)
-    whole = torch.stack(friends).sum(0)
-    led = whole / torch.linalg.vector_norm(whole) - odd / torch.linalg.vector_norm(odd)
+    total = torch.stack(friends).sum(0)
+    led = total / torch.linalg.vector_norm(total) - odd / torch.linalg.vector_norm(odd)
     liar = led * (2 * torch.linalg.vector_norm(friends[0]) / torch.linalg.vector_norm(led))
     edges = walks([odd, liar, *friends])
     # then all together lead away from it, but not without the liar.
@@ -128,8 +128,8 @@ def test_the_set_is_the_one_that_a_search_of_all_sets_finds() -> None:
         chosen = agreement._most_negative(products, variances)
 
         def score(some: tuple[int, ...], products: Tensor = products, count: int = count) -> float:
-            rest = [one for one in range(count) if one not in some]
-            cut = products[list(some)][:, rest]
+            outside = [index for index in range(count) if index not in some]
+            cut = products[list(some)][:, outside]
             return float(cut.sum()) / math.sqrt(40.0 * cut.numel())
 
         sets = (

@@ -22,8 +22,8 @@ def test_rules_are_as_defined_for_every_number(count: int) -> None:
     assert combine("median", vectors, 1).tolist() == pytest.approx(expected)
     for trim in (1, 2, 5):
         cut = min(trim, (count - 1) // 2)
-        kept = [sorted(column)[cut : count - cut] for column in columns]
-        expected = [statistics.fmean(column) for column in kept]
+        trimmed = [sorted(column)[cut : count - cut] for column in columns]
+        expected = [statistics.fmean(column) for column in trimmed]
         assert combine("trimmed", vectors, trim).tolist() == pytest.approx(expected)
     assert torch.equal(combine("mean", vectors, 1), torch.stack(vectors).mean(0))
 
@@ -39,8 +39,8 @@ def test_rules_are_those_of_numpy_and_scipy_also_where_they_are_computed_in_part
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "SORTED", 40)
-    made = torch.randn(count, 101, generator=torch.Generator().manual_seed(count))
-    vectors, table = list(made), made.numpy()
+    matrix = torch.randn(count, 101, generator=torch.Generator().manual_seed(count))
+    vectors, table = list(matrix), matrix.numpy()
     assert combine("median", vectors, 1).numpy() == pytest.approx(np.median(table, axis=0))
     trim = max(1, count // 5)
     cut = (min(trim, (count - 1) // 2) + 0.5) / count  # scipy rounds down

@@ -22,7 +22,7 @@ AXIS = torch.zeros(SIZE).index_fill(0, torch.tensor([0]), 1.5)
 
 
 def updates(liars: set[str], rounds: int, names: list[str] = NAMES) -> list[tuple[str, Tensor]]:
-    """What every edge sends, in turns; of liars the mean has the other sign."""
+    """Return what every edge sends, in turns; of liars the mean has the other sign."""
     generator = torch.Generator().manual_seed(3)
     return [
         (name, (-AXIS if name in liars else AXIS) + torch.randn(SIZE, generator=generator))
@@ -33,30 +33,30 @@ def updates(liars: set[str], rounds: int, names: list[str] = NAMES) -> list[tupl
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """Whose sums were compared with one another, each time; GROUP are the most."""
-    found: list[set[str]] = []
+    """Return whose sums were compared with one another, each time; GROUP are the most."""
+    compared_groups: list[set[str]] = []
 
     def noted(walks: dict[str, Walk], t: float, **margins: float) -> list[str]:
         if margins.get("worse") == math.inf:  # asked for every group in its turn
-            found.append(set(walks))
+            compared_groups.append(set(walks))
         return opponents(walks, t, **margins)
 
     monkeypatch.setattr(edge_watch, "MOST", GROUP)
     monkeypatch.setattr(edge_watch, "opponents", noted)
-    return found
+    return compared_groups
 
 
-def judged(made: Watch, sent: list[tuple[str, Tensor]]) -> None:
+def judged(watch: Watch, sent: list[tuple[str, Tensor]]) -> None:
     for edge, vector in sent:
-        assert made.judge(edge, vector, LAW).accused == {}
+        assert watch.judge(edge, vector, LAW).accused == {}
 
 
 def test_liars_are_found_among_many_and_nobody_else_is(compared: list[set[str]]) -> None:
     liars = {"edge-0", "edge-1", "edge-13"}
-    made = Watch(SIZE, EDGES, 1e-6, agreement=True)
-    judged(made, updates(liars, 120))
-    assert made.opposed == liars
-    assert made.judge("edge-13", -AXIS, LAW).weight == edge_watch.OPPOSED_WEIGHT
+    watch = Watch(SIZE, EDGES, 1e-6, agreement=True)
+    judged(watch, updates(liars, 120))
+    assert watch.opposed == liars
+    assert watch.judge("edge-13", -AXIS, LAW).weight == edge_watch.OPPOSED_WEIGHT
     assert max(map(len, compared)) <= GROUP
     assert set[str]().union(*compared) == set(NAMES)
     # Each group is asked about as often as the others.
@@ -66,9 +66,9 @@ def test_liars_are_found_among_many_and_nobody_else_is(compared: list[set[str]])
 
 def test_a_snapshot_goes_on_with_the_same_groups(compared: list[set[str]]) -> None:
     sent = updates({"edge-4"}, 60)
-    whole, first = (Watch(SIZE, EDGES, 1e-6, agreement=True) for _ in range(2))
+    uninterrupted, first = (Watch(SIZE, EDGES, 1e-6, agreement=True) for _ in range(2))
     half = len(sent) // 2
-    verdicts = [whole.judge(edge, vector, LAW) for edge, vector in sent]
+    verdicts = [uninterrupted.judge(edge, vector, LAW) for edge, vector in sent]
     for edge, vector in sent[:half]:
         first.judge(edge, vector, LAW)
     second = Watch(SIZE, EDGES, 1e-6, agreement=True)
@@ -77,16 +77,16 @@ def test_a_snapshot_goes_on_with_the_same_groups(compared: list[set[str]]) -> No
 
 
 def test_an_update_is_weighed_against_its_group_only(compared: list[set[str]]) -> None:
-    made = Watch(SIZE, EDGES, 1e-6, agreement=True)
-    judged(made, updates(set(), 3))
-    groups = [made._group(number) for number in range(made.groups)]
-    assert made.groups == math.ceil(EDGES / GROUP)
+    watch = Watch(SIZE, EDGES, 1e-6, agreement=True)
+    judged(watch, updates(set(), 3))
+    groups = [watch._group(number) for number in range(watch.groups)]
+    assert watch.groups == math.ceil(EDGES / GROUP)
     assert sorted(name for group in groups for name in group) == sorted(NAMES)
     assert max(map(len, groups)) - min(map(len, groups)) <= 1
-    made.forget("edge-7")
-    assert all("edge-7" not in made._group(number) for number in range(made.groups))
-    made.judge("edge-7", AXIS, LAW)
-    assert sum("edge-7" in made._group(number) for number in range(made.groups)) == 1
+    watch.forget("edge-7")
+    assert all("edge-7" not in watch._group(number) for number in range(watch.groups))
+    watch.judge("edge-7", AXIS, LAW)
+    assert sum("edge-7" in watch._group(number) for number in range(watch.groups)) == 1
 
 
 @pytest.mark.parametrize(("times", "adds"), [(1.0, 1.0), (1.4, 1.4), (10.0, 1.2), (40.0, 0.3)])
@@ -94,13 +94,13 @@ def test_who_pulls_much_further_than_the_others_adds_less_than_they_do(
     times: float, adds: float
 ) -> None:
     wide = Law(100.0, 2.0, 1.0)  # whatever is pulled is within it
-    made, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
+    watch, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
     verdicts = {}
     for _ in range(400):
         for name in NAMES[:5]:
             led = AXIS * (times if name == "edge-4" else 1.0)
             vector = led + torch.randn(SIZE, generator=generator)
-            verdicts[name] = made.judge(name, vector, wide)
+            verdicts[name] = watch.judge(name, vector, wide)
     assert [verdicts[name].weight for name in NAMES[:4]] == [1.0] * 4
     assert verdicts["edge-4"].weight * times <= adds
     assert not any(verdict.accused for verdict in verdicts.values())
@@ -110,14 +110,14 @@ def test_who_pulls_much_further_than_the_others_adds_less_than_they_do(
 def test_who_goes_back_and_forth_adds_little_more_than_the_others_at_any_time(length: int) -> None:
     # Given an edge whose updates cancel, each ten times as far as the others',
     wide = Law(100.0, 2.0, 1.0)
-    made, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
+    watch, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
     weights = []
     for number in range(200):
         sign = 1 if number // length % 2 == 0 else -1
         for name in NAMES[:5]:
             led = AXIS * (10.0 * sign if name == "edge-4" else 1.0)
             vector = led + torch.randn(SIZE, generator=generator)
-            verdict = made.judge(name, vector, wide)
+            verdict = watch.judge(name, vector, wide)
             if name == "edge-4" and number >= 3:
                 weights.append(verdict.weight)
     # then each wave adds less than as many honest updates, and four of its own where it turns.
@@ -129,7 +129,7 @@ def test_who_goes_back_and_forth_adds_little_more_than_the_others_at_any_time(le
 def test_an_edge_that_a_liar_frames_is_neither_shut_out_nor_silenced(odd_pulls: float) -> None:
     # Given three edges that agree, and one whose own data pulls it another way, further,
     wide = Law(100.0, 2.0, 1.0)
-    made, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
+    watch, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
     beside = torch.zeros(SIZE).index_fill(0, torch.tensor([1]), 1.5)
     odd = odd_pulls * (-0.6 * AXIS + 0.8 * beside)
     # and a liar with the three against it, twice as far as they;
@@ -138,28 +138,28 @@ def test_an_edge_that_a_liar_frames_is_neither_shut_out_nor_silenced(odd_pulls: 
     means = dict(zip(NAMES[:5], [against, AXIS, AXIS, AXIS, odd], strict=True))
     for _ in range(150):
         for name, mean in means.items():
-            verdict = made.judge(name, mean + torch.randn(SIZE, generator=generator), wide)
+            verdict = watch.judge(name, mean + torch.randn(SIZE, generator=generator), wide)
             assert verdict.accused == {}
     # then the odd one, which was asked last, still has its whole say.
     assert verdict.weight == 1.0
-    assert made.opposed == set()
+    assert watch.opposed == set()
 
 
 def test_who_turns_the_mean_of_edges_with_data_of_their_own_counts_for_little() -> None:
     # Given four edges that share little, and one that sends their mean with its sign turned,
     wide, generator = Law(100.0, 2.0, 1.0), torch.Generator().manual_seed(5)
-    made = Watch(SIZE, 5, 1e-6, agreement=True)
-    own = [AXIS.roll(number) * 2 + AXIS for number in range(1, 5)]
-    whole = torch.stack(own).sum(0)
-    turned = -whole * (float(torch.linalg.vector_norm(own[0])) / float(whole.norm()))
+    watch = Watch(SIZE, 5, 1e-6, agreement=True)
+    means = [AXIS.roll(number) * 2 + AXIS for number in range(1, 5)]
+    total = torch.stack(means).sum(0)
+    turned = -total * (float(torch.linalg.vector_norm(means[0])) / float(total.norm()))
     weights = {}
     for _ in range(60):
-        for name, mean in zip(NAMES[:5], [turned, *own], strict=True):
-            verdict = made.judge(name, mean + torch.randn(SIZE, generator=generator), wide)
+        for name, mean in zip(NAMES[:5], [turned, *means], strict=True):
+            verdict = watch.judge(name, mean + torch.randn(SIZE, generator=generator), wide)
             assert verdict.accused == {}
             weights[name] = verdict.weight
     # then it alone counts for little, and is not shut out.
-    assert made.opposed == {"edge-0"}
+    assert watch.opposed == {"edge-0"}
     assert 0 < weights.pop("edge-0") <= edge_watch.OPPOSED_WEIGHT
     assert set(weights.values()) == {1.0}
 
@@ -214,7 +214,7 @@ def test_a_snapshot_of_0_2_goes_on_and_learns_the_latest_updates_anew() -> None:
         for name in list(edge):
             if name.startswith("recent"):
                 del edge[name]
-    tensors = {name: one for name, one in tensors.items() if "recent" not in name}
+    tensors = {name: tensor for name, tensor in tensors.items() if "recent" not in name}
     second.restore(tensors, values)
     judged(second, sent)
     assert second.judged == 2 * len(sent)

@@ -11,20 +11,20 @@ from tacit_services.logs import JsonFormatter, Seldom, SeldomFilter, TextFormatt
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
-    made = logging.LogRecord("tacit.driver", logging.WARNING, "file.py", 1, message, (), None)
-    made.created, made.msecs = 0.25, 250.0
+    log_record = logging.LogRecord("tacit.driver", logging.WARNING, "file.py", 1, message, (), None)
+    log_record.created, log_record.msecs = 0.25, 250.0
     for name, value in facts.items():
-        setattr(made, name, value)
-    return made
+        setattr(log_record, name, value)
+    return log_record
 
 
 def test_text_puts_them_behind_the_message() -> None:
-    made = record("a message was refused", edge="edge-0", seq=7, version=3, reason="norm")
+    log_record = record("a message was refused", edge="edge-0", seq=7, version=3, reason="norm")
     line = (
         "1970-01-01T00:00:00.250Z WARNING tacit.driver a message was refused edge=edge-0 "
         "seq=7 version=3 reason=norm"
     )
-    assert TextFormatter().format(made) == line
+    assert TextFormatter().format(log_record) == line
     assert (
         TextFormatter().format(record("hello"))
         == "1970-01-01T00:00:00.250Z WARNING tacit.driver hello"
@@ -45,13 +45,13 @@ def test_json_is_one_object_a_line() -> None:
 
 
 def test_a_traceback_stays_in_its_line() -> None:
-    made = record("broken")
+    log_record = record("broken")
     try:
         raise ValueError("why")
     except ValueError:
-        made.exc_info = sys.exc_info()
-    assert "ValueError: why" in json.loads(JsonFormatter().format(made))["exception"]
-    assert TextFormatter().format(made).splitlines()[-1] == "ValueError: why"
+        log_record.exc_info = sys.exc_info()
+    assert "ValueError: why" in json.loads(JsonFormatter().format(log_record))["exception"]
+    assert TextFormatter().format(log_record).splitlines()[-1] == "ValueError: why"
 
 
 class TestSeldom:

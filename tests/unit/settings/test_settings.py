@@ -1,6 +1,6 @@
-"""Settings:
+"""Settings.
 
-what is wrong in the environment is said in one line that names the variable and its value.
+What is wrong in the environment is said in one line that names the variable and its value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUN_FILE: Layer = {"run": {"updates": 10}, "algorithm": {"name": "mapa"}, "priva
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No TACIT_ variable but the run file's."""
+    """Remove every TACIT_ variable but the run file's."""
     for name in [name for name in os.environ if name.startswith("TACIT_")]:
         monkeypatch.delenv(name)
     path = tmp_path / "run.toml"

@@ -1,6 +1,6 @@
-"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness;
+"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness.
 
-and what a simulation says of ε.
+And what a simulation reports of ε.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ class TestClock:
     def test_no_more_models_are_held_than_edges_are_at_work(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        held: list[int] = []
+        counts: list[int] = []
         fold = Simulator.fold
 
         def counting(simulator: Simulator, message: Hello | Update | Retired | Deadline) -> None:
-            held.append(
+            counts.append(
                 sum(isinstance(content, GlobalModel) for _, _, _, content in simulator._events)
             )
             fold(simulator, message)
 
         monkeypatch.setattr(Simulator, "fold", counting)
         simulated(parsed(ASGD + 'network.compute.model = "exponential"', edges=5, updates=200))
-        assert max(held) == 4  # of the others, while one answers
+        assert max(counts) == 4  # of the others, while one answers
 
 
 class TestRounds:
@@ -227,9 +227,9 @@ def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> N
         assert epsilon_pld(record.spent, 1e-5) <= 1.0
         role = simulator.edges[name]
         assert isinstance(role, LocalSteps)
-        left = role.releaser.releases_left
-        assert left is not None
-        assert 0 <= left < 7
+        remaining = role.releaser.releases_left
+        assert remaining is not None
+        assert 0 <= remaining < 7
 
 
 class TestLedger:

@@ -1,6 +1,6 @@
-"""Peers under a virtual clock:
+"""Peers under a virtual clock.
 
-same bits for the same seed, nobody waits but SYNC, and who was away comes back.
+Same bits for the same seed, nobody waits but SYNC, and who was away comes back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def simulated(
     slowdown: Sequence[float] = (),
     network: str = "",
 ) -> PeerSimulator:
-    """The simulator of a run that has ended; `network`: more of its section."""
+    """Return the simulator of a run that has ended; `network` is more of its section."""
     run = run_file(
         FILE,
         {"network": network},
@@ -94,16 +94,16 @@ def workers(simulator: PeerSimulator) -> dict[str, GossipWorker]:
 
 
 def test_a_run_ends_with_every_step_counted_and_paid() -> None:
-    made = usual()
-    assert isinstance(made.server, ReportFold)
-    assert (made.server.version, made.server.halt_reason) == (80, "all updates applied")
-    steps = {name: role.steps for name, role in workers(made).items()}
+    simulation = usual()
+    assert isinstance(simulation.server, ReportFold)
+    assert (simulation.server.version, simulation.server.halt_reason) == (80, "all updates applied")
+    steps = {name: role.steps for name, role in workers(simulation).items()}
     assert 80 <= sum(steps.values()) <= 88  # a step or two more of each that had not heard yet
-    for name, role in workers(made).items():
+    for name, role in workers(simulation).items():
         assert sum(row.count for row in role.releaser.ledger.history()) == steps[name]
-        assert made.server.edges[name].updates == steps[name]
-    models = torch.stack([role.trained.params for role in workers(made).values()])
-    assert torch.allclose(models.mean(0).float(), made.server.params, atol=1e-6)
+        assert simulation.server.edges[name].updates == steps[name]
+    models = torch.stack([role.trained.params for role in workers(simulation).values()])
+    assert torch.allclose(models.mean(0).float(), simulation.server.params, atol=1e-6)
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
@@ -122,34 +122,34 @@ def test_a_slow_peer_slows_nobody_but_sync() -> None:
 
 
 def test_in_sync_all_have_the_same_model_after_every_round() -> None:
-    made = simulated(name="sync")
-    models = [role.trained.params for role in workers(made).values()]
+    simulation = simulated(name="sync")
+    models = [role.trained.params for role in workers(simulation).values()]
     assert all(torch.equal(models[0], model) for model in models)
-    assert made.server.version == 80
+    assert simulation.server.version == 80
 
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
 def test_who_was_away_averages_again_when_it_is_back(name: str) -> None:
     away = "away = [{edge = 1, leaves = 3.0, returns = 9.5}]"
-    made = simulated(name=name, network=away, updates=120)
-    assert made.server.version == 120
-    for role in workers(made).values():
+    simulation = simulated(name=name, network=away, updates=120)
+    assert simulation.server.version == 120
+    for role in workers(simulation).values():
         assert role.settled
     if name == "adp2sgd":
-        returned = workers(made)["edge-1"]
+        returned = workers(simulation)["edge-1"]
         assert isinstance(returned, Peer)
         assert all(link.answered > 10 for link in returned.links.values())
 
 
 def test_a_peer_that_never_returns_leaves_one_exchange_open_and_the_others_their_steps() -> None:
-    made = simulated(network="away = [{edge = 1, leaves = 3.0}]")
-    assert made.server.version == 80
-    assert workers(made)["edge-1"].steps <= 3
-    assert min(workers(made)[name].steps for name in ("edge-0", "edge-2", "edge-3")) >= 20
+    simulation = simulated(network="away = [{edge = 1, leaves = 3.0}]")
+    assert simulation.server.version == 80
+    assert workers(simulation)["edge-1"].steps <= 3
+    assert min(workers(simulation)[name].steps for name in ("edge-0", "edge-2", "edge-3")) >= 20
 
 
 def test_when_all_budgets_are_spent_the_run_ends_early() -> None:
-    made = simulated(epsilon=1.0, updates=10_000)
-    assert made.server.halt_reason == NOBODY
-    assert all(role.releaser.releases_left == 0 for role in workers(made).values())
-    assert all(record.retired for record in made.server.edges.values())
+    simulation = simulated(epsilon=1.0, updates=10_000)
+    assert simulation.server.halt_reason == NOBODY
+    assert all(role.releaser.releases_left == 0 for role in workers(simulation).values())
+    assert all(record.retired for record in simulation.server.edges.values())

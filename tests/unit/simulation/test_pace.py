@@ -100,8 +100,8 @@ def test_an_edge_that_is_away_answers_on_its_return() -> None:
 def test_churn_leaves_the_edge_there_for_its_part_of_the_time() -> None:
     pace = EdgeTimes(parsed("network = {online_s = 3.0, offline_s = 1.0}"), 0)
     moments = np.arange(0, 20_000, 0.5)
-    there = np.mean([pace.next_online(float(when)) == when for when in moments])
-    assert there == pytest.approx(0.75, abs=0.02)
+    online_share = np.mean([pace.next_online(float(when)) == when for when in moments])
+    assert online_share == pytest.approx(0.75, abs=0.02)
 
 
 def test_who_drops_out_is_never_there_again() -> None:

@@ -1,6 +1,6 @@
-"""A vertical run under a virtual clock:
+"""A vertical run under a virtual clock.
 
-the same bits for the same seed, budgets that bind, slow and absent parties.
+The same bits for the same seed, budgets that bind, slow and absent parties.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def simulated(
     slowdown: Sequence[float] = (),
     network: str = "",
 ) -> tuple[Simulation, LabelServer]:
-    """A run that has ended; more of their sections in `algorithm`, `privacy` and `network`."""
+    """Return a run that has ended; `algorithm`, `privacy` and `network` add to their sections."""
     run = run_file(
         FILE,
         {"algorithm": algorithm, "privacy": privacy, "network": network},
@@ -56,9 +56,9 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
     assert torch.equal(first.params, second.params)
     assert not torch.equal(first.params, other.params)
     assert first.evaluation.latest is not None
-    version, params, seen = first.evaluation.latest
+    version, params, examples = first.evaluation.latest
     assert version == 120
-    assert evaluate(first.head, params, seen)[0] > 0.8
+    assert evaluate(first.head, params, examples)[0] > 0.8
 
 
 def test_a_slow_party_delays_nobody_but_the_synchronous() -> None:

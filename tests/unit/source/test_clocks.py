@@ -31,20 +31,20 @@ ALLOWED = {
 
 
 def readings(path: Path) -> set[tuple[str, str]]:
-    """Every mention of a clock that can be set:
+    """Return every mention of a clock that can be set.
 
-    `time.time`, `from time import time`, anything of `datetime`.
+    That is: `time.time`, `from time import time`, anything of `datetime`.
     """
-    found = set()
+    uses = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id == "time" and node.attr in WALL:
-                found.add((str(path.relative_to(ROOT)), f"time.{node.attr}"))
+                uses.add((str(path.relative_to(ROOT)), f"time.{node.attr}"))
         elif isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):
-            found.add((str(path.relative_to(ROOT)), f"from {node.module}"))
+            uses.add((str(path.relative_to(ROOT)), f"from {node.module}"))
         elif isinstance(node, ast.Import) and any(name.name == "datetime" for name in node.names):
-            found.add((str(path.relative_to(ROOT)), "import datetime"))
-    return found
+            uses.add((str(path.relative_to(ROOT)), "import datetime"))
+    return uses
 
 
 def test_nothing_but_the_log_and_a_new_peer_reads_a_clock_that_can_be_set() -> None:

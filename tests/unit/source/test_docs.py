@@ -43,9 +43,9 @@ def test_every_file_of_code_that_is_named_exists(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", text)
     modules = re.findall(r"`([\w./-]+\.py)`", text)
-    known = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    module_names = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     missing = [path for path in paths if not (ROOT / path).exists()]
-    missing += [name for name in modules if "/" not in name and name not in known | NOWHERE]
+    missing += [name for name in modules if "/" not in name and name not in module_names | NOWHERE]
     missing += [name for name in modules if "/" in name and not (ROOT / name).exists()]
     assert not missing
 
@@ -72,9 +72,9 @@ def test_follow_one_gradient_names_functions_that_exist() -> None:
 
 def test_every_test_named_in_the_failure_table_exists() -> None:
     table = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8").split("## Who may die")[1]
-    named = set(re.findall(r"`(test_\w+)`", table))
-    assert named
-    assert not named - {path.stem for path in TESTS}
+    named_tests = set(re.findall(r"`(test_\w+)`", table))
+    assert named_tests
+    assert not named_tests - {path.stem for path in TESTS}
 
 
 @pytest.mark.parametrize(("page", "least"), [("docs/attacks.md", 25), ("CONTRIBUTING.md", 14)])
@@ -88,10 +88,10 @@ def test_every_row_of_a_numbered_table_names_tests_that_exist(page: str, least: 
     for path in TESTS:
         files[path.stem] = files.get(path.stem, "") + path.read_text(encoding="utf-8")
     for _, tests in rows:
-        named = re.findall(r"`(test_\w+)(?:::(test_\w+))?`", tests)
-        assert named or "the same" in tests
+        named_tests = re.findall(r"`(test_\w+)(?:::(test_\w+))?`", tests)
+        assert named_tests or "the same" in tests
         assert all(
-            f"def {name}(" in files[file] if name else file in files for file, name in named
+            f"def {name}(" in files[file] if name else file in files for file, name in named_tests
         ), tests
 
 
@@ -133,32 +133,32 @@ def test_the_table_of_systems_says_which_file_has_no_noise() -> None:
         re.M,
     )
     assert len(rows) == 5
-    for file, said in rows:
+    for file, label in rows:
         private = config.load(ROOT / file).define().promise.private
-        assert said == ("private" if private else "**none: not private**"), file
+        assert label == ("private" if private else "**none: not private**"), file
 
 
 @pytest.mark.parametrize(
-    ("said", "volumes"), [((), ""), (("ALL=",), ""), (("ALL=1",), "--volumes ")]
+    ("variables", "volumes"), [((), ""), (("ALL=",), ""), (("ALL=1",), "--volumes ")]
 )
 def test_whoever_takes_compose_down_takes_all_profiles_down(
-    said: tuple[str, ...], volumes: str
+    variables: tuple[str, ...], volumes: str
 ) -> None:
-    done = subprocess.run(
-        ["make", "--dry-run", "--no-print-directory", "down", *said],
+    completed = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "down", *variables],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == f"docker compose --profile '*' down {volumes}--remove-orphans\n"
+    assert completed.stdout == f"docker compose --profile '*' down {volumes}--remove-orphans\n"
 
 
 def test_no_document_takes_compose_down_in_another_way() -> None:
-    whole = "docker compose --profile '*' down --remove-orphans"
+    command = "docker compose --profile '*' down --remove-orphans"
     for path in [*OF_NOW, ROOT / "compose.yaml"]:
         for line in path.read_text(encoding="utf-8").splitlines():
-            assert not re.search(r"docker compose .*\bdown\b", line) or whole in line, path
+            assert not re.search(r"docker compose .*\bdown\b", line) or command in line, path
 
 
 def test_compose_makes_no_folder_outside_of_the_clone() -> None:

@@ -27,7 +27,7 @@ Requires-Dist: typer>=0.29; extra == 'large'
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tacit with other extras, before the real one."""
+    """Put a tacit with other extras before the real one."""
     folder = tmp_path / "tacit-9.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(METADATA)
@@ -45,11 +45,11 @@ def child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def loaded(script: str) -> set[str]:
-    """Top-level names of the modules that a process has after `script`."""
-    done = child(
+    """Return the top-level names of the modules that a process has after `script`."""
+    completed = child(
         f"import sys\ntry:\n    {script}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
     )
-    return {name.partition(".")[0] for name in done.stderr.split()}
+    return {name.partition(".")[0] for name in completed.stderr.split()}
 
 
 # Imports the library, which takes nearly all of the time, and then each module of sys.argv in a
@@ -73,29 +73,31 @@ EDGES = ("edge", "peer", "party")
 
 @pytest.fixture(scope="module")
 def of_modules() -> dict[str, set[str]]:
-    """Top-level names of what a process has that imports them."""
+    """Return the top-level names of what a process has that imports each service."""
     services = [f"tacit_services.{service}.main" for service in EDGES]
-    done = child(EACH, *services)
-    assert done.returncode == 0, done.stderr
-    found = [{name.partition(".")[0] for name in line.split()} for line in done.stdout.splitlines()]
-    return dict(zip(EDGES, found, strict=True))
+    completed = child(EACH, *services)
+    assert completed.returncode == 0, completed.stderr
+    packages = [
+        {name.partition(".")[0] for name in line.split()} for line in completed.stdout.splitlines()
+    ]
+    return dict(zip(EDGES, packages, strict=True))
 
 
 def test_the_help_of_the_edge_loads_none_of_the_server_and_no_torch() -> None:
-    found = loaded("from tacit_services.cli import main; main.main(['edge', '--help'])")
+    packages = loaded("from tacit_services.cli import main; main.main(['edge', '--help'])")
 
-    assert "typer" in found
-    assert not found & (SERVERS | {"torch", "numpy", "scipy", "paho", "httpx"})
+    assert "typer" in packages
+    assert not packages & (SERVERS | {"torch", "numpy", "scipy", "paho", "httpx"})
 
 
 @pytest.mark.parametrize("service", EDGES)
 def test_what_an_edge_is_made_of_loads_none_of_the_server(
     service: str, of_modules: dict[str, set[str]]
 ) -> None:
-    found = of_modules[service]
+    packages = of_modules[service]
 
-    assert "paho" in found
-    assert not found & SERVERS
+    assert "paho" in packages
+    assert not packages & SERVERS
 
 
 @pytest.mark.usefixtures("installed")
@@ -126,10 +128,10 @@ def test_without_typer_the_command_says_what_to_install(command: str, advice: st
         "import sys; sys.modules['typer'] = None; from tacit_services import start; start.main()"
     )
 
-    done = child(script, *command.split())
+    completed = child(script, *command.split())
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tacit: {advice}\n"
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr == f"tacit: {advice}\n"
 
 
 def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:

@@ -35,15 +35,18 @@ def test_no_name_of_a_package_hides_a_module_of_it() -> None:
 
 
 def _names(package: Path) -> list[tuple[str, str]]:
-    """What it binds: the last part of where it comes from (its own, if it makes it), and the name."""
-    found = []
+    """Return each name that a package binds, after the last part of its origin.
+
+    The origin of a name that is defined there is empty.
+    """
+    bound_names = []
     for node in ast.parse(package.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             origin = (node.module or package.parent.name).rpartition(".")[2]
-            found += [(origin, one.asname or one.name) for one in node.names]
+            bound_names += [(origin, alias.asname or alias.name) for alias in node.names]
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append(("", node.name))
-    return found
+            bound_names.append(("", node.name))
+    return bound_names
 
 
 def _is_module(path: Path) -> bool:
@@ -81,7 +84,7 @@ def test_a_class_name_is_of_a_single_class() -> None:
 
 
 def _classes(path: Path) -> Iterator[str]:
-    """The classes and type aliases that a module defines."""
+    """Yield the classes and type aliases that a module defines."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
@@ -113,7 +116,7 @@ def test_few_names_tell_nothing() -> None:
 
 
 def _bound(path: Path) -> Iterator[str]:
-    """The variables and parameters of a module."""
+    """Yield the variables and parameters of a module."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.arg):
             yield node.arg

@@ -23,7 +23,7 @@ def test_every_image_begins_with_one_that_a_digest_names() -> None:
 
 def test_every_server_in_compose_is_one_that_a_digest_names() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    images = {one["image"] for one in services.values() if "image" in one}
+    images = {service["image"] for service in services.values() if "image" in service}
     foreign = {image for image in images if not image.startswith("tacit-")}
     assert len(foreign) == 2
     for image in foreign:
@@ -61,4 +61,4 @@ def test_nothing_is_installed_into_an_image_without_a_hash() -> None:
     assert len(installs) >= 8
     free = ("--require-hashes --no-deps", "--no-deps --no-index", "--no-build-isolation --no-deps")
     looked = [line for line in installs if "--dry-run" not in line]
-    assert [line for line in looked if not any(one in line for one in free)] == []
+    assert [line for line in looked if not any(exemption in line for exemption in free)] == []

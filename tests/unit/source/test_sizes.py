@@ -12,7 +12,7 @@ TREE = Tree(ROOT)
 
 
 def bodies() -> Iterator[tuple[str, int]]:
-    """Every function with the lines of its body, without its docstring."""
+    """Yield every function with the lines of its body, without its docstring."""
     for module in TREE.modules.values():
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

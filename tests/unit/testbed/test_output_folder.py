@@ -12,7 +12,7 @@ from tacit.errors import ConfigError
 
 
 def run_in(out: Path, words: str) -> None:
-    """As a run leaves it: its state, and a model that says `words`."""
+    """Leave a folder as a run leaves it: its state, and a model with the text `words`."""
     with output_folder.locked(out):
         output_folder.fresh(out, Console(quiet=True))
         (out / "model.safetensors").write_text(words)

@@ -14,13 +14,13 @@ TOP, END = "# By uv.\n", "# torch\n"
 
 def test_a_group_is_all_up_to_its_end_and_each_entry_stands_once() -> None:
     small, large = TOP + B + END, TOP + A + B + C + END
-    made = lock.merged({"small": small, "large": large})
-    assert made == f"{lock.HEAD}{B}# end of small\n{A}{C}# end of large\n"
+    merged = lock.merged({"small": small, "large": large})
+    assert merged == f"{lock.HEAD}{B}# end of small\n{A}{C}# end of large\n"
 
 
 def test_an_entry_is_as_the_largest_group_has_it() -> None:
-    made = lock.merged({"small": TOP + "b==2 \\\n    --hash=sha256:bb\n", "large": TOP + B})
-    assert made == f"{lock.HEAD}{B}# end of small\n# end of large\n"
+    merged = lock.merged({"small": TOP + "b==2 \\\n    --hash=sha256:bb\n", "large": TOP + B})
+    assert merged == f"{lock.HEAD}{B}# end of small\n# end of large\n"
 
 
 @pytest.mark.parametrize("large", [A + C, A + B.replace("2", "4")])

@@ -17,7 +17,7 @@ def found(text: str, page: Path = PAGE) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("It is the\nthe second.\n", "a word stands twice"),
         ("You can simply start it.\n", "leave it out"),
@@ -30,9 +30,9 @@ def found(text: str, page: Path = PAGE) -> list[str]:
         ("Of [the ledger](own.md) and the ledger.\n", "'ledger' is not linked"),
     ],
 )
-def test_what_is_wrong_is_found_with_its_line(text: str, said: str) -> None:
-    [one] = found(text)
-    assert said in one
+def test_what_is_wrong_is_found_with_its_line(text: str, message: str) -> None:
+    [complaint] = found(text)
+    assert message in complaint
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_documents_are_in_order() -> None:
     pages = prose.pages(prose.ROOT)
     assert len(pages) > 25
     assert [
-        f"{page}:{one}"
+        f"{page}:{complaint}"
         for page in pages
-        for one in found((prose.ROOT / page).read_text(encoding="utf-8"), page)
+        for complaint in found((prose.ROOT / page).read_text(encoding="utf-8"), page)
     ] == []

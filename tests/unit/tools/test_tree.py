@@ -22,7 +22,7 @@ MADE_UP = {
 
 @pytest.fixture
 def made_up(tmp_path: Path) -> Tree:
-    """A tree with a circle of two modules, and a circle of two rooms."""
+    """Return a tree with a circle of two modules, and a circle of two rooms."""
     for name, text in MADE_UP.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,18 +14,18 @@ from tacit.errors import ServiceError
 
 def test_what_is_accepted_sends_at_once() -> None:
     async def accepted() -> int:
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def come(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            own: socket.socket = writer.get_extra_info("socket")
-            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            accepted_socket: socket.socket = writer.get_extra_info("socket")
+            option.set_result(accepted_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
         with bind("127.0.0.1:0") as listener:
             server = await asyncio.start_server(come, sock=listener)
             async with server:
                 _, writer = await asyncio.open_connection(*listener.getsockname())
-                nodelay = await asyncio.wait_for(found, 60)
+                nodelay = await asyncio.wait_for(option, 60)
                 writer.close()
                 return nodelay
 

@@ -30,7 +30,7 @@ class Desk:
         self.pace = Pace(well, free=lambda scope: scope["path"] == "/free", clock=lambda: self.now)
 
     def ask(self, address: str, path: str = "/") -> list[Message]:
-        """What is answered to one request."""
+        """Return what is answered to one request."""
         sent: list[Message] = []
 
         async def send(message: Message) -> None:
@@ -44,7 +44,7 @@ class Desk:
         return sent
 
     def asked(self, address: str, times: int, path: str = "/") -> Counter[int]:
-        """How many requests had which status."""
+        """Count the statuses of `times` requests."""
         return Counter(self.ask(address, path)[0]["status"] for _ in range(times))
 
 
@@ -68,10 +68,10 @@ def test_another_address_and_what_is_free_do_not_wait(desk: Desk) -> None:
 
 
 def test_who_owns_a_network_of_ipv6_is_one_address(desk: Desk) -> None:
-    found = Counter[int]()
+    statuses = Counter[int]()
     for number in range(ALL + BEYOND):
-        found += desk.asked(f"2001:db8::{number:x}", 1)
-    assert found == {200: ALL, 429: BEYOND}
+        statuses += desk.asked(f"2001:db8::{number:x}", 1)
+    assert statuses == {200: ALL, 429: BEYOND}
     assert desk.asked("2001:db8:0:1::1", 1) == {200: 1}
 
 
@@ -86,10 +86,10 @@ def test_a_refusal_says_when_to_come_again(desk: Desk) -> None:
 
 def test_the_memory_for_addresses_is_bounded_and_the_last_share_one_allowance(desk: Desk) -> None:
     def crowd(first: int) -> Counter[int]:
-        found = Counter[int]()
+        statuses = Counter[int]()
         for number in range(first, first + ALL + BEYOND):
-            found += desk.asked(f"host-{number}", 1)
-        return found
+            statuses += desk.asked(f"host-{number}", 1)
+        return statuses
 
     for number in range(MOST):
         desk.asked(f"host-{number}", 1)

@@ -72,7 +72,7 @@ def goes_on(slow: socket.socket) -> bool:
 
 class TestDeadlines:
     @pytest.mark.parametrize(
-        "said",
+        "payload",
         [
             b"",
             b"GET /healthz HTTP/1.1\r\nHost: ",
@@ -80,9 +80,9 @@ class TestDeadlines:
             b"POST /post HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf",
         ],
     )
-    def test_half_a_request_is_not_waited_for(self, app: FastAPI, said: bytes) -> None:
+    def test_half_a_request_is_not_waited_for(self, app: FastAPI, payload: bytes) -> None:
         with listening(app, limits=SOON) as address, closing(dial(address)) as connection:
-            connection.sendall(said)
+            connection.sendall(payload)
             assert ending(connection) == b""
             assert well(address)
 
@@ -178,44 +178,46 @@ def test_what_is_no_http_is_answered_as_every_error_is(app: FastAPI) -> None:
 
 class TestTls:
     @pytest.fixture
-    def own(self, tmp_path: Path) -> Path:
+    def tls_folder(self, tmp_path: Path) -> Path:
         return CertificateAuthority.create(tmp_path / "pki").issue("enrollment", [HOST])
 
     @pytest.fixture
-    def secured(self, app: FastAPI, own: Path) -> Iterator[str]:
-        files = {"ssl_certfile": own / "tls.crt", "ssl_keyfile": own / "tls.key"}
+    def secured(self, app: FastAPI, tls_folder: Path) -> Iterator[str]:
+        files = {"ssl_certfile": tls_folder / "tls.crt", "ssl_keyfile": tls_folder / "tls.key"}
         with listening(app, limits=SOON, **files) as address:
             yield address
 
-    def ask(self, address: str, own: Path) -> int:
-        believed: ssl.SSLContext = context_trusting(own / "ca.crt")
-        found = httpx.get(
+    def ask(self, address: str, tls_folder: Path) -> int:
+        believed: ssl.SSLContext = context_trusting(tls_folder / "ca.crt")
+        answer = httpx.get(
             f"https://{address}/healthz", verify=believed, trust_env=False, timeout=PATIENCE
         )
-        return found.status_code
+        return answer.status_code
 
     def test_silence_before_the_handshake_is_counted_and_soon_ended(
-        self, secured: str, own: Path, caplog: pytest.LogCaptureFixture
+        self, secured: str, tls_folder: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING), ExitStack() as stack:
             silent = [stack.enter_context(closing(dial(secured))) for _ in range(200)]
-            assert self.ask(secured, own) == 200
+            assert self.ask(secured, tls_folder) == 200
             assert [ending(connection) for connection in silent] == [b""] * 200
         assert caplog.records == []
 
-    def test_silence_after_the_handshake_is_ended_too(self, secured: str, own: Path) -> None:
-        believed = context_trusting(own / "ca.crt")
+    def test_silence_after_the_handshake_is_ended_too(self, secured: str, tls_folder: Path) -> None:
+        believed = context_trusting(tls_folder / "ca.crt")
         with believed.wrap_socket(dial(secured), server_hostname=HOST) as silent:
             assert ending(silent) == b""
-        assert self.ask(secured, own) == 200
+        assert self.ask(secured, tls_folder) == 200
 
-    @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"])
+    @pytest.mark.parametrize(
+        "payload", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"]
+    )
     def test_what_is_no_handshake_leaves_no_traceback(
-        self, secured: str, own: Path, said: bytes, caplog: pytest.LogCaptureFixture
+        self, secured: str, tls_folder: Path, payload: bytes, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING), closing(dial(secured)) as odd:
-            odd.sendall(said)
+            odd.sendall(payload)
             odd.shutdown(socket.SHUT_WR)
             ending(odd)
-            assert self.ask(secured, own) == 200
+            assert self.ask(secured, tls_folder) == 200
         assert caplog.records == []

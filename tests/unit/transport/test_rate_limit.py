@@ -1,6 +1,6 @@
-"""A flood is dropped where it comes in;
+"""A flood is dropped where it comes in.
 
-whoever keeps to the rate, in parts of any size, never notices.
+A sender that keeps to the rate, in parts of any size, never notices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Edge:
         return self.comes(topics.up("r", name, 1, 0), payload)
 
     def comes(self, topic: str, payload: bytes) -> bool:
-        """Whether it is taken in."""
+        """Check whether a message is taken in."""
         self.inbox.put(Inbound(topic, payload, self._acknowledge))
         before = len(self.noted)
         return bool(self.inbox.gather(0.0)) or len(self.noted) > before
@@ -56,14 +56,14 @@ def test_an_edge_that_keeps_to_the_rate_in_any_parts_is_never_dropped(
 
 
 def test_a_flood_is_acknowledged_and_dropped_and_others_are_not() -> None:
-    edge, taken = Edge(5.0, 5, 2_800), 0
+    edge, accepted = Edge(5.0, 5, 2_800), 0
     for number in range(10_000):
         edge.now += 0.001
-        taken += edge.sends(bytes(2_800))
+        accepted += edge.sends(bytes(2_800))
         assert number % 200 or edge.sends(bytes(2_800), "edge-1")
     # Ten seconds of a thousand a second, of which some three times the rate came through.
-    assert 5 * 10 < taken < 4 * 5 * 10
-    assert edge.door.dropped >= 10_000 - taken
+    assert 5 * 10 < accepted < 4 * 5 * 10
+    assert edge.door.dropped >= 10_000 - accepted
     assert edge.acknowledged == edge.door.dropped
     edge.now += 60.0
     assert edge.sends(bytes(2_800))
@@ -73,7 +73,7 @@ def test_who_goes_on_flooding_is_shut_out_twice_as_long_each_time() -> None:
     edge = Edge(5.0, 5, 2_800)
 
     def flood() -> float:
-        """Seconds until it is heard again."""
+        """Return the seconds until it is heard again."""
         while not edge.door.shut():
             edge.now += 0.001
             edge.sends(bytes(2_800))

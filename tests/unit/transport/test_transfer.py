@@ -1,6 +1,6 @@
-"""Messages of many parts between a sender and a receiver that lose some:
+"""Messages of many parts between a sender and a receiver that lose some.
 
-nothing but what is missing goes out again.
+Nothing but what is missing goes out again.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ PARTS = 100
 def uploaded(
     transfer: Transfer, partials: Reassembly, lose: float, rng: random.Random
 ) -> tuple[bytes, int, int]:
-    """Send until it is whole, asking again whenever both have fallen silent;
+    """Send until it is whole, and ask again when both have fallen silent.
 
-    (envelope, parts sent, questions).
+    Return (envelope, parts sent, questions).
     """
-    sent = asked = 0
+    sent = inquiries = 0
     under_way: list[bytes] = []
     while True:
         if not under_way:
-            under_way, asked = [payload for _, payload in transfer.inquiry()], asked + 1
+            under_way, inquiries = [payload for _, payload in transfer.inquiry()], inquiries + 1
         payload = under_way.pop(0)
         sent += len(payload) > wire.PART_HEADER
         if wire.read_question(payload) is None and rng.random() < lose:
             continue
-        whole = partials.add("e", 1, payload)
-        if whole is not None:
-            return bytes(whole), sent, asked
+        envelope = partials.add("e", 1, payload)
+        if envelope is not None:
+            return bytes(envelope), sent, inquiries
         if answer := partials.answer("e", 1):
             assert answer.status == pb.Receipt.PARTIAL
             under_way += [payload for _, payload in transfer.more(answer.missing)]
@@ -72,8 +72,8 @@ def test_what_is_not_lost_is_sent_once_after_one_question() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_only_lost_parts_are_sent_again(seed: int) -> None:
     rng, lost = random.Random(seed), 0.0 if seed == 0 else 0.3
-    whole, sent, _ = uploaded(Transfer(ENVELOPE, CHUNK), Reassembly(1 << 20), lost, rng)
-    assert whole == ENVELOPE
+    envelope, sent, _ = uploaded(Transfer(ENVELOPE, CHUNK), Reassembly(1 << 20), lost, rng)
+    assert envelope == ENVELOPE
     assert sent == PARTS if not lost else PARTS < sent < 2 * PARTS  # 1/0.7 on the average
 
 
@@ -93,8 +93,8 @@ def test_an_edge_that_cuts_otherwise_after_a_restart_begins_anew() -> None:
     for number in range(50):
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
     # when its edge comes back with larger ones, then it is not refused.
-    whole, sent, _ = uploaded(Transfer(ENVELOPE, 2 * CHUNK), partials, 0.0, random.Random(1))
-    assert (whole, sent) == (ENVELOPE, wire.count_parts(len(ENVELOPE), 2 * CHUNK))
+    envelope, sent, _ = uploaded(Transfer(ENVELOPE, 2 * CHUNK), partials, 0.0, random.Random(1))
+    assert (envelope, sent) == (ENVELOPE, wire.count_parts(len(ENVELOPE), 2 * CHUNK))
 
 
 def test_an_answer_names_a_bounded_number_of_parts() -> None:
@@ -118,8 +118,8 @@ def test_an_edge_has_one_unfinished_message() -> None:
     # then the first is forgotten.
     assert len(partials) == 1
     for number in range(1, PARTS):
-        whole = partials.add("e", 2, wire.part(ENVELOPE, CHUNK, number))
-    assert bytes(whole or b"") == ENVELOPE
+        envelope = partials.add("e", 2, wire.part(ENVELOPE, CHUNK, number))
+    assert bytes(envelope or b"") == ENVELOPE
     assert len(partials) == 0
 
 
@@ -218,19 +218,19 @@ class Aggregator:
 
     def deliver(self, count: int) -> bytes | None:
         """Hand the next `count` parts over; the envelope if that completed it."""
-        whole = None
-        while count and self.under_way and whole is None:
+        envelope = None
+        while count and self.under_way and envelope is None:
             count, (number, payload) = count - 1, self.under_way.pop(0)
-            whole = self.download.add(payload, first=number == 0)
-        return None if whole is None else bytes(whole)
+            envelope = self.download.add(payload, first=number == 0)
+        return None if envelope is None else bytes(envelope)
 
 
 def test_a_model_comes_window_by_window_and_its_sender_hears_the_end() -> None:
-    sender, most, whole = Aggregator(ENVELOPE), 0, None
-    while whole is None:
+    sender, most, envelope = Aggregator(ENVELOPE), 0, None
+    while envelope is None:
         most = max(most, len(sender.under_way))
-        whole = sender.deliver(1)
-    assert whole == ENVELOPE
+        envelope = sender.deliver(1)
+    assert envelope == ENVELOPE
     assert most == WINDOW
     assert not sender.under_way
     assert list(sender.wants[-1].missing) == []
@@ -249,10 +249,10 @@ def test_a_model_goes_on_after_a_loss_where_it_was() -> None:
     sender.under_way.clear()
     # when the edge asks, then the other 55 come, each once.
     assert sender.download.ask_again()
-    delivered, whole = 0, None
-    while whole is None:
-        delivered, whole = delivered + 1, sender.deliver(1)
-    assert (whole, delivered) == (ENVELOPE, PARTS - 45)
+    delivered, envelope = 0, None
+    while envelope is None:
+        delivered, envelope = delivered + 1, sender.deliver(1)
+    assert (envelope, delivered) == (ENVELOPE, PARTS - 45)
 
 
 def test_the_first_part_again_is_no_new_model_and_another_first_part_is() -> None:
@@ -264,8 +264,8 @@ def test_the_first_part_again_is_no_new_model_and_another_first_part_is() -> Non
     other.deliver(20)
     newer = ENVELOPE[::-1]
     for number in range(PARTS):
-        whole = other.download.add(wire.part(newer, CHUNK, number), first=number == 0)
-    assert bytes(whole or b"") == newer
+        envelope = other.download.add(wire.part(newer, CHUNK, number), first=number == 0)
+    assert bytes(envelope or b"") == newer
 
 
 def test_who_says_that_parts_have_come_and_then_that_they_have_not_has_each_once() -> None:

@@ -30,20 +30,20 @@ class Clock:
 class LeavesAtOnce(ReleaseDelay):
     """A late push leaves when it is ready."""
 
-    def left(self, came: float, steps: int) -> float:
-        """The seconds until D, or none."""
-        took, delay = self._clock() - came, self.seconds * steps
-        super().left(came, steps)
+    def left(self, started_at: float, steps: int) -> float:
+        """Return the seconds until D, or 0."""
+        took, delay = self._clock() - started_at, self.seconds * steps
+        super().left(started_at, steps)
         return max(0.0, delay - took)
 
 
 class InQuarters(ReleaseDelay):
     """A late push leaves at the next quarter of D."""
 
-    def left(self, came: float, steps: int) -> float:
-        """The seconds until then."""
-        took, delay = self._clock() - came, self.seconds * steps
-        super().left(came, steps)
+    def left(self, started_at: float, steps: int) -> float:
+        """Return the seconds until that quarter."""
+        took, delay = self._clock() - started_at, self.seconds * steps
+        super().left(started_at, steps)
         quarters = max(4, math.ceil(4 * took / delay))
         return max(0.0, delay * quarters / 4 - took)
 
@@ -51,38 +51,38 @@ class InQuarters(ReleaseDelay):
 class FollowsTheWork(ReleaseDelay):
     """D goes towards what the work took, late or not."""
 
-    def left(self, came: float, steps: int) -> float:
-        """As it should be, but for D afterwards."""
-        took, found = (self._clock() - came) / steps, super().left(came, steps)
+    def left(self, started_at: float, steps: int) -> float:
+        """Return the delay as it should be, but change D afterwards."""
+        took, remaining = (self._clock() - started_at) / steps, super().left(started_at, steps)
         self._own_seconds = 0.9 * self._own_seconds + 0.1 * MARGIN * took
-        return found
+        return remaining
 
 
 class GrowsToTheWork(ReleaseDelay):
     """D becomes long enough for the late push."""
 
-    def left(self, came: float, steps: int) -> float:
-        """As it should be, but for D afterwards."""
-        took, late = (self._clock() - came) / steps, self.late
-        found = super().left(came, steps)
+    def left(self, started_at: float, steps: int) -> float:
+        """Return the delay as it should be, but change D afterwards."""
+        took, late = (self._clock() - started_at) / steps, self.late
+        remaining = super().left(started_at, steps)
         if self.late > late:
             self._own_seconds = MARGIN * took
-        return found
+        return remaining
 
 
 MUTANTS = (LeavesAtOnce, InQuarters, FollowsTheWork, GrowsToTheWork)
 
 
 def leaves(kind: type[ReleaseDelay], works: Sequence[float], steps: int) -> list[float]:
-    """When each push leaves, after its model came."""
-    clock, left = Clock(), []
+    """Return when each push leaves, after its model came."""
+    clock, departures = Clock(), []
     delay = kind(lambda: D, clock=clock)
     for work in works:
-        came = delay.starting(clock.now)
-        clock.now = came + work * steps * delay.seconds
-        clock.now += delay.left(came, steps)
-        left.append(round(clock.now - came, 9))
-    return left
+        started_at = delay.starting(clock.now)
+        clock.now = started_at + work * steps * delay.seconds
+        clock.now += delay.left(started_at, steps)
+        departures.append(round(clock.now - started_at, 9))
+    return departures
 
 
 @pytest.mark.parametrize("steps", [1, 3])

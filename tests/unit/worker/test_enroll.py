@@ -1,6 +1,6 @@
-"""Enrolment over HTTPS:
+"""Enrolment over HTTPS.
 
-who gets a certificate, who does not and why, and what the edge makes of the answers.
+Who gets a certificate, who does not and why, and what the edge makes of the answers.
 """
 
 from __future__ import annotations
@@ -53,18 +53,20 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path / "pki")
-    own = made.authority.folder / rest.SERVER
+    new_desk = Desk(tmp_path / "pki")
+    server_folder = new_desk.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
-        server = rest.web(rest.create_app(rest.RegistrationAuthority(made.authority)), own)
+        server = rest.web(
+            rest.create_app(rest.RegistrationAuthority(new_desk.authority)), server_folder
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        made.url = "https://{}:{}".format(*listener.getsockname())
-        made.web.close()
+        new_desk.url = "https://{}:{}".format(*listener.getsockname())
+        new_desk.web.close()
         with httpx.Client(
-            base_url=made.url, verify=context_trusting(made.ca), trust_env=False
-        ) as made.web:
-            yield made
+            base_url=new_desk.url, verify=context_trusting(new_desk.ca), trust_env=False
+        ) as new_desk.web:
+            yield new_desk
         server.should_exit = True
         thread.join(PATIENCE)
 
@@ -77,7 +79,7 @@ P256, SM2 = (bytes.fromhex(oid) for oid in ("06082a8648ce3d030107", "06082a811cc
 
 
 def mutated(key: certificates.Key) -> Iterator[str]:
-    """A request for an SM2 key, then requests with a byte or some changed, without end."""
+    """Yield a request for an SM2 key, then requests with some bytes changed, without end."""
     good = certificates.request(key, "edge-1").public_bytes(serialization.Encoding.DER)
     yield armoured(good.replace(P256, SM2))
     random = Random(7)
@@ -174,12 +176,12 @@ class TestServer:
     def test_no_request_however_odd_is_a_bug(self, desk: Desk) -> None:
         token, form = desk.tokens.add("*", once=False), mutated(certificates.new_key())
         answers = [desk.post(token, text) for text in itertools.islice(form, 400)]
-        found = Counter(answer.status_code for answer in answers)
-        assert found[422] >= 390  # a bit flipped in an attribute of no meaning may pass
-        assert set(found) <= {201, 409, 422}
-        said = " ".join(str(answer.json().get("detail")) for answer in answers)
+        statuses = Counter(answer.status_code for answer in answers)
+        assert statuses[422] >= 390  # a bit flipped in an attribute of no meaning may pass
+        assert set(statuses) <= {201, 409, 422}
+        details = " ".join(str(answer.json().get("detail")) for answer in answers)
         for why in ("not signed", "Curve", "key type", "CSR version", "not a PEM"):
-            assert why in said
+            assert why in details
 
     @pytest.mark.parametrize(
         "body",
@@ -196,15 +198,15 @@ class TestServer:
         problem(desk.post("x", "x" * 70_000), 413)
         problem(desk.web.get("/v1/enroll"), 405)
 
-    @pytest.mark.parametrize("known", [True, False])
-    def test_answers_are_as_openapi_says(self, tmp_path: Path, known: bool) -> None:
+    @pytest.mark.parametrize("registered", [True, False])
+    def test_answers_are_as_openapi_says(self, tmp_path: Path, registered: bool) -> None:
         authority = CertificateAuthority.create(tmp_path / "pki")
-        token = TokenRegister(authority.folder).add("*", once=False) if known else "unknown"
+        token = TokenRegister(authority.folder).add("*", once=False) if registered else "unknown"
         contract = schemathesis.openapi.from_asgi(
             "/openapi.json", rest.create_app(rest.RegistrationAuthority(authority))
         )
         operations = [
-            found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)
+            result.ok() for result in contract.get_all_operations() if isinstance(result, Ok)
         ]
         assert len(operations) == 2
         for operation in operations:
@@ -242,17 +244,17 @@ class TestEdge:
     def identity(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
         for name in [name for name in os.environ if name.startswith("TACIT_")]:
             monkeypatch.delenv(name)
-        made = Identities(tmp_path / "identities", 1).acquire(2, STOP)
-        assert made is not None
-        yield made
-        made.close()
+        acquired = Identities(tmp_path / "identities", 1).acquire(2, STOP)
+        assert acquired is not None
+        yield acquired
+        acquired.close()
 
     def settings(self, **values: object) -> EdgeSettings:
         return read_settings(EdgeSettings, run_file="x", connect_timeout=0.5, **values)
 
     def enrolling(self, desk: Desk, token: Path, **more: object) -> EdgeSettings:
-        given = {"tls_ca": desk.ca, "enroll_url": desk.url, "enroll_token_file": token} | more
-        return self.settings(**given)
+        options = {"tls_ca": desk.ca, "enroll_url": desk.url, "enroll_token_file": token} | more
+        return self.settings(**options)
 
     def test_it_enrols_once_with_a_key_of_its_own(
         self, desk: Desk, token: Path, identity: Identity
@@ -355,13 +357,13 @@ class TestEdge:
 
     def test_anothers_certificate_is_named(self, desk: Desk, identity: Identity) -> None:
         bundle = desk.authority.issue("edge-0")
-        given = self.settings(
+        edge_settings = self.settings(
             tls_ca=desk.ca, tls_cert=bundle / "tls.crt", tls_key=bundle / "tls.key"
         )
         with pytest.raises(
             ConfigError, match="is the certificate of 'edge-0', and this identity is 'edge-1'"
         ):
-            prepared(given, identity).obtain(STOP)
+            prepared(edge_settings, identity).obtain(STOP)
 
     def test_without_settings_it_stays_plain(self, identity: Identity) -> None:
         assert prepared(self.settings(), identity).obtain(STOP) is None

@@ -99,27 +99,27 @@ def test_numbers_are_never_used_again_although_everything_was_receipted(tmp_path
 
 
 def test_neither_runs_nor_identities_mix(tmp_path: Path) -> None:
-    with opened(tmp_path, "one") as one:
-        one.put(1, b"of one")
+    with opened(tmp_path, "one") as outbox:
+        outbox.put(1, b"of one")
     for run, owner in (("two", OWNER), ("one", b"another identity")):
         with opened(tmp_path, run, owner) as two:
             assert (two.oldest(), two.next_seq()) == (None, 1)
-    with opened(tmp_path, "one") as one:
-        assert one.oldest() == (1, b"of one")
+    with opened(tmp_path, "one") as outbox:
+        assert outbox.oldest() == (1, b"of one")
 
 
 @pytest.mark.parametrize("size", [4096, LARGE + 8])
 def test_what_was_put_survives_kill_9(tmp_path: Path, size: int) -> None:
     with Forked(WRITER, tmp_path, str(size)) as writer:
-        said = [int(writer.stdout.readline()) for _ in range(20)]
+        seqs = [int(writer.stdout.readline()) for _ in range(20)]
         writer.kill()
-        said += [
+        seqs += [
             int(line)
             for line in writer.stdout.read().splitlines(keepends=True)
             if line.endswith("\n")
         ]
     with opened(tmp_path) as box:
-        assert box.next_seq() > said[-1]
+        assert box.next_seq() > seqs[-1]
         for seq in range(1, box.next_seq()):
             pending = box.oldest()
             assert pending is not None
@@ -165,10 +165,10 @@ except PrivacyError as error:
 def test_on_a_full_disk_neither_is_written(tmp_path: Path, size: int) -> None:
     with opened(tmp_path) as box:
         box.put(1, b"first")
-    done = forked.finished(FULL, tmp_path, str(size))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("outbox of run run: ")
-    assert done.stdout.rstrip().endswith("the update was not sent")
+    completed = forked.finished(FULL, tmp_path, str(size))
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("outbox of run run: ")
+    assert completed.stdout.rstrip().endswith("the update was not sent")
     with opened(tmp_path) as box:
         assert (box.oldest(), box.next_seq()) == ((1, b"first"), 2)
         assert box._ledger.charged().count == 0
@@ -323,7 +323,7 @@ print((bytes_of("VmHWM") - base) / (4 * numbers))
 
 
 def test_an_update_is_held_once_while_it_is_stored_and_sent(tmp_path: Path) -> None:
-    """The vector; then its file, as it is mapped."""
-    done = forked.finished(COPIES, tmp_path, str(10_000_000))
-    assert done.returncode == 0, done.stderr
-    assert 0.9 < float(done.stdout) < 1.7
+    """Hold the update as its vector, then as its file, which is mapped."""
+    completed = forked.finished(COPIES, tmp_path, str(10_000_000))
+    assert completed.returncode == 0, completed.stderr
+    assert 0.9 < float(completed.stdout) < 1.7

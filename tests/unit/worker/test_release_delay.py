@@ -48,7 +48,7 @@ class Clock:
 
 
 def leaves_after(took: float, steps: int = 1) -> tuple[float, int]:
-    """When a push that took so long leaves, after its model came; and how many were late."""
+    """Return when a push that took so long leaves, after its model came, and how many were late."""
     clock = Clock()
     delay = ReleaseDelay(lambda: 0.020, clock=clock)
     clock.now += took
@@ -68,13 +68,13 @@ def test_a_late_push_leaves_at_the_next_multiple_and_is_counted(took: float, lea
 
 
 def after(lates: str) -> float:
-    """D after pushes that took so many times D too long, in milliseconds; it was 20."""
+    """Return D in ms after pushes that took so many times D too long; it was 20."""
     clock = Clock()
     delay = ReleaseDelay(lambda: 0.020, clock=clock)
     for late in lates:
-        came = delay.starting(clock.now)
+        started_at = delay.starting(clock.now)
         clock.now += (int(late) + 0.3) * delay.seconds
-        delay.left(came, 1)
+        delay.left(started_at, 1)
     delay.starting(clock.now)
     return round(1000 * delay.seconds, 6)
 
@@ -118,34 +118,34 @@ def test_the_delay_grows_to_a_public_number_of_seconds_and_never_below_what_was_
     for was, most in ((100.0, release_delay.MOST_SECONDS), (900.0, 900.0)):
         delay = ReleaseDelay(lambda was=was: was, clock=clock)  # type: ignore[misc]
         for _ in range(20):
-            came = delay.starting(clock.now)
+            started_at = delay.starting(clock.now)
             clock.now += 1.3 * delay.seconds
-            delay.left(came, 1)
+            delay.left(started_at, 1)
         delay.starting(clock.now)
         assert delay.seconds == most
 
 
 def test_a_delay_that_grows_is_fixed_for_the_push_under_way() -> None:
     clock, agreed = Clock(), [0.02]
-    delay = ReleaseDelay(lambda: 0.020, lambda own: max(own, *agreed), clock=clock)
-    came = delay.starting(clock.now)
+    delay = ReleaseDelay(lambda: 0.020, lambda measured: max(measured, *agreed), clock=clock)
+    started_at = delay.starting(clock.now)
     assert delay.starting(clock.now) == clock.now
     agreed.append(0.5)
     clock.now += 0.01
-    assert round(delay.left(came, 1), 6) == 0.01
+    assert round(delay.left(started_at, 1), 6) == 0.01
     delay.starting(clock.now)
     assert delay.seconds == 0.5
 
 
 def test_late_pushes_are_rare_under_load_and_tell_little_of_the_rows_drawn() -> None:
     """With quarters of D that grew at the fourth of 32, 5.7 % were late, of which a row told 1 %."""
-    late, told = under_load(pushes=20_000)
+    late, information = under_load(pushes=20_000)
     assert late < 0.02
-    assert told < 0.005
+    assert information < 0.005
 
 
 def under_load(pushes: int) -> tuple[float, float]:
-    """The share of late pushes under bursts of load, and how much it grows with one row more.
+    """Return the share of late pushes under bursts of load, and its growth with one row more.
 
     Work of 1 ms and half a millisecond a row, about 16 of 64 rows; D is measured with 33 rows.
     """
@@ -155,9 +155,9 @@ def under_load(pushes: int) -> tuple[float, float]:
     for push in range(pushes):
         if random.random() < 0.05:  # load changes every twentieth push, on average
             slow = random.choice([1.0, 1.5, 2.0, 2.5, 3.0])
-        came, before = delay.starting(clock.now), delay.late
+        started_at, before = delay.starting(clock.now), delay.late
         clock.now += slow * random.lognormal(0.0, 0.1) * (0.001 + 0.0005 * rows[push])
-        clock.now += delay.left(came, 1)
+        clock.now += delay.left(started_at, 1)
         late[push] = delay.late - before
     return float(late.mean()), float(np.polyfit(rows, late, 1)[0])
 
@@ -230,23 +230,23 @@ def test_all_edges_of_a_machine_take_the_longest_of_their_delays(tmp_path: Path)
 
 def test_who_still_measures_is_waited_for(tmp_path: Path) -> None:
     first, second = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
-    for one in (first, second):
-        one.begin()
-    found: list[float] = []
-    thread = threading.Thread(target=lambda: found.append(first.longest(0.1)))
+    for member in (first, second):
+        member.begin()
+    delays: list[float] = []
+    thread = threading.Thread(target=lambda: delays.append(first.longest(0.1)))
     thread.start()
     thread.join(0.1)
-    assert found == []
+    assert delays == []
     assert second.longest(0.3) == 0.3
     thread.join(60)
-    assert found == [0.3]
+    assert delays == [0.3]
 
 
 def test_edges_of_a_machine_agree_when_a_delay_grows_and_goes_back(tmp_path: Path) -> None:
     first, second = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
-    for one in (first, second):
-        one.begin()
-        one._of("edge-0", ".measuring").unlink(missing_ok=True)
+    for member in (first, second):
+        member.begin()
+        member._of("edge-0", ".measuring").unlink(missing_ok=True)
     assert first.longest(0.1) == 0.1
     assert second.longest(0.1) == 0.1
     assert first.agreed(0.2) == 0.2
@@ -256,15 +256,15 @@ def test_edges_of_a_machine_agree_when_a_delay_grows_and_goes_back(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "said", [b"inf", b"nan", b"-5", b"", b"garbage", b"\xff\xfe", b"1e9", b"601", b"9" * 100]
+    "content", [b"inf", b"nan", b"-5", b"", b"garbage", b"\xff\xfe", b"1e9", b"601", b"9" * 100]
 )
-def test_what_is_no_delay_is_not_believed(tmp_path: Path, said: bytes) -> None:
+def test_what_is_no_delay_is_not_believed(tmp_path: Path, content: bytes) -> None:
     mine, other = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
     other.begin()
     assert other.longest(release_delay.MOST_SECONDS) == release_delay.MOST_SECONDS
     mine.begin()
     assert mine.longest(0.1) == release_delay.MOST_SECONDS
-    (tmp_path / "edge-1").write_bytes(said)
+    (tmp_path / "edge-1").write_bytes(content)
     assert mine.agreed(0.1) == 0.1
     # Nor is what is no file.
     (tmp_path / "edge-1").unlink()

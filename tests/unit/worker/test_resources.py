@@ -26,18 +26,20 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
     rows(tmp_path / "train.csv", 300, seed=2)
     first, other = (config.load(run_of(tmp_path), seed=seed) for seed in (1, 2))
     with ExitStack() as open_:
-        one, two = (Identities(tmp_path / name).acquire(2, threading.Event()) for name in "ab")
-        assert one is not None
-        assert two is not None
-        open_.enter_context(closing(one))
-        open_.enter_context(closing(two))
+        edge_a, edge_b = (
+            Identities(tmp_path / name).acquire(2, threading.Event()) for name in "ab"
+        )
+        assert edge_a is not None
+        assert edge_b is not None
+        open_.enter_context(closing(edge_a))
+        open_.enter_context(closing(edge_b))
         with (
-            ledger_of(first.source, one),
+            ledger_of(first.source, edge_a),
             pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"),
-            ledger_of(other.source, two),
+            ledger_of(other.source, edge_b),
         ):
             pass
-        with ledger_of(other.source, two):  # the control
+        with ledger_of(other.source, edge_b):  # the control
             pass
 
 
