@@ -28,8 +28,9 @@ from tacit_services.transport.inbox import (
     Inbox,
     Room,
 )
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
 from tacit_services.transport.rate_limit import SMALLEST_PART, RateLimiter
+from tacit_services.worker.contract import BrokerConnection
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # a peer whose budget is spent still averages
@@ -78,7 +79,7 @@ class Exchange:
         self.counts = {"sent": 0, "heard": 0, "refused": 0}
         self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
         self._patience, self._changed, self._seldom = patience, changed, Seldom()
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._number = secrets.randbits(
             60
         )  # it is of the next copy, and parts of two copies must not be mixed
@@ -102,7 +103,7 @@ class Exchange:
         return said + words
 
     @contextmanager
-    def serving(self, connection: Connection) -> Iterator[None]:
+    def serving(self, connection: BrokerConnection) -> Iterator[None]:
         """Hear and answer until the block is left; then make durable what the role has become."""
         self._connection, stop = connection, threading.Event()
         self._always = connection.listening.difference(self.subscriptions)

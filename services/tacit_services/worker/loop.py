@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tacit.protocol import topics
-from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.contract import LoopSettings, Worker
+from tacit_services.transport.mqtt import Inbound
+from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
 from tacit_services.worker.mailbox import Mailbox, Sign
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session, Standing, State
@@ -41,7 +41,9 @@ class Policy(Protocol):
         Called on the network thread.
         """
 
-    def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
+    def working(
+        self, session: Session, connection: BrokerConnection
+    ) -> AbstractContextManager[None]:
         """Return a context of what runs beside the loop, from its beginning to its end."""
 
     def reconnected(self) -> None:
@@ -67,10 +69,18 @@ class WorkerLoop:
     """Run one role until Halt, `stop`, or a refusal."""
 
     def __init__(
-        self, role: Worker, outbox: Outbox, settings: LoopSettings, mailbox: Mailbox, policy: Policy
+        self,
+        role: Worker,
+        outbox: Outbox,
+        settings: LoopSettings,
+        mailbox: Mailbox,
+        policy: Policy,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.role, self.mailbox = role, mailbox
         self._outbox, self._settings, self._policy = outbox, settings, policy
+        self._clock = clock
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to."""
@@ -87,14 +97,16 @@ class WorkerLoop:
             self.mailbox.put(inbound)
 
     def run(
-        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
+        self, connection: BrokerConnection, stop: threading.Event, present: Callable[[str], None]
     ) -> str:
         """Work until the end, and return why it ended. present: publishes the worker's standing.
 
         Raises PrivacyError, and BrokerRefuses.
         """
         role, policy = self.role, self._policy
-        session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
+        session = Session(
+            role, self._outbox, self._settings, connection, present, policy.kept, clock=self._clock
+        )
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
                 connection.check()
@@ -122,6 +134,6 @@ class WorkerLoop:
         """
         session.abandon()
         session.send_hello()
-        deadline = time.monotonic() + FAREWELL_SECONDS
-        while session.state is State.UNRECEIPTED and time.monotonic() < deadline:
+        deadline = self._clock() + FAREWELL_SECONDS
+        while session.state is State.UNRECEIPTED and self._clock() < deadline:
             self._hear(session)

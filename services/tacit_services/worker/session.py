@@ -18,9 +18,9 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
 from tacit_services.logs import Seldom
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
 from tacit_services.transport.transfer import Download, Transfer
-from tacit_services.worker.contract import LoopSettings, Worker
+from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.unheard import Unheard
 
@@ -57,9 +57,11 @@ class Session:
         role: Worker,
         outbox: Outbox,
         settings: LoopSettings,
-        connection: Connection,
+        connection: BrokerConnection,
         present: Callable[[str], None],
         kept: Callable[[], bytes | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """present: publishes the worker's standing. kept: returns what to store with a message.
 
@@ -67,6 +69,7 @@ class Session:
         """
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept
+        self._clock = clock
         self.standing, self._seldom = Standing.ONLINE, Seldom()
         self._unheard = Unheard(role.edge)
         self._task: ServerOutput | None = None  # the server's newest message
@@ -76,9 +79,9 @@ class Session:
         self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
-        self._send_at = time.monotonic()  # when the oldest message goes out (again)
+        self._send_at = self._clock()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
-        self._asked_at = time.monotonic()  # when a task was last asked for
+        self._asked_at = self._clock()  # when a task was last asked for
         # Seconds until a task is asked for again; they grow while the server has none.
         self._wait = settings.patience
 
@@ -91,7 +94,7 @@ class Session:
             return State.TASK_HERE
         if not self._known:
             return State.UNKNOWN
-        return State.OVERDUE if time.monotonic() - self._asked_at > self._wait else State.WAITING
+        return State.OVERDUE if self._clock() - self._asked_at > self._wait else State.WAITING
 
     # -- what the loop does with it ----------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class Session:
         """
         oldest = self.outbox.oldest()
         # Not while disconnected: paho would keep every copy. The reconnection makes it due.
-        if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
+        if oldest is None or self._clock() < self._send_at or not self._connection.up:
             return
         seq, envelope = oldest
         upload = self._upload
@@ -230,7 +233,7 @@ class Session:
                 self.outbox.oldest() is None
             ):  # else a newer one will follow the receipt that is still to come
                 self._task, self._wait = message, self._settings.patience
-                self.task_came = time.monotonic()
+                self.task_came = self._clock()
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):
@@ -270,7 +273,7 @@ class Session:
                 self._refused(seq, receipt.reason)
         else:
             asked = receipt.retry_after_s if math.isfinite(receipt.retry_after_s) else 1.0
-            self._send_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
+            self._send_at = self._clock() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
                 0.5, 1.5
             )
 
@@ -313,10 +316,10 @@ class Session:
 
     def _asked(self) -> None:
         """Note that the server has just been asked or is sending, so that patience begins anew."""
-        self._known, self._asked_at = True, time.monotonic()
+        self._known, self._asked_at = True, self._clock()
 
     def _send_now(self) -> None:
-        self._send_at = time.monotonic()
+        self._send_at = self._clock()
 
     def _send(self, payloads: Iterable[tuple[int, bytes]]) -> None:
         """Publish parts of the oldest message, to be sent again if no answer comes in time."""
@@ -324,8 +327,8 @@ class Session:
         for _, payload in payloads:
             self._connection.publish(topic, payload)
         self._asked()
-        self._send_at = self._asked_at = (
-            time.monotonic() + self._settings.patience * random.uniform(0.8, 1.2)
+        self._send_at = self._asked_at = self._clock() + self._settings.patience * random.uniform(
+            0.8, 1.2
         )
 
     def _want(self, want: pb.Want) -> None:
