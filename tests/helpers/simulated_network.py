@@ -31,7 +31,8 @@ class Timeline:
     """
 
     def __init__(self, limit: float = 10_000.0) -> None:
-        self.now, self.limit = 100.0, 100.0 + limit
+        self.now = 100.0
+        self.limit = self.now + limit
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._watches: list[tuple[Callable[[], bool], Callable[[], None]]] = []
@@ -64,7 +65,7 @@ class Timeline:
         if not until():
             self.now = max(self.now, end)
             self.look()
-        assert self.now < self.limit, f"no end after {self.limit} simulated seconds"
+        assert self.now < self.limit, f"no end by {self.limit:g} s of simulated time"
 
 
 @dataclass(frozen=True, slots=True)

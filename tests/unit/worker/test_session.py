@@ -145,6 +145,25 @@ def test_an_accepted_message_is_sent_once_and_then_forgotten(tmp_path: Path) -> 
     assert run.edge.session.outbox.oldest() is None
 
 
+def test_of_two_messages_the_second_leaves_when_the_first_has_its_receipt(tmp_path: Path) -> None:
+    # given: the receipt of the first is lost
+    run = SimulatedRun(tmp_path, patience=30.0)
+    run.network.lose(lambda parcel: answers(parcel) == 3)
+
+    def post_two() -> None:
+        run.edge.session.post([*run.edge.role.start(), *run.edge.role.start()])
+
+    run.once_in(State.WAITING, post_two)
+    # when
+    reason = run.edge.run()
+    # expected
+    assert reason == OVER
+    assert run.server.kinds()[:4] == ["hello", "update", "hello", "hello"]
+    first, second = run.witness.sent[3], run.witness.sent[4]
+    assert (len(first), len(second)) == (2, 1)
+    assert second[0] > first[1]
+
+
 @pytest.mark.parametrize("lost", ["push", "receipt"])
 def test_without_a_receipt_the_same_bytes_go_out_again_and_are_not_computed_again(
     tmp_path: Path, lost: str
@@ -594,8 +613,9 @@ def test_a_server_whose_store_has_lost_messages_is_shown_their_receipt(tmp_path:
     run = SimulatedRun(tmp_path, updates=3)
     run.timeline.when(lambda: len(run.server.pushes) == 2, lambda: run.server.restart(lost=1))
     # when
-    run.edge.run()
-    # expected
+    reason = run.edge.run()
+    # expected: it goes on with what such a server has, which is for the server to refuse
+    assert reason == OVER
     assert "edge-0 holds a receipt for its message 3, the store ends at its 2" in (
         run.server.lost_store
     )
@@ -612,13 +632,19 @@ def test_a_retained_announcement_is_no_news(tmp_path: Path) -> None:
 
 
 def test_a_model_that_comes_while_a_push_is_pending_is_not_worked_on(tmp_path: Path) -> None:
-    # given: the first model comes again, when the first push is on its way
+    # given: the first model comes again, while the first push is on its way; the next comes later
     run = SimulatedRun(tmp_path, updates=2)
     run.network.delay(lambda parcel: is_up(parcel) and 2 in run.witness.sent, 1.0)
     run.network.double(is_model, later=0.1)
+
+    def withhold() -> None:
+        run.server.withholds = True
+        run.timeline.after(5.0, run.server.grant)
+
+    run.timeline.when(lambda: 2 in run.witness.sent, withhold)
     # when
     reason = run.edge.run()
-    # expected: the receipt's model follows, and only that is worked on
+    # expected: the edge waits for it
     assert reason == OVER
     assert [_base(run, seq) for seq in run.witness.pushes] == [0, 1]
 
