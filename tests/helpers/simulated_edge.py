@@ -232,6 +232,8 @@ class SimulatedEdge:
         )
         try:
             reason = loop.run(connection, self.stop, present)
+            connection.stop(Will(presence, b"left"))
+            ledger.close()
         except Killed:
             self.deaths += 1
             connection.kill()
@@ -243,8 +245,6 @@ class SimulatedEdge:
             raise
         finally:
             self._runs = False
-        connection.stop(Will(presence, b"left"))
-        ledger.close()
         return reason
 
     def run_on(self) -> str:

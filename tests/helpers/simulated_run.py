@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,7 @@ def definition(updates: int, *, epsilon: float = 3.0, noise_multiplier: float = 
 class SimulatedRun:
     """One run: its timeline, network, server, edge, and the witness of all that the edge sends.
 
-    patience, chunk: settings of both sides.
+    patience, chunk: settings of both sides. seed: of the session's pauses, which are a little random.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class SimulatedRun:
         patience: float = 30.0,
         chunk: int = 1 << 18,
         run: RunFile | None = None,
+        seed: int = 1,
     ) -> None:
+        random.seed(seed)
         run = definition(updates) if run is None else run
         self.timeline = Timeline()
         self.network = SimulatedNetwork(self.timeline)

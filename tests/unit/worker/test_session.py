@@ -8,7 +8,6 @@ the disk, no number has two contents, and no push leaves that is not charged.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -17,10 +16,9 @@ from pathlib import Path
 import pytest
 from tacit_services.worker.session import State
 
-from tacit.errors import BrokerRefuses, ConfigError, PrivacyError
+from tacit.errors import ConfigError, PrivacyError
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import GlobalModel, Outgoing
 from tests.helpers.honest_server import BUSY, DUPLICATE, REJECTED
 from tests.helpers.simulated_edge import Killed
 from tests.helpers.simulated_run import (
@@ -29,21 +27,10 @@ from tests.helpers.simulated_run import (
     RUN,
     SimulatedRun,
     answers,
-    definition,
-    is_announcement,
     is_model,
     is_up,
     receipt,
 )
-
-every_state = pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
-
-
-@pytest.fixture(autouse=True)
-def _same_jitter() -> None:
-    """The pauses of the session are a little random: the same in every run of these tests."""
-    random.seed(1)
-
 
 # -- the greeting ----------------------------------------------------------------------------------
 
@@ -420,301 +407,6 @@ def test_a_full_disk_ends_the_edge_before_anything_is_sent(tmp_path: Path) -> No
     assert (list(run.witness.sent), run.edge.charged) == ([1], 1)
 
 
-# -- restarts, reconnections and the end, in every state -------------------------------------------
-
-
-@every_state
-def test_a_process_that_dies_in_any_state_is_continued_with_the_same_bytes(
-    tmp_path: Path, state: State
-) -> None:
-    # given
-    run = SimulatedRun(tmp_path)
-    run.once_in(state, run.edge.die)
-    # when
-    with pytest.raises(Killed):
-        run.edge.run()
-    contents, last = dict(run.witness.contents), max(run.witness.contents)
-    times, charged = len(run.witness.sent[last]), run.edge.charged
-    reason = run.edge.run()
-    # expected: what had no receipt on the disk goes out again, and every push counts once
-    assert reason == OVER
-    assert len(run.witness.sent[last]) == times + 1
-    assert contents.items() <= run.witness.contents.items()
-    assert len({entry.tensor_digest for entry in run.server.pushes}) == 4
-    assert charged <= run.edge.charged <= charged + 4
-
-
-@every_state
-def test_a_connection_that_comes_back_in_any_state_loses_nothing(
-    tmp_path: Path, state: State
-) -> None:
-    # given
-    run = SimulatedRun(tmp_path, patience=30.0)
-    pending: list[int] = []
-
-    def cut() -> None:
-        oldest = run.edge.session.outbox.oldest()
-        pending.extend([] if oldest is None else [oldest[0]])
-        run.network.cut(EDGE, 2.0)
-
-    run.once_in(state, cut)
-    # when
-    reason = run.edge.run()
-    # expected: a message without its receipt is sent again when the connection is back, not later
-    assert reason == OVER
-    assert bool(pending) == (state is State.UNRECEIPTED)
-    for seq in pending:
-        first, second = run.witness.sent[seq]
-        assert 2.0 <= second - first <= 2.3
-    assert len({entry.tensor_digest for entry in run.server.pushes}) == 4
-    assert run.edge.charged == 4
-
-
-@every_state
-def test_a_server_that_starts_again_in_any_state_gets_what_it_has_not_receipted(
-    tmp_path: Path, state: State
-) -> None:
-    # given
-    run = SimulatedRun(tmp_path, patience=30.0)
-    run.once_in(state, run.server.restart)
-    # when
-    began, reason = run.timeline.now, run.edge.run()
-    # expected: its new epoch is enough, no patience is needed
-    assert reason == OVER
-    assert len({entry.tensor_digest for entry in run.server.pushes}) == 4
-    assert run.edge.charged == 4
-    if state is not State.OVERDUE:
-        assert run.timeline.now - began < 10.0
-
-
-@every_state
-def test_a_signal_to_stop_ends_the_process_in_any_state_and_the_next_goes_on(
-    tmp_path: Path, state: State
-) -> None:
-    # given
-    run = SimulatedRun(tmp_path)
-    run.once_in(state, run.edge.stop.set)
-    # when
-    reason, charged = run.edge.run(), run.edge.charged
-    run.edge.stop.clear()
-    # expected: what was charged ahead was taken back
-    assert reason == "stopped"
-    assert charged == len(run.witness.pushes)
-    assert run.edge.run() == OVER
-    assert len({entry.tensor_digest for entry in run.server.pushes}) == 4
-    assert run.edge.charged == 4
-
-
-@every_state
-def test_a_halt_in_any_state_is_answered_with_a_last_account_and_no_push(
-    tmp_path: Path, state: State
-) -> None:
-    # given
-    run = SimulatedRun(tmp_path)
-    pushes: list[int] = []
-
-    def halt() -> None:
-        pushes.extend(run.witness.pushes)
-        run.server.halt("enough")
-
-    run.once_in(state, halt)
-    # when
-    reason = run.edge.run()
-    # expected: at most the push on the model that was there, or on its way with the receipt
-    assert (reason, run.server.kinds()[-1]) == ("enough", "hello")
-    under_way = state in (State.UNRECEIPTED, State.TASK_HERE)
-    assert len(run.witness.pushes) - len(pushes) == under_way
-    assert run.edge.charged == len(run.witness.pushes)
-    account = wire.decode(bytearray(run.server.journal[-1].envelope)).meta.hello
-    assert account.charged.count == run.edge.charged
-
-
-def test_a_halt_while_a_push_is_pending_gives_it_up(tmp_path: Path) -> None:
-    # given: the first push is lost, and then the run is halted
-    run = SimulatedRun(tmp_path)
-    run.network.lose(lambda parcel: is_up(parcel) and 2 in run.witness.sent)
-    run.timeline.when(
-        lambda: 2 in run.witness.sent and run.edge.is_in(State.UNRECEIPTED),
-        lambda: run.server.halt("enough"),
-    )
-    # when
-    reason = run.edge.run()
-    # expected: it is not sent again, its charge stands, and the last account has it
-    assert (reason, run.server.kinds()) == ("enough", ["hello", "hello"])
-    assert (len(run.witness.sent[2]), run.edge.charged) == (1, 1)
-
-
-def test_a_last_account_that_nobody_receipts_does_not_keep_the_edge(tmp_path: Path) -> None:
-    # given: after the run's end the server hears nothing
-    run = SimulatedRun(tmp_path, updates=1)
-    run.network.lose(lambda parcel: is_up(parcel) and run.server.role.halted, times=100)
-    # when
-    reason = run.edge.run()
-    # expected: the announcement has told it of the end, and tells the next process
-    assert (reason, run.server.kinds()) == ("finished", ["hello", "update"])
-    assert len(run.witness.sent[3]) == 1
-    assert run.edge.run() == "finished"
-
-
-def test_an_edge_that_is_told_of_the_end_by_hello_alone_ends(tmp_path: Path) -> None:
-    # given: the announcement of the halt is lost
-    run = SimulatedRun(tmp_path, patience=5.0)
-    run.once_in(State.WAITING, lambda: run.server.halt("enough"))
-    run.network.lose(lambda parcel: is_announcement(parcel) and run.server.role.halted, times=100)
-    # when
-    reason = run.edge.run()
-    # expected
-    assert reason == "enough"
-
-
-# -- the budget ------------------------------------------------------------------------------------
-
-
-def test_an_edge_whose_budget_is_spent_retires_and_pushes_no_more(tmp_path: Path) -> None:
-    # given: a budget of three pushes, and a run of ten
-    budget = definition(10, epsilon=2.0, noise_multiplier=0.82)
-    run = SimulatedRun(tmp_path, run=budget)
-    run.timeline.when(
-        lambda: "retired" in run.server.kinds(),
-        lambda: run.timeline.after(500.0, lambda: run.server.halt("enough")),
-    )
-    # when
-    reason = run.edge.run()
-    # expected: the whole budget was used, and it waits for the end in silence
-    assert reason == "halted"
-    assert run.server.kinds() == ["hello", *["update"] * 3, "retired"]
-    assert run.edge.standings[-1] == "retired"
-    assert (run.edge.charged, len(run.witness.sent[5])) == (3, 1)
-    # and a next process in the same run retires again, with nothing charged
-    assert run.edge.run() == "enough"
-    assert run.edge.charged == 3
-
-
-def test_what_a_crash_has_spent_is_not_given_back(tmp_path: Path) -> None:
-    # given: a budget of three pushes; the process dies when the first is computed
-    budget = definition(10, epsilon=2.0, noise_multiplier=0.82)
-    run = SimulatedRun(tmp_path, run=budget)
-    run.edge.at("after computing", run.edge.die)
-    run.timeline.when(
-        lambda: "retired" in run.server.kinds(),
-        lambda: run.timeline.after(1.0, lambda: run.server.halt("enough")),
-    )
-    # when
-    reason = run.edge.run_on()
-    # expected
-    assert (reason, len(run.server.pushes), run.edge.charged) == ("halted", 2, 3)
-
-
-# -- another history, another model ----------------------------------------------------------------
-
-
-def test_a_server_whose_store_has_lost_messages_is_shown_their_receipt(tmp_path: Path) -> None:
-    # given: the server starts again without its newest message
-    run = SimulatedRun(tmp_path, updates=3)
-    run.timeline.when(lambda: len(run.server.pushes) == 2, lambda: run.server.restart(lost=1))
-    # when
-    reason = run.edge.run()
-    # expected: it goes on with what such a server has, which is for the server to refuse
-    assert reason == OVER
-    assert "edge-0 holds a receipt for its message 3, the store ends at its 2" in (
-        run.server.lost_store
-    )
-
-
-def test_a_retained_announcement_is_no_news(tmp_path: Path) -> None:
-    # given: a broker that has in store what an earlier server has said
-    run = SimulatedRun(tmp_path, updates=1)
-    run.timeline.run(1.0)
-    # when
-    run.edge.run()
-    # expected: one Hello
-    assert [len(times) for times in run.witness.sent.values()] == [1, 1, 1]
-
-
-def test_a_model_that_comes_while_a_push_is_pending_is_not_worked_on(tmp_path: Path) -> None:
-    # given: the first model comes again, while the first push is on its way; the next comes later
-    run = SimulatedRun(tmp_path, updates=2)
-    run.network.delay(lambda parcel: is_up(parcel) and 2 in run.witness.sent, 1.0)
-    run.network.double(is_model, later=0.1)
-
-    def withhold() -> None:
-        run.server.withholds = True
-        run.timeline.after(5.0, run.server.grant)
-
-    run.timeline.when(lambda: 2 in run.witness.sent, withhold)
-    # when
-    reason = run.edge.run()
-    # expected: the edge waits for it
-    assert reason == OVER
-    assert [_base(run, seq) for seq in run.witness.pushes] == [0, 1]
-
-
-def test_a_model_older_than_the_last_costs_one_push_which_says_how_old_it_is(
-    tmp_path: Path,
-) -> None:
-    # given: the first model comes again, when the edge waits for its third
-    run = SimulatedRun(tmp_path, updates=3)
-    first = run.server.role.global_model()
-    run.once_in(State.WAITING, lambda: run.server.send(Outgoing(EDGE, first)))
-    # when
-    reason = run.edge.run()
-    # expected: the server measures its age, and no version is left out
-    assert (reason, run.edge.charged) == (OVER, 3)
-    assert [_base(run, seq) for seq in run.witness.pushes] == [0, 0, 2]
-    assert run.server.role.tau_max == 1
-
-
-def test_a_model_that_the_policy_forbids_is_refused_once_aloud_and_costs_nothing(
-    tmp_path: Path,
-) -> None:
-    # given: a model with a clip that the plan does not allow, again and again; then a good one
-    run = SimulatedRun(tmp_path, updates=2)
-    good = run.server.role.global_model()
-    bad = GlobalModel(good.version, good.params, 1e9, good.terms)
-    run.server.withholds = True
-    for seconds in (1.0, 2.0, 3.0):
-        run.timeline.after(seconds, lambda: run.server.send(Outgoing(EDGE, bad)))
-    run.timeline.after(10.0, run.server.grant)
-    # when
-    reason = run.edge.run()
-    # expected: one Hello says so, and its presence until it works again
-    assert (reason, run.server.kinds()) == (OVER, ["hello", "hello", "update", "update", "hello"])
-    refused = wire.decode(bytearray(run.witness.contents[2])).meta.hello
-    assert (refused.refusals, refused.charged.count) == (1, 0)
-    assert run.edge.standings == ["", "refusing", "online"]
-    assert run.edge.charged == 2
-
-
-def test_an_edge_that_gets_no_task_asks_ever_more_seldom(tmp_path: Path) -> None:
-    # given: a server that has no task for ten minutes
-    run = SimulatedRun(tmp_path, updates=1, patience=5.0)
-    run.server.withholds = True
-    run.timeline.after(600.0, run.server.grant)
-    # when
-    run.edge.run()
-    # expected: its patience, then twice as long each time, up to a minute
-    hellos = [
-        times[0] for seq, times in run.witness.sent.items() if run.witness.kind(seq) == "hello"
-    ]
-    pauses = [later - earlier for earlier, later in pairwise(hellos[:-1])]
-    assert pauses == sorted(pauses, key=lambda pause: round(pause / 5.0))
-    assert pauses[0] < 15.0
-    assert 60.0 <= pauses[-1] <= 67.0
-
-
-def test_a_broker_that_takes_no_such_message_ends_the_edge(tmp_path: Path) -> None:
-    # given
-    run = SimulatedRun(tmp_path)
-
-    def refuse() -> None:
-        run.network.connection(EDGE).refusal = BrokerRefuses("too large")
-
-    run.once_in(State.UNRECEIPTED, refuse)
-    # when, expected
-    with pytest.raises(BrokerRefuses, match="too large"):
-        run.edge.run()
-
-
 def test_the_witness_of_these_tests_sees_a_byte_that_is_not_on_the_disk(tmp_path: Path) -> None:
     # given
     run = SimulatedRun(tmp_path)
@@ -726,7 +418,3 @@ def test_the_witness_of_these_tests_sees_a_byte_that_is_not_on_the_disk(tmp_path
             run.network.carry(
                 EDGE, topics.up_numbered(RUN, EDGE), topics.number_front(seq) + changed
             )
-
-
-def _base(run: SimulatedRun, seq: int) -> int:
-    return int(wire.decode(bytearray(run.witness.contents[seq])).meta.update.base_version)
