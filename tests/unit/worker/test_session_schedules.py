@@ -50,7 +50,7 @@ class Schedule:
 
 schedules = st.builds(
     Schedule,
-    messages=st.lists(st.sampled_from([*FATES, *DISTURBANCES]), max_size=40),
+    messages=st.lists(st.sampled_from([*FATES, *DISTURBANCES]), min_size=12, max_size=40),
     deaths=st.lists(st.integers(1, 60), max_size=MOST_DEATHS),
     chunk=st.sampled_from([1 << 18, 512]),
     computing=st.sampled_from([0.0, 5.0]),
