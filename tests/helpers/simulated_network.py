@@ -113,11 +113,6 @@ class SimulatedConnection:
         self._will, self._point = will, point
         self._queue: list[tuple[str, bytes, bool]] = []
 
-    @property
-    def hears(self) -> bool:
-        """Whether there is a connection now."""
-        return self.up
-
     def check(self) -> None:
         """Raise what a test has put into `refusal`."""
         if self.refusal is not None:

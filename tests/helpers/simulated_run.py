@@ -20,12 +20,11 @@ from tests.helpers.simulated_network import Parcel, SimulatedNetwork, Timeline
 RUN = "run"
 EDGE = "edge-0"
 OVER = "all updates applied"  # why a run ends that nobody halts
-BUDGET = 17  # pushes that an edge of `definition` can pay for
 
 
 @cache
 def definition(updates: int, *, epsilon: float = 3.0, noise_multiplier: float = 0.8) -> RunFile:
-    """The run file of a private run that ends after so many updates."""
+    """The run file of a private run that ends after so many updates; an edge can pay for 17."""
     privacy = {"epsilon": epsilon, "noise_multiplier": noise_multiplier}
     return run_file(MAPA, run={"updates": updates}, edges={"count": 2}, privacy=privacy)
 
