@@ -29,7 +29,8 @@ from tacit_services.transport.inbox import (
     Inbox,
     Room,
 )
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
+from tacit_services.worker.contract import BrokerConnection
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # a peer whose budget is spent still averages
@@ -87,7 +88,7 @@ class Exchange:
         self._patience = patience
         self._changed = changed
         self._seldom = Seldom()
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._number = secrets.randbits(
             60
         )  # it is of the next copy, and parts of two copies must not be mixed
@@ -112,7 +113,7 @@ class Exchange:
         return messages + words
 
     @contextmanager
-    def serving(self, connection: Connection) -> Iterator[None]:
+    def serving(self, connection: BrokerConnection) -> Iterator[None]:
         """Hear and answer until the block is left; then make durable what the role has become."""
         self._connection = connection
         stop = threading.Event()

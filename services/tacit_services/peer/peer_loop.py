@@ -17,9 +17,9 @@ from tacit.privacy.release import Released
 from tacit.protocol.messages import Outgoing
 from tacit_services.peer.exchange import Exchange
 from tacit_services.peer.peer_state import PeerState
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
 from tacit_services.worker.computing import Computing
-from tacit_services.worker.contract import LoopSettings
+from tacit_services.worker.contract import BrokerConnection, LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
@@ -76,7 +76,7 @@ class Peering:
         return of_peers
 
     @contextmanager
-    def working(self, session: Session, connection: Connection) -> Iterator[None]:
+    def working(self, session: Session, connection: BrokerConnection) -> Iterator[None]:
         """Hear and answer other peers until the end of the block, and greet the observer."""
         with self._exchange.serving(connection):
             session.send_hello()

@@ -1,8 +1,8 @@
-"""What the worker loop is given: a role of any algorithm, and settings."""
+"""What the worker loop is given: a role of any algorithm, a connection, and settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,30 @@ class LoopSettings:
     patience: float
     definition: str
     slowdown: float = 1.0  # a step takes this many times its own time, for experiments
+
+
+class BrokerConnection(Protocol):
+    """The part of a connection to a broker that a worker uses.
+
+    A message that is published may be lost, doubled or overtaken: receipts tell that it came.
+    """
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a connection now."""
+
+    @property
+    def listening(self) -> frozenset[str]:
+        """The topics that are subscribed to, after every reconnection too."""
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Send one message, or queue it while disconnected."""
+
+    def listen(self, subscriptions: Sequence[str]) -> None:
+        """Replace the subscriptions by these. Raises BrokerRefuses, as `check` does."""
+
+    def check(self) -> None:
+        """Raise BrokerRefuses where the broker drops the connection at one of our messages."""
 
 
 class Payer(Protocol):

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tacit.protocol import topics
-from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.contract import LoopSettings, Worker
+from tacit_services.transport.mqtt import Inbound
+from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
 from tacit_services.worker.mailbox import Mailbox, Sign
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session, Standing, State
@@ -41,7 +41,9 @@ class WorkPolicy(Protocol):
         Called on the network thread.
         """
 
-    def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
+    def working(
+        self, session: Session, connection: BrokerConnection
+    ) -> AbstractContextManager[None]:
         """Return a context of what runs beside the loop, from its beginning to its end."""
 
     def reconnected(self) -> None:
@@ -73,12 +75,15 @@ class WorkerLoop:
         settings: LoopSettings,
         mailbox: Mailbox,
         policy: WorkPolicy,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.role = role
         self.mailbox = mailbox
         self._outbox = outbox
         self._settings = settings
         self._policy = policy
+        self._clock = clock
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to."""
@@ -95,7 +100,7 @@ class WorkerLoop:
             self.mailbox.put(inbound)
 
     def run(
-        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
+        self, connection: BrokerConnection, stop: threading.Event, present: Callable[[str], None]
     ) -> str:
         """Work until the end, and return why it ended. present: publishes the worker's standing.
 
@@ -104,7 +109,13 @@ class WorkerLoop:
         role = self.role
         policy = self._policy
         session = Session(
-            role, self._outbox, self._settings, connection, present, policy.role_state
+            role,
+            self._outbox,
+            self._settings,
+            connection,
+            present,
+            policy.role_state,
+            clock=self._clock,
         )
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
@@ -133,6 +144,6 @@ class WorkerLoop:
         """
         session.abandon()
         session.send_hello()
-        deadline = time.monotonic() + FAREWELL_SECONDS
-        while session.state is State.UNRECEIPTED and time.monotonic() < deadline:
+        deadline = self._clock() + FAREWELL_SECONDS
+        while session.state is State.UNRECEIPTED and self._clock() < deadline:
             self._hear(session)

@@ -29,9 +29,9 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
 from tacit_services.logs import Seldom
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
 from tacit_services.transport.transfer import Download, Transfer
-from tacit_services.worker.contract import LoopSettings, Worker
+from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.unheard import Unheard
 
@@ -68,9 +68,11 @@ class Session:
         role: Worker,
         outbox: Outbox,
         settings: LoopSettings,
-        connection: Connection,
+        connection: BrokerConnection,
         present: Callable[[str], None],
         role_state: Callable[[], bytes | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """present: publishes the standing. role_state: returns what to store with a message.
 
@@ -82,6 +84,7 @@ class Session:
         self._connection = connection
         self._present = present
         self._role_state = role_state
+        self._clock = clock
         self.standing = Standing.ONLINE
         self._seldom = Seldom()
         self._unheard = Unheard(role.edge)
@@ -92,9 +95,9 @@ class Session:
         self._begun = outbox.next_seq()  # this and later messages are of this process
         self._connected_before = False
         self._epoch = 0
-        self._send_at = time.monotonic()  # when the oldest message goes out (again)
+        self._send_at = self._clock()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
-        self._asked_at = time.monotonic()  # when a task was last asked for
+        self._asked_at = self._clock()  # when a task was last asked for
         # Seconds until a task is asked for again; they grow while the server has none.
         self._wait = settings.patience
 
@@ -107,7 +110,7 @@ class Session:
             return State.TASK_HERE
         if not self._known:
             return State.UNKNOWN
-        if time.monotonic() - self._asked_at > self._wait:
+        if self._clock() - self._asked_at > self._wait:
             return State.OVERDUE
         return State.WAITING
 
@@ -167,7 +170,7 @@ class Session:
         """
         oldest = self.outbox.oldest()
         # Not while disconnected: paho would keep every copy. The reconnection makes it due.
-        if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
+        if oldest is None or self._clock() < self._send_at or not self._connection.up:
             return
         seq, envelope = oldest
         upload = self._upload
@@ -258,7 +261,7 @@ class Session:
             ):  # else a newer one will follow the receipt that is still to come
                 self._task = message
                 self._wait = self._settings.patience
-                self.task_came = time.monotonic()
+                self.task_came = self._clock()
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):
@@ -301,7 +304,7 @@ class Session:
                 delay = receipt.retry_after_s
             else:
                 delay = 1.0
-            self._send_at = time.monotonic() + min(max(delay, 0.1), MOST_BUSY) * random.uniform(
+            self._send_at = self._clock() + min(max(delay, 0.1), MOST_BUSY) * random.uniform(
                 0.5, 1.5
             )
 
@@ -346,10 +349,10 @@ class Session:
     def _asked(self) -> None:
         """Note that the server has just been asked or is sending, so that patience begins anew."""
         self._known = True
-        self._asked_at = time.monotonic()
+        self._asked_at = self._clock()
 
     def _send_now(self) -> None:
-        self._send_at = time.monotonic()
+        self._send_at = self._clock()
 
     def _send(self, payloads: Iterable[tuple[int, bytes]]) -> None:
         """Publish parts of the oldest message, to be sent again if no answer comes in time."""
@@ -357,8 +360,8 @@ class Session:
         for _, payload in payloads:
             self._connection.publish(topic, payload)
         self._asked()
-        self._send_at = self._asked_at = (
-            time.monotonic() + self._settings.patience * random.uniform(0.8, 1.2)
+        self._send_at = self._asked_at = self._clock() + self._settings.patience * random.uniform(
+            0.8, 1.2
         )
 
     def _want(self, want: pb.Want) -> None:

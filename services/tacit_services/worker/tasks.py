@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from tacit.protocol.messages import Retired
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Inbound
 from tacit_services.worker.computing import Computing
-from tacit_services.worker.contract import LoopSettings, Worker
+from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
@@ -43,6 +43,7 @@ class Tasks:
         delay: ReleaseDelay,
         *,
         serves: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """delay: for which pushes are held back.
 
@@ -53,6 +54,7 @@ class Tasks:
         self.role_state = role_state
         self._serves = serves
         self._delay = delay
+        self._clock = clock
         self._complained_at = -math.inf
 
     @property
@@ -64,7 +66,9 @@ class Tasks:
         """Return False: there is no other thread."""
         return False
 
-    def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
+    def working(
+        self, session: Session, connection: BrokerConnection
+    ) -> AbstractContextManager[None]:
         """Return a context in which nothing runs beside the loop."""
         return nullcontext()
 
@@ -126,8 +130,8 @@ class Tasks:
         `patience`.
         """
         role = self._role
-        if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:
-            self._complained_at = time.monotonic()
+        if self._clock() - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = self._clock()
             facts = {"edge": role.edge}
             log.warning(
                 "%s refuses a model (its %d.): %s",

@@ -174,7 +174,9 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     assert fold(run.file).model_sha256 == sha256
     with journal_file.open_journal(run.file) as file:
         payloads = [entry.payload for entry in journal_file.JournalReader(file, "file")]
-    role, _ = refold(run.run, payloads, registry.labelled_records(datasets.splits("digits", None), SALT))
+    role, _ = refold(
+        run.run, payloads, registry.labelled_records(datasets.splits("digits", None), SALT)
+    )
     assert isinstance(role, LabelServer)
     rows = torch.tensor([1437 + 3, 7])
     assert torch.equal(role.scores(rows), run.live.role.scores(rows))

@@ -332,7 +332,9 @@ def test_a_roster_or_a_request_that_comes_twice_is_answered_once() -> None:
     federation = world(plan=FRESH).after_tables()
     party = federation.parties["edge-0"]
     assert (
-        party.on_message(Roster(federation.server.labelled.names, federation.server.labelled.records))
+        party.on_message(
+            Roster(federation.server.labelled.names, federation.server.labelled.records)
+        )
         == []
     )
     assert len(party.on_message(Request(5, torch.arange(3)))) == 1
