@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.config import RunFile
 from tacit.models import Model
-from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Layered
 from tacit.models.zoo.lstm import Lstm
 
@@ -42,9 +42,9 @@ def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
         sizes = {"embedding": model.embedding, "hidden": model.hidden}
         return "LanguageModel", {"classes": model.classes, **sizes}
     of_both = {"shape": model.shape, "classes": model.classes}
-    if isinstance(model, Deep):
+    if isinstance(model, DeepModel):
         of_deep = {"width": model.width, "blocks": model.blocks}
-        return "DeepModule", {"name": model.name, **of_both, **of_deep}
+        return "Deep", {"name": model.name, **of_both, **of_deep}
     assert isinstance(model, Layered)
     keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
     return "Cnn", of_both | {key: getattr(model, key) for key in keys}

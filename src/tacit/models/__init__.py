@@ -10,7 +10,7 @@ from tacit.models.building import (
     evaluate,
 )
 from tacit.models.model_contract import LayerValues, Model, Normalization
-from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Activation, Layered
 from tacit.models.zoo.lstm import Lstm
 
@@ -18,7 +18,7 @@ __all__ = [
     "NAMES",
     "Activation",
     "Constant",
-    "Deep",
+    "DeepModel",
     "LayerValues",
     "Layered",
     "Lstm",

@@ -12,7 +12,7 @@ from tacit.datasets.benchmarks.load import Dataset
 from tacit.errors import ConfigError
 from tacit.models.answers import NOTHING_KEPT, Answers, MetricInputs
 from tacit.models.model_contract import Model, Normalization
-from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Activation, Layered, side_after
 from tacit.models.zoo.lstm import Lstm
 
@@ -127,7 +127,7 @@ def _deep(
         )
     if width < 1 or blocks < 1:
         raise ConfigError(f"model.width = {width} and model.blocks = {blocks} must be positive")
-    return Deep(name, shape, classes, regularization, width, blocks)
+    return DeepModel(name, shape, classes, regularization, width, blocks)
 
 
 def _padding(

@@ -15,7 +15,7 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.models.user_module import UserModule
 from tacit.models.vectors import example_gradients
-from tacit.models.zoo.modules import Cnn, DeepModule, LanguageModel
+from tacit.models.zoo.modules import Cnn, Deep, LanguageModel
 
 IMAGE = (3, 12, 12)
 SMALL: dict[str, Any] = {"channels": (4, 6), "kernel": 3, "normalization": "group"}
@@ -32,11 +32,11 @@ PAIRS: dict[str, tuple[Callable[[], Model], Callable[[], nn.Module]]] = {
     ),
     "resnet": (
         lambda: build("resnet", IMAGE, 3, width=4, blocks=2),
-        lambda: DeepModule("resnet", IMAGE, 3, width=4, blocks=2),
+        lambda: Deep("resnet", IMAGE, 3, width=4, blocks=2),
     ),
     "mobilenet": (
         lambda: build("mobilenet", IMAGE, 3, width=4, blocks=2),
-        lambda: DeepModule("mobilenet", IMAGE, 3, width=4, blocks=2),
+        lambda: Deep("mobilenet", IMAGE, 3, width=4, blocks=2),
     ),
     "lstm": (
         lambda: build("lstm", (6,), 11, embedding=5, hidden=(4, 3)),

@@ -41,7 +41,7 @@ class _Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Deep(Model):
+class DeepModel(Model):
     """A `resnet` or a `mobilenet` of `blocks` blocks in each of three stages.
 
     The stages have width, 2·width and 4·width channels.

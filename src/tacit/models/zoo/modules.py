@@ -86,7 +86,7 @@ class Cnn(nn.Module):
         return cast(Tensor, getattr(self, f"dense{self.dense}")(x))
 
 
-class DeepModule(nn.Module):
+class Deep(nn.Module):
     """`resnet` (arXiv:1512.03385) and `mobilenet` (arXiv:1704.04861): three stages of blocks.
 
     A block is two convolutions; a `resnet`'s are added to the block's input, of which, where the
