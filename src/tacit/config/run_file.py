@@ -3,7 +3,7 @@
 Idea. One file defines a run. Its sections, under the names that a user writes, are what the rest of
 tacit reads: `define` puts them into a `Definition`, and adds only what follows from them.
 
-What a reader finds. `RunFile` lists the sections, checks that they agree (`section_rules`), fills
+What a reader finds. `RunFile` lists the sections, checks that they agree (`sections_agree`), fills
 in what its author left out (`derived_defaults`), and makes the run's plans, model, fingerprint and
 definition. `parse` and `load`, at the end, read text and files.
 
