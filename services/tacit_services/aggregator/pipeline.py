@@ -23,13 +23,12 @@ from collections.abc import Callable, Iterable
 import torch
 
 from tacit.errors import ServiceError, WireError
-from tacit.models.vectors import LARGEST, learnable
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, AppendBatch, Candidate
-from tacit_services.aggregator.ingest.checks import Checks
+from tacit_services.aggregator.ingest.checks import Checks, check_numbers
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts, RetryLater
 from tacit_services.aggregator.ingest.staging import Staging
@@ -293,11 +292,7 @@ class Pipeline:
 
         Raises WireError where nothing in the message is to be believed.
         """
-        vector = update.vector
-        if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
-            vector = wire_up.gradient(torch.stack(torch.aminmax(vector)), scale)
-        if not learnable(vector):  # it could ruin the model
-            raise WireError("norm", f"a number beyond {LARGEST:g}")
+        check_numbers(update.vector, scale)
         reason = self._role.screen(update)
         if reason is None and new:
             self._checks.base_versions.check(update.edge, update.base_version)

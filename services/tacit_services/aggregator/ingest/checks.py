@@ -5,6 +5,7 @@
 - `BaseVersions`: can the edge have worked on the model that it states?
 - `EndClaims`: do most peers report the end of their run?
 - `ControlMessages`: are there too many bytes without an update?
+- `check_numbers`: is every number of an update finite, and small enough to be learnt?
 
 A run has one object of each; those that it does not need accept every message. All are for the
 driver's thread only.
@@ -17,8 +18,12 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
+
 from tacit.config.definition import Definition
 from tacit.errors import WireError
+from tacit.models.vectors import LARGEST, learnable
+from tacit.protocol import wire_up
 from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.receipts import RetryLater
@@ -28,6 +33,17 @@ RATE = 1 << 16  # bytes a second to be read, in the long run
 KEPT_RATE = 1 << 10  # to be kept: a Hello every other second
 BURST = 1 << 20  # bytes at once: what the longest Meta has
 EACH = 512  # bytes that a message counts for beside its own
+
+
+def check_numbers(vector: torch.Tensor, scale: float) -> None:
+    """Raise WireError where a number of an update is not finite, or above LARGEST in size.
+
+    scale: of a vector of integers, what 1 stands for.
+    """
+    if vector.dtype == torch.int32:  # its extremes say as much as all of its numbers
+        vector = wire_up.gradient(torch.stack(torch.aminmax(vector)), scale)
+    if not learnable(vector):  # it could ruin the model
+        raise WireError("norm", f"a number beyond {LARGEST:g}")
 
 
 class BaseVersions:
