@@ -121,14 +121,14 @@ STRUCTURE = (
 
 def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
     """Run all tests of G: every mode, and the mutants if they are wanted."""
+    subjects = [*HONEST]
+    structure = [(unlike, FRESH), (unlike, CACHED), (again, CACHED)]
+    if mutants:
+        subjects += MUTANTS
+        structure += STRUCTURE
     findings = []
-    for name, subject, count in HONEST + (MUTANTS if mutants else ()):
+    for name, subject, count in subjects:
         findings += attacked(name, ATTACKS[name], subject, source, count)
-    for test, subject in (
-        (unlike, FRESH),
-        (unlike, CACHED),
-        (again, CACHED),
-        *(STRUCTURE if mutants else ()),
-    ):
+    for test, subject in structure:
         findings += test(subject, source)
     return findings

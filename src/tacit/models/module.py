@@ -149,9 +149,10 @@ class ModuleModel(Model):
             state = {name: value.clone() for name, value in state.items()}
         with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
             single = x.dim() == len(self.shape)
-            scores: Tensor = functional_call(module, state, (x.unsqueeze(0) if single else x,))
             if single:
-                return scores.squeeze(0)
+                alone: Tensor = functional_call(module, state, (x.unsqueeze(0),))
+                return alone.squeeze(0)
+            scores: Tensor = functional_call(module, state, (x,))
             return scores
 
     def probabilities(self, scores: Tensor) -> Tensor:

@@ -57,7 +57,9 @@ class SyncPeer(GossipWorker):
 
         None: the run is over, or shares of this round have still to come.
         """
-        return (self.trained.params if self.settled and not self.finished else None), []
+        if not self.settled or self.finished:
+            return None, []
+        return self.trained.params, []
 
     def finish(self, released: Released) -> list[Outgoing]:
         """Step w_k ← w - ηg̃ (4), and send it to all."""

@@ -146,7 +146,10 @@ class _Compact:
             head = self._byte() if count else 0
             return count, [head >> 4, head & 0x0F]
         head = self._byte()
-        return head >> 4 if head >> 4 < 15 else self._varint(), [head & 0x0F]
+        length = head >> 4
+        if length == 15:  # too long for its half of a byte
+            length = self._varint()
+        return length, [head & 0x0F]
 
     def _several(self, count: int, kinds: list[int], depth: int) -> None:
         if count > len(self._content):
