@@ -132,7 +132,7 @@ def inlined(value: Any, definitions: dict[str, Any]) -> Any:
 
 
 def without_prose(value: Any, *, inside_names: bool = False) -> Any:
-    """Return a schema without what is for people. named: its keys are names."""
+    """Return a schema without what is for people. inside_names: its keys are names."""
     if isinstance(value, list):
         return [without_prose(each) for each in value]
     if not isinstance(value, dict):

@@ -30,10 +30,10 @@ from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import state as vafl_state
+from tacit.algorithms.vafl.evaluation_rounds import EvaluationRounds
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.requests import Requests
 from tacit.algorithms.vafl.step_rules import Protocol
-from tacit.algorithms.vafl.test_evaluations import TestEvaluations
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
@@ -84,7 +84,7 @@ class LabelServer(ServerRole):
         self.requests = Requests()
         public = torch.arange(labelled.records, len(labelled.names))
         section = definition.evaluation
-        self.evaluation = TestEvaluations(public, section.every, section.samples, protocol.seed)
+        self.evaluation = EvaluationRounds(public, section.every, section.samples, protocol.seed)
 
     # -- the role interface ------------------------------------------------------------------------
 

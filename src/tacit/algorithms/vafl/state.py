@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from tacit.algorithms.vafl.evaluation_rounds import EvaluationRounds
 from tacit.algorithms.vafl.requests import Requests
-from tacit.algorithms.vafl.test_evaluations import TestEvaluations
 from tacit.protocol.vertical import Feedback, Request
 
 
@@ -22,7 +22,7 @@ class SnapshotState(Protocol):
     table: Tensor
     uploaded: Tensor
     requests: Requests
-    evaluation: TestEvaluations
+    evaluation: EvaluationRounds
     complete: set[str]
     gathered: list[tuple[str, int, Tensor]]
     answers: dict[str, Feedback]

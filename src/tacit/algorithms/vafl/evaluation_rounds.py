@@ -8,12 +8,12 @@ from torch import Tensor
 from tacit.datasets import Dataset
 
 
-class TestEvaluations:
+class EvaluationRounds:
     """The evaluations of one run: one at a time, on records that are not trained on.
 
     next: k of the next one. rows: of the one under way, None where there is none. waiting: numbers
     of the requests that it waits for. final: whether it is the last one; over: whether the last one
-    has been taken. taken: the latest one: k, θ_0, and the embeddings with their labels.
+    has been taken. latest: the latest one: k, θ_0, and the embeddings with their labels.
     """
 
     def __init__(self, rows: Tensor, every: int, samples: int, seed: int) -> None:
