@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +32,11 @@ from tacit_services.aggregator.ingest.staging import Staging
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.run import Run
 from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.aggregator.snapshots import Saving
 from tacit_services.aggregator.task_scheduler import scheduler_of
 from tacit_services.journal.store import Store
 from tacit_services.transport.flood_limit import RateLimiter
-from tacit_services.transport.inbox import Inbox
+from tacit_services.transport.inbox import Filled, Inbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,9 @@ class Surroundings:
     """The surroundings of a run: its name, its store, its link to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
-    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
-    the scheduler's. key: what receipts are proven with; empty: one of this process alone.
+    file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or limits.
+    key: what receipts are proven with; empty: one of this process alone. saver: stores snapshots;
+    None: a thread. filled: how the inbox waits; None: as threads do.
     """
 
     run_id: str
@@ -54,6 +57,8 @@ class Surroundings:
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
     key: bytes = b""
+    saver: Executor | None = None
+    filled: Filled | None = None
 
 
 class Assembly(NamedTuple):
@@ -93,21 +98,23 @@ def assemble(
         scheduler=scheduler_of(
             definition, role, presence, lambda: guard.quarantined().keys(), clock
         ),
+        clock=clock,
     )
-    downlink = Downlink(run.run_id, journal.schema, surroundings.chunk, link, run.scheduler)
+    downlink = Downlink(run.run_id, journal.schema, surroundings.chunk, link, run.scheduler, clock)
     # No message of this run can be larger.
     largest = min(surroundings.max_message, update_bytes + wire.MAX_META + 128)
     pipeline = Pipeline(
         run,
-        Inbox(run.limiter, run.names, run.note_presence),
+        Inbox(run.limiter, run.names, run.note_presence, filled=surroundings.filled),
         downlink,
-        reassembly=Reassembly(largest, len(run.names)),
+        reassembly=Reassembly(largest, len(run.names), clock=clock),
         staging=Staging(surroundings.store, allowed=noise is None),
         checks=Checks.of(definition, role.dataset, clock),
         noise=noise,
         receipts=Receipts(surroundings.key or secrets.token_bytes(32), run.run_id),
+        clock=clock,
     )
-    return Assembly(run, pipeline, ServerDriver(run, pipeline, downlink, link))
+    return Assembly(run, pipeline, ServerDriver(run, pipeline, downlink, link, clock))
 
 
 def _journal(
@@ -121,4 +128,6 @@ def _journal(
         surroundings.store,
         fingerprint=definition.fingerprint,
         snapshot_every=definition.run.snapshot_every,
+        clock=surroundings.clock,
+        saving=Saving(surroundings.saver),
     )

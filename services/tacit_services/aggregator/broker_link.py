@@ -10,11 +10,25 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.tls import Tls
 
 
+class ServerConnection(Protocol):
+    """The part of a connection to a broker that a run uses."""
+
+    @property
+    def connects(self) -> int:
+        """How often the connection has come up."""
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Send one message, or queue it while disconnected."""
+
+    def listen(self, subscriptions: Sequence[str]) -> None:
+        """Replace the subscriptions by these. Raises BrokerRefuses."""
+
+
 class Link(Protocol):
     """The part of a link to the broker that a run uses."""
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ServerConnection:
         """The open connection."""
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -11,9 +12,8 @@ from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
-from tacit_services.aggregator.broker_link import Link
+from tacit_services.aggregator.broker_link import Link, ServerConnection
 from tacit_services.aggregator.task_scheduler import TaskScheduler
-from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
 # An edge may report parts as lost, or be sent the beginning of the same model, once in so many
@@ -25,7 +25,13 @@ class Downlink:
     """The way of messages to edges: each is encoded, cut into chunks, and published."""
 
     def __init__(
-        self, run_id: str, schema: bytes, chunk: int, link: Link, scheduler: TaskScheduler
+        self,
+        run_id: str,
+        schema: bytes,
+        chunk: int,
+        link: Link,
+        scheduler: TaskScheduler,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """scheduler: decides when a task may go out."""
         self._run = run_id
@@ -33,6 +39,7 @@ class Downlink:
         self._chunk = chunk
         self._link = link
         self._scheduler = scheduler
+        self._clock = clock
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
@@ -80,7 +87,7 @@ class Downlink:
         """Check whether this model, in parts, was begun for the edge a moment ago, and note it."""
         if self._inline(model):
             return False
-        now = time.monotonic()
+        now = self._clock()
         begun = self._begun.get(edge)
         if begun and begun[0]() is model.params and now - begun[1] < LOST_SECONDS:
             return True
@@ -100,9 +107,9 @@ class Downlink:
         if not want.missing:
             del self._transfers[edge]
             return
-        lost = want.lost and time.monotonic() - lost_at >= LOST_SECONDS
+        lost = want.lost and self._clock() - lost_at >= LOST_SECONDS
         if lost:
-            self._transfers[edge] = transfer, time.monotonic()
+            self._transfers[edge] = transfer, self._clock()
         for part, payload in transfer.more(want.missing, lost=lost):
             self._connection.publish(topics.down(self._run, edge, "model", part), payload)
 
@@ -145,5 +152,5 @@ class Downlink:
         self._connection.publish(topics.model(self._run), announcement, retain=True)
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> ServerConnection:
         return self._link.connection

@@ -31,11 +31,19 @@ ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot
 class ServerDriver:
     """The driver of one server role, in one thread."""
 
-    def __init__(self, run: Run, pipeline: Pipeline, downlink: Downlink, link: Link) -> None:
+    def __init__(
+        self,
+        run: Run,
+        pipeline: Pipeline,
+        downlink: Downlink,
+        link: Link,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._run = run
         self._pipeline = pipeline
         self._downlink = downlink
         self._link = link
+        self._clock = clock
         self._journal = run.journal
         self._role = run.role
         self._accused_logged: set[str] = set()
@@ -88,7 +96,7 @@ class ServerDriver:
         self._pipeline.forget_old()
         if self._journal.save_due():
             self._journal.begin_save()
-        if self._journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
+        if self._journal.saved_more() and self._clock() - self._announced >= ANNOUNCE_SECONDS:
             self.announce()
         self._link.connection.listen(self._run.subscriptions())
 
@@ -98,7 +106,7 @@ class ServerDriver:
             timer = None
         else:
             timer = self._role.timer()
-        now = time.monotonic()
+        now = self._clock()
         if timer is None:
             self._timer = None
         elif self._timer is None or self._timer[0] != timer:
@@ -167,7 +175,7 @@ class ServerDriver:
         Done at the start, after a reconnection, at the end, and with a snapshot once in a while: a
         broker sends it to every edge.
         """
-        self._announced = time.monotonic()
+        self._announced = self._clock()
         self._downlink.announce(self._run.epoch, state_of(self._role), self._role.global_model())
 
     # -- control -----------------------------------------------------------------------------------
@@ -233,8 +241,8 @@ class ServerDriver:
         for edge in list(self._role.edges):
             self._downlink.reply(Outgoing(edge, Halt(self._role.version, self._role.halt_reason)))
         self.announce()
-        deadline = time.monotonic() + FAREWELL_SECONDS
-        while time.monotonic() < deadline and not stop.is_set() and self._silent_since(before):
+        deadline = self._clock() + FAREWELL_SECONDS
+        while self._clock() < deadline and not stop.is_set() and self._silent_since(before):
             self._pipeline.accept()
         self.save()
 

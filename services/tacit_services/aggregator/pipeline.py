@@ -76,6 +76,7 @@ class Pipeline:
         checks: Checks,
         noise: TrustedNoise | None,
         receipts: Receipts,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """noise: what the aggregator adds to updates, if it does."""
         self._run = run
@@ -93,6 +94,7 @@ class Pipeline:
         self._noise = noise
         self._receipts = receipts
         self._seldom = Seldom()
+        self._clock = clock
         # Integers become real numbers once the journal has them, in the message's own memory;
         # before, where somebody asks for the whole vector.
         self._real = noise is not None or run.guard.bounds_norms
@@ -115,7 +117,7 @@ class Pipeline:
         ROUND_SECONDS. Raises ServiceError where the store fails; the edges whose messages were not
         written have then been told to wait.
         """
-        until = time.monotonic() + ROUND_SECONDS
+        until = self._clock() + ROUND_SECONDS
         batch = AppendBatch([], 0.0)
         answers = _nothing
         while True:
@@ -159,7 +161,7 @@ class Pipeline:
         if not pending:
             return self._inbox.gather(seconds)
         ends = self._role.version + pending >= self._role.horizon
-        if time.monotonic() >= until or ends or self._journal.full:
+        if self._clock() >= until or ends or self._journal.full:
             return []
         return self._inbox.gather(0.0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from tacit_services.aggregator.broker_link import Link
 from tacit_services.aggregator.ingest import presence
@@ -67,9 +67,11 @@ class Run:
         guard: UpdateGuard,
         limiter: RateLimiter,
         scheduler: TaskScheduler,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = journal
         self._link = link
+        self._clock = clock
         self.run_id = journal.run_id
         self.role = journal.role
         self.lock = journal.lock
@@ -116,7 +118,7 @@ class Run:
         return Load(
             entries=journal.cursor - journal.saved,
             size=journal.held_bytes,
-            snapshot_age=time.monotonic() - journal.saved_at,
+            snapshot_age=self._clock() - journal.saved_at,
             latencies=self.latency.buckets(),
             latency=self.latency.total,
             dropped=self.limiter.dropped,

@@ -50,7 +50,10 @@ class RunJournal:
         *,
         fingerprint: str,
         snapshot_every: int,
+        clock: Callable[[], float] = time.monotonic,
+        saving: Saving | None = None,
     ) -> None:
+        """saving: stores the snapshots; None: in a thread."""
         self.run_id = run_id
         self.role = role
         self.schema = schema
@@ -58,14 +61,15 @@ class RunJournal:
         self.store = store
         self.fingerprint = fingerprint
         self._snapshot_every = snapshot_every
+        self._clock = clock
         self.lock = threading.Lock()
         # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.counts = Counter[str]()
         self.last_seqs: dict[str, int] = {}  # each edge's last accepted number
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
-        self.saved_at = time.monotonic()
-        self._saving = Saving()
+        self.saved_at = self._clock()
+        self._saving = Saving() if saving is None else saving
         self._saver: Saver | None = None
         self._drafted = (0, 0)  # the cursor of the snapshot under way, and bytes up to it
         self.full = False  # whether a message was refused since it was last trimmed
@@ -228,7 +232,7 @@ class RunJournal:
     def save_due(self) -> bool:
         """Return whether it is time for a snapshot."""
         many = self.cursor - self.saved >= self._snapshot_every
-        return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
+        return many or self.full or self._clock() - self.saved_at > SNAPSHOT_SECONDS
 
     def begin_save(self) -> None:
         """Begin a snapshot of the fold as it is now, unless one is under way or nothing is new."""
@@ -240,7 +244,7 @@ class RunJournal:
             self._drafted = self.cursor, self.held_bytes
             self._saver = self._saver or self.store.saver()
             self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))
-        self.saved_at = time.monotonic()
+        self.saved_at = self._clock()
         self.full = False
 
     def saved_more(self, *, wait: bool = False) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from torch import Tensor
@@ -43,8 +43,9 @@ def _filled(frame: str, edges: Dump) -> str:
 class Saving:
     """The thread that stores one run's snapshots."""
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "snapshots")
+    def __init__(self, thread: Executor | None = None) -> None:
+        """thread: does the storing; None: one that this object starts."""
+        self._thread = ThreadPoolExecutor(1, "snapshots") if thread is None else thread
         self._under_way: Future[None] | None = None
 
     @property

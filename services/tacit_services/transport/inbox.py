@@ -16,6 +16,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Protocol
 
 from tacit_services.transport.flood_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
@@ -48,6 +50,27 @@ def edge_of(topic: str) -> tuple[str, str]:
     return levels[3] if name and (len(levels) == 6 or levels[3] == PRESENCE) else "", name
 
 
+class Filled(Protocol):
+    """The part of threading.Condition by which an inbox waits for messages."""
+
+    def __enter__(self) -> bool:
+        """Keep other threads out of the queues."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let them in again."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
+        """Wait until `predicate` holds, for `timeout` seconds at most; return whether it does."""
+
+    def notify(self) -> None:
+        """Wake the thread that waits."""
+
+
 class Inbox:
     """The queues, filled by the network's thread and emptied by the driver's."""
 
@@ -58,10 +81,11 @@ class Inbox:
         note: Callable[[Inbound], None],
         sender: Callable[[str], tuple[str, str]] = edge_of,
         room: Room = Room(),
+        filled: Filled | None = None,
     ) -> None:
         """names: of the run's edges. note: takes a word, in the thread that gathers.
 
-        sender: the kind of a topic, and whose it is.
+        sender: the kind of a topic, and whose it is. filled: waits; None: as threads do.
         """
         self._limiter = limiter
         self._names = names
@@ -72,7 +96,7 @@ class Inbox:
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
         self._total = self._count = 0
-        self._filled = threading.Condition()
+        self._filled: Filled = threading.Condition() if filled is None else filled
 
     def __len__(self) -> int:
         return self._count + len(self._words)

@@ -8,6 +8,7 @@ of a peer. A training step goes tasks.py → role.on_message → the algorithm's
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -77,13 +78,16 @@ class WorkerLoop:
         policy: WorkPolicy,
         *,
         clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
+        """uniform: draws the random part of a pause."""
         self.role = role
         self.mailbox = mailbox
         self._outbox = outbox
         self._settings = settings
         self._policy = policy
         self._clock = clock
+        self._uniform = uniform
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to."""
@@ -116,6 +120,7 @@ class WorkerLoop:
             present,
             policy.role_state,
             clock=self._clock,
+            uniform=self._uniform,
         )
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:

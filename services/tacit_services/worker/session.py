@@ -73,10 +73,12 @@ class Session:
         role_state: Callable[[], bytes | None],
         *,
         clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """present: publishes the standing. role_state: returns what to store with a message.
 
         It is the state from which a restarted role continues after the message; None: none.
+        uniform: draws the random part of a pause.
         """
         self._role = role
         self.outbox = outbox
@@ -85,6 +87,7 @@ class Session:
         self._present = present
         self._role_state = role_state
         self._clock = clock
+        self._uniform = uniform
         self.standing = Standing.ONLINE
         self._seldom = Seldom()
         self._unheard = Unheard(role.edge)
@@ -304,7 +307,7 @@ class Session:
                 delay = receipt.retry_after_s
             else:
                 delay = 1.0
-            self._send_at = self._clock() + min(max(delay, 0.1), MOST_BUSY) * random.uniform(
+            self._send_at = self._clock() + min(max(delay, 0.1), MOST_BUSY) * self._uniform(
                 0.5, 1.5
             )
 
@@ -360,7 +363,7 @@ class Session:
         for _, payload in payloads:
             self._connection.publish(topic, payload)
         self._asked()
-        self._send_at = self._asked_at = self._clock() + self._settings.patience * random.uniform(
+        self._send_at = self._asked_at = self._clock() + self._settings.patience * self._uniform(
             0.8, 1.2
         )
 

@@ -8,6 +8,7 @@ so there are never more messages than names. What counts is what has come, not w
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.protocol import wire
@@ -34,10 +35,17 @@ class _Open:
 class Reassembly:
     """The parts of unfinished messages, with one assembler for each edge."""
 
-    def __init__(self, max_message: int, names: int = 1, total: int = TOTAL_BYTES) -> None:
+    def __init__(
+        self,
+        max_message: int,
+        names: int = 1,
+        total: int = TOTAL_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """names: how many edges there can be."""
         self.max_message = max_message
         self._total = total
+        self._clock = clock
         self._share = total // names
         self._open: dict[str, _Open] = {}
         self._bytes = 0  # bytes, of all
@@ -69,7 +77,7 @@ class Reassembly:
         if partial is not None and continues:
             message = partial
         else:
-            message = _Open(seq, wire.Assembler(self.max_message), time.monotonic())
+            message = _Open(seq, wire.Assembler(self.max_message), self._clock())
         before = message.assembler.received
         had = message.assembler.held
         if continues:
@@ -85,7 +93,7 @@ class Reassembly:
             self._forget(edge)
         received = message.assembler.received
         if received > before:
-            message.heard = time.monotonic()
+            message.heard = self._clock()
         message.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
         self._open[edge] = message
         self._bytes += message.assembler.held
@@ -125,7 +133,7 @@ class Reassembly:
 
     def expire(self) -> list[str]:
         """Forget what has had no new part for longer than TTL; return whose it was."""
-        latest = time.monotonic() - TTL
+        latest = self._clock() - TTL
         expired = [edge for edge, partial in self._open.items() if partial.heard < latest]
         for edge in expired:
             self._forget(edge)
