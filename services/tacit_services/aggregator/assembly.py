@@ -44,9 +44,9 @@ class Surroundings:
     """The surroundings of a run: its name, its store, its link to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
-    file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or limits.
-    key: what receipts are proven with; empty: one of this process alone. saver: stores snapshots;
-    None: a thread. filled: how the inbox waits; None: as threads do.
+    file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or
+    limits. key: what receipts are proven with; empty: one of this process alone. saver: stores
+    snapshots; None: a thread. filled: how the inbox waits; None: as threads do.
     """
 
     run_id: str

@@ -123,14 +123,11 @@ def test_an_edge_has_one_unfinished_message() -> None:
     assert len(partials) == 0
 
 
-def test_what_unfinished_messages_take_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_unfinished_messages_take_is_bounded() -> None:
     # Given room for 16 first parts, and more names than that,
     clock = [0.0]
-    monkeypatch.setattr(
-        "tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0]
-    )
     first, room = wire.part(ENVELOPE, CHUNK, 0), CHUNK - wire.PART_HEADER
-    partials = Reassembly(1 << 28, 1000, 16 * room + 50)
+    partials = Reassembly(1 << 28, 1000, 16 * room + 50, clock=lambda: clock[0])
     for number in range(16):
         partials.add(f"edge-{number}", 1, first)
     # then one more is told to wait, and so is one that goes on,
@@ -191,9 +188,6 @@ def test_slow_parts_keep_a_message_alive_and_silence_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(
-        "tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0]
-    )
     partials = Reassembly(1 << 20)
     for number in range(PARTS - 1):  # two hours and three quarters for all of it
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
