@@ -13,6 +13,7 @@ every point where a real one can (`points`), and its disk is then as SQLite has 
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import struct
 import threading
@@ -145,7 +146,10 @@ class SimulatedEdge:
         patience: float = 30.0,
         chunk: int = 1 << 18,
         computing: float = 0.0,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
+        """uniform: draws the random part of a session's pauses."""
+        self._uniform = uniform
         self.name, self.folder, self.run_id = f"edge-{number}", folder, run_id
         self.computing, self.standings, self.stop = computing, [""], threading.Event()
         self.points: Counter[str] = Counter()
@@ -208,7 +212,7 @@ class SimulatedEdge:
 
         Raises Killed, and what a worker's process ends with.
         """
-        ledger = MortalLedger(self.folder / "ledger.db", self._dataset, self._pass)
+        ledger = self.open_ledger(self.folder / "ledger.db", self._dataset)
         mailbox = SimulatedMailbox(self._timeline, self._pass)
         presence, standing = topics.presence(self.run_id, self.name), ["online"]
 
@@ -255,6 +259,10 @@ class SimulatedEdge:
             except Killed:
                 continue
 
+    def open_ledger(self, path: Path, dataset: str) -> MortalLedger:
+        """Open the ledger of a process that begins."""
+        return MortalLedger(path, dataset, self._pass)
+
     def _begun(self, ledger: Ledger, mailbox: Mailbox) -> WorkerLoop:
         releaser = Releaser(self._plan, ledger, Random())
         role = registry.edge(self._definition, self.name, self._rows, self._model, releaser)
@@ -264,7 +272,11 @@ class SimulatedEdge:
             role, computing, nothing_kept, no_delay(), serves=False, clock=self._timeline
         )
         self._policy, self._runs = policy, True
-        return WorkerLoop(role, outbox, self._settings, mailbox, policy, clock=self._timeline)
+        return WorkerLoop(
+            *(role, outbox, self._settings, mailbox, policy),
+            clock=self._timeline,
+            uniform=self._uniform,
+        )
 
     def _pass(self, point: str) -> None:
         for name in (point, ""):

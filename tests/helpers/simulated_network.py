@@ -106,6 +106,7 @@ class SimulatedConnection:
         point: Callable[[str], None],
     ) -> None:
         self.name, self.up, self.closed, self.life = name, False, False, 0
+        self.connects = 0
         self.cut_until = 0.0
         self.listening: frozenset[str] = frozenset()
         self.refusal: Exception | None = None  # what `check` raises
@@ -139,6 +140,7 @@ class SimulatedConnection:
         if self.up or self.closed or self._network.timeline.now < self.cut_until:
             return
         self.up = True
+        self.connects += 1
         self._network.send_retained(self, self.listening)
         self._on_up()
         queue, self._queue = self._queue, []
