@@ -15,6 +15,7 @@ from pathlib import Path
 from tacit.errors import TacitError
 from tacit.privacy.ledger.chain import Charge
 from tests.helpers.simulated_edge import Killed, MortalLedger, SimulatedEdge
+from tests.schedules.shared_time import SharedTime
 
 FULL = 2  # PRAGMA synchronous, from which on a commit is on the disk when it returns
 RESTART = 0.3  # seconds until a process that has died is started again
@@ -86,6 +87,12 @@ class Machine(SimulatedEdge):
         super(MortalLedger, ledger).__init__(path, dataset)
         ledger.note()
         return ledger
+
+    def _pass(self, point: str) -> None:
+        """Pass a point, unless the network's thread does."""
+        assert isinstance(self._timeline, SharedTime)
+        if self._timeline.in_process:
+            super()._pass(point)
 
     def lose_power(self) -> None:
         """Kill the process with its machine; an action for `at`."""

@@ -45,6 +45,11 @@ class SharedTime(Timeline):
         stack = greenlet.greenlet(process, self._main)
         self.after(0.0, stack.switch)
 
+    @property
+    def in_process(self) -> bool:
+        """Whether a process runs now, and not the network."""
+        return greenlet.getcurrent() is not self._main
+
     def run(self, seconds: float, until: Callable[[], bool] = _never) -> None:
         """Let `seconds` pass, or fewer where `until` becomes true."""
         current = greenlet.getcurrent()

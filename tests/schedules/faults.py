@@ -1,0 +1,101 @@
+"""Faults, and schedules of them that a seed draws.
+
+A schedule is a list of faults, each independent of the others: what fails with a list can be tried
+with a shorter one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.helpers.simulated_network import PROMPT, Fate
+
+FATES: dict[str, Fate] = {
+    "lost": (),
+    "twice": (PROMPT, 3 * PROMPT),
+    "twice, much later": (PROMPT, 20.0),
+    "overtaken": (4 * PROMPT,),
+    "late": (9.0,),
+}
+EDGES = 2
+MESSAGES = 60  # among the first so many a message may be disturbed
+MOST = 14  # faults in a schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    kind: what happens. who: to whom, if not to all. at: the number of the message or of the point,
+    or the time. how: the fate of the message. seconds: how long it lasts.
+    """
+
+    kind: str
+    who: str = ""
+    at: float = 0
+    how: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Return it as a line."""
+        lasts = f" for {self.seconds:g} s" if self.seconds else ""
+        return f"{self.kind} {self.who} at {self.at:g} {self.how}".strip() + lasts
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A run's settings, and its faults.
+
+    updates: after which it ends. chunk: bytes of a payload. snapshot_every: accepted messages.
+    limit: of the journal's entries. computing: seconds of a task.
+    """
+
+    seed: int
+    updates: int
+    chunk: int
+    snapshot_every: int
+    limit: int
+    computing: float
+    faults: tuple[Fault, ...]
+
+
+def draw(seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    chance = random.Random(seed)
+    return Schedule(
+        seed,
+        updates=chance.choice((4, 6)),
+        chunk=chance.choice((1 << 18, 1 << 18, 1024)),
+        snapshot_every=chance.choice((1, 3, 1000)),
+        limit=chance.choice((2, 4096, 4096)),
+        computing=chance.choice((0.0, 0.0, 2.0)),
+        faults=tuple(_fault(chance) for _ in range(chance.randint(1, MOST))),
+    )
+
+
+def _fault(chance: random.Random) -> Fault:
+    edge = f"edge-{chance.randrange(EDGES)}"
+    anybody = chance.choice((edge, edge, "aggregator"))
+    when = round(chance.uniform(0.0, 6.0), 2)
+    match chance.choices(_KINDS, _WEIGHTS)[0]:
+        case "message":
+            return Fault("message", "", chance.randint(1, MESSAGES), chance.choice(list(FATES)))
+        case "kill":
+            return Fault("kill", anybody, chance.randint(1, 60))
+        case "power":
+            return Fault("power", edge, chance.randint(1, 60))
+        case "cut":
+            return Fault("cut", anybody, when, seconds=chance.choice((0.5, 3.0, 20.0)))
+        case "jump":
+            return Fault("jump", "", when, seconds=chance.choice((1.0, 40.0)))
+        case "silent":
+            return Fault("silent", "", when)
+        case "halt":
+            return Fault("halt", "", when)
+        case kind:
+            return Fault(kind, "", when, seconds=chance.choice((0.5, 3.0, 20.0)))
+
+
+_KINDS = ("message", "kill", "power", "cut", "outage", "away", "silent", "jump", "halt")
+_WEIGHTS = (8, 5, 3, 2, 1, 1, 1, 1, 0.3)

@@ -1,0 +1,174 @@
+"""A run under one schedule, from its start to its end, with everything that must hold of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tacit.config import RunFile
+from tests.helpers.run_files import MAPA, run_file
+from tests.helpers.simulated_network import PROMPT, Fate, Parcel, SimulatedNetwork
+from tests.schedules import history as histories
+from tests.schedules.faults import EDGES, FATES, Fault, Schedule
+from tests.schedules.history import History, Violation, require
+from tests.schedules.machine import Machine
+from tests.schedules.server import NAME, ServerSettings, SimulatedAggregator, StoreServer
+from tests.schedules.shared_time import SharedTime
+
+RUN = "run"
+PATIENCE = 4.0
+HEALED = 600.0  # seconds after which a run whose network is well again must have ended
+_MEMORY = Path("/dev/shm")  # noqa: S108  (a disk that is quick to sync)
+
+
+@cache
+def definition(updates: int, snapshot_every: int) -> RunFile:
+    """Return the run file of a private run; an edge can pay for 40 updates."""
+    return run_file(
+        MAPA,
+        run={"updates": updates, "snapshot_every": snapshot_every},
+        edges={"count": EDGES, "wait": 5.0},
+        privacy={"epsilon": 8.0, "noise_multiplier": 0.8},
+    )
+
+
+class Simulation:
+    """All that a run needs: an aggregator, a store, edges, and the network between them."""
+
+    def __init__(self, schedule: Schedule, folder: Path) -> None:
+        self.schedule = schedule
+        self.run = definition(schedule.updates, schedule.snapshot_every)
+        chance = random.Random(schedule.seed)
+        self.timeline = SharedTime()
+        self.network = SimulatedNetwork(self.timeline)
+        self.store = StoreServer(schedule.limit)
+        self.server = SimulatedAggregator(
+            *(self.network, self.timeline, self.run, self.store),
+            ServerSettings(RUN, schedule.chunk),
+        )
+        self.machines = {
+            machine.name: machine
+            for number in range(EDGES)
+            for machine in [self._machine(number, folder, chance.uniform)]
+        }
+        self.history = History(self.machines, self.store)
+        self.network.witness(self._see)
+        self.network.fate = self._fate
+        self._fates: dict[int, Fate] = {}
+        self._parcels = 0
+        self.violation: Violation | None = None
+        for fault in schedule.faults:
+            self._arrange(fault)
+
+    def _machine(
+        self, number: int, folder: Path, uniform: Callable[[float, float], float]
+    ) -> Machine:
+        home = folder / f"edge-{number}"
+        home.mkdir()
+        machine = Machine(
+            *(self.network, self.run, RUN, home),
+            number=number,
+            patience=PATIENCE,
+            chunk=self.schedule.chunk,
+            computing=self.schedule.computing,
+            uniform=uniform,
+        )
+        machine.prepare()
+        return machine
+
+    def _see(self, parcel: Parcel) -> None:
+        if self.violation is None:
+            try:
+                self.history.see(parcel)
+            except Violation as violation:  # raised on the stack of a process, which may go on
+                self.violation = violation
+
+    def _fate(self, parcel: Parcel) -> Fate:
+        self._parcels += 1
+        return self._fates.get(self._parcels, (PROMPT,))
+
+    def _arrange(self, fault: Fault) -> None:
+        network, timeline = self.network, self.timeline
+        match fault.kind:
+            case "message":
+                self._fates[int(fault.at)] = FATES[fault.how]
+            case "kill" if fault.who == NAME:
+                self.server.at(int(fault.at), self.server.die)
+            case "kill":
+                machine = self.machines[fault.who]
+                machine.at("", machine.die, int(fault.at))
+            case "power":
+                machine = self.machines[fault.who]
+                machine.at("", machine.lose_power, int(fault.at))
+            case "cut":
+                timeline.after(fault.at, lambda: network.cut(fault.who, fault.seconds))
+            case "outage":
+                timeline.after(fault.at, lambda: network.outage(fault.seconds))
+            case "away":
+                timeline.after(fault.at, lambda: self._away(True))
+                timeline.after(fault.at + fault.seconds, lambda: self._away(False))
+            case "silent":
+                timeline.after(fault.at, self._silence)
+            case "jump":
+                timeline.after(fault.at, lambda: timeline.jump(fault.seconds))
+            case "halt":
+                timeline.after(fault.at, lambda: self.server.halt("an operator"))
+            case other:
+                raise AssertionError(other)
+
+    def _away(self, away: bool) -> None:  # noqa: FBT001  (an event's)
+        self.store.away = away
+
+    def _silence(self) -> None:
+        self.store.silent = 1
+
+    def follow(self) -> None:
+        """Run to the end. Raises Violation."""
+        self.timeline.begin(self.server.live)
+        for machine in self.machines.values():
+            self.timeline.begin(machine.live)
+        self.timeline.run(HEALED, until=lambda: self.violation is not None or self.ended())
+        if self.violation is not None:
+            raise self.violation
+        self.check()
+
+    def ended(self) -> bool:
+        """Return whether everybody has ended."""
+        return bool(self.server.ending) and all(m.ending for m in self.machines.values())
+
+    def check(self) -> None:
+        """Check the history of a run that has ended. Raises Violation."""
+        endings = {NAME: self.server.ending} | {n: m.ending for n, m in self.machines.items()}
+        require(self.ended(), f"somebody does not go on: {endings}")
+        for who, error in [
+            (NAME, self.server.error),
+            *((name, machine.error) for name, machine in self.machines.items()),
+        ]:
+            require(error is None, f"{who} ends with an error: {error}")
+        history, role = self.history, self.server.assembly.run.role
+        histories.check_entries(history)
+        histories.check_nothing_is_lost(history, role.halted)
+        folded = histories.fold(self.run, self.store.entries)
+        require(histories.same_model(role, folded), "the model is not the fold of the journal")
+        require(
+            role.version == self.schedule.updates or bool(self.server.halts) or "budget" in
+            role.halt_reason,
+            f"the run ends at {role.version}: {role.halt_reason}",
+        )
+        for name, machine in self.machines.items():
+            pushes = len(history.pushes.get(name, ()))
+            spare = machine.charged - pushes
+            require(spare >= 0, f"{name}: {spare} charges beside {pushes} pushes")
+
+
+def follow(schedule: Schedule) -> None:
+    """Run one schedule. Raises Violation."""
+    folder = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
+    try:
+        Simulation(schedule, folder).follow()
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,302 @@
+"""The aggregator on a simulated network: the product's own, process after process, and its store.
+
+A process is what `assemble` builds: pipeline, reassembly, staging, checks, guard, journal, downlink,
+scheduler and driver. The store is the one in memory, as a server of its own: it outlives the
+aggregator, may be away, and may answer late or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
+from tacit_services.aggregator.desertion import Desertion
+from tacit_services.journal.store import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Saver,
+    Snapshot,
+    StoredEntry,
+    Verdict,
+)
+from tacit_services.journal.store.append_rules import JournalLimits
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.transport.mqtt import Inbound
+
+from tacit.algorithms import registry
+from tacit.config import RunFile
+from tacit.errors import ServiceError, TacitError
+from tests.helpers.simulated_edge import Killed
+from tests.helpers.simulated_network import SimulatedConnection, SimulatedNetwork
+from tests.schedules.shared_time import LaterExecutor, SharedTime, SimulatedFilled, SimulatedStop
+
+NAME = "aggregator"
+KEY = b"a key of the test"
+SAVING = 0.05  # seconds that a snapshot takes
+RECOVER_SECONDS = 1.0  # between two tries to take the run over
+
+
+class StoreServer:
+    """The server of a store. runs: what it has. entries: all that it ever accepted, in order."""
+
+    def __init__(self, limit: int) -> None:
+        self.runs: dict[str, MemoryRun] = {}
+        self.limits = JournalLimits(limit, 1 << 30)
+        self.entries: list[StoredEntry] = []
+        self.away = False
+        self.silent = 0  # appends that it makes and does not answer
+
+    def check(self) -> None:
+        """Raise ServiceError while it is away."""
+        if self.away:
+            raise ServiceError("store: away")
+
+
+class RemoteStore:
+    """A process's connection to the store: it may fail, and its process may die around a write."""
+
+    def __init__(self, server: StoreServer, run_id: str, point: Callable[[str], None]) -> None:
+        self._server, self._point = server, point
+        self._inner = MemoryStore(run_id, server.limits, server.runs)
+
+    def _reached(self) -> MemoryStore:
+        self._server.check()
+        return self._inner
+
+    def open(self, fingerprint: str) -> int:
+        """See base.Store.open."""
+        self._point("before the store is opened")
+        return self._reached().open(fingerprint)
+
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
+        """See base.Store.append."""
+        return self.begin(entries)()
+
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin."""
+        if not entries:
+            return list
+        self._point("before the append")
+        answers = self._reached().begin(entries)()
+        for entry, answer in zip(entries, answers, strict=True):
+            if answer.verdict is Verdict.ACCEPTED:
+                record = StoredEntry(answer.position, entry.edge, entry.seq, bytes(entry.payload))
+                self._server.entries.append(record)
+        self._point("after the append")
+        if self._server.silent:
+            self._server.silent -= 1
+            raise ServiceError("store: no answer")
+
+        def answered() -> list[Appended]:
+            self._point("before the store's answer is read")
+            return answers
+
+        return answered
+
+    def stage(self) -> None:
+        """See base.Store.stage: payloads are taken in whole."""
+
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
+        """See base.Store.read."""
+        return self._reached().read(after, limit)
+
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
+        """See base.Store.replay."""
+        return self._reached().replay(after, page)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        self._reached().save(snapshot)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        return self
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        return self._reached().snapshot()
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        return self._reached().depth()
+
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        return self._reached().duplicates()
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        return self._reached().last_seqs()
+
+    def empty(self, fingerprint: str) -> None:
+        """See base.Store.empty."""
+        self._reached().empty(fingerprint)
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        return self._reached().anchors()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class SimulatedLink:
+    """The aggregator's link to the simulated broker."""
+
+    refused: frozenset[str] = frozenset()
+
+    def __init__(self, network: SimulatedNetwork, point: Callable[[str], None]) -> None:
+        self._network, self._point = network, point
+        self._came_up = False
+        self.connection: SimulatedConnection
+
+    def open(self, subscriptions: Sequence[str], hear: Callable[[Inbound], None]) -> None:
+        """Connect."""
+
+        def up() -> None:
+            self._came_up = True
+
+        self.connection = self._network.client(
+            NAME, subscriptions, hear, on_up=up, point=self._point
+        )
+
+    def came_up(self) -> bool:
+        """Return whether it has come up since this was last asked."""
+        came_up, self._came_up = self._came_up, False
+        return came_up
+
+    @property
+    def up(self) -> bool:
+        """Connected now."""
+        return self.connection.up
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection has come up again."""
+        return max(0, self.connection.connects - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What an aggregator is started with. chunk: bytes of a payload."""
+
+    run_id: str
+    chunk: int
+
+
+class SimulatedAggregator:
+    """The aggregator of a run, process after process.
+
+    ending: why its last process has ended; "": it has not. halts: reasons of halts that an operator
+    was told are in the journal.
+    """
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        timeline: SharedTime,
+        run: RunFile,
+        store: StoreServer,
+        settings: ServerSettings,
+    ) -> None:
+        self._network, self._timeline, self._store = network, timeline, store
+        self._run, self._settings = run, settings
+        self._definition, self._model = run.define(), run.build_model()
+        self._arranged: dict[int, Callable[[], None]] = {}
+        self._requested = ""
+        self._process = 0
+        self._dies = False
+        self.halts: list[str] = []
+        self.points: Counter[str] = Counter()
+        self.deaths, self.ending = 0, ""
+        self.error: TacitError | None = None
+        self.assembly: Assembly
+
+    def at(self, number: int, action: Callable[[], None]) -> None:
+        """Do `action` when the `number`-th point is passed."""
+        self._arranged[number] = action
+
+    def die(self) -> None:
+        """Kill the process that runs; an action for `at`."""
+        self._dies = True
+        self._link.connection.kill() if hasattr(self._link, "connection") else None
+        raise Killed
+
+    def halt(self, reason: str) -> None:
+        """Ask for the run's end, as an operator does."""
+        self._requested = self._requested or reason
+
+    def live(self) -> None:
+        """Run process after process, until one ends by itself."""
+        while not self.ending:
+            self._process, self._dies = self._process + 1, False
+            try:
+                self.ending = self._serve()
+            except Killed:
+                self.deaths += 1
+                self._timeline.run(0.3)
+            except ServiceError:  # a restart policy starts it again
+                self._link.connection.kill()
+                self._timeline.run(0.3)
+            except TacitError as error:
+                self.error, self.ending = error, f"{type(error).__name__}: {error}"
+                self._link.connection.kill()
+
+    def _pass(self, point: str) -> None:
+        if self._dies:
+            raise Killed
+        self.points[point] += 1
+        self.points[""] += 1
+        if action := self._arranged.pop(self.points[""], None):
+            action()
+
+    def _assemble(self) -> Assembly:
+        process = self._process
+        self._link = SimulatedLink(self._network, self._pass)
+        surroundings = Surroundings(
+            self._settings.run_id,
+            RemoteStore(self._store, self._settings.run_id, self._pass),
+            self._link,
+            1 << 24,
+            self._settings.chunk,
+            clock=self._timeline,
+            key=KEY,
+            saver=LaterExecutor(
+                self._timeline, lambda: SAVING, lambda: self._dies or process != self._process
+            ),
+            filled=SimulatedFilled(self._timeline, self._pass),
+        )
+        role = registry.server(self._definition, self._model)
+        return assemble(self._definition, role, self._model, surroundings)
+
+    def _serve(self) -> str:
+        stop = SimulatedStop(self._timeline, self._pass)
+        self.assembly = run, pipeline, driver = self._assemble()
+        link = self._link
+        link.open(run.subscriptions(), pipeline.hear)
+        while True:
+            try:
+                driver.recover()
+                break
+            except ServiceError:
+                stop.wait(RECOVER_SECONDS)
+        desertion = Desertion(run.reading, self._definition.edges.count, self._timeline)
+
+        def idle() -> None:
+            if link.came_up():
+                driver.announce()
+            if self._requested and driver.halt(self._requested):
+                self.halts.append(self._requested)
+                self._requested = ""
+            if (reason := desertion.reason()) is not None:
+                driver.halt(reason)
+
+        driver.train(stop, idle)
+        if run.role.halted:
+            driver.farewell(stop)
+        link.connection.stop()
+        driver.close()
+        return run.role.halt_reason or "stopped"
