@@ -230,8 +230,10 @@ class SimulatedNetwork:
         self._rules.append(Rule(matches, (seconds,), times))
 
     def cut(self, name: str, seconds: float) -> None:
-        """Disconnect a client for so long."""
-        connection = self._clients[name]
+        """Disconnect a client, if there is one, for so long."""
+        connection = self._clients.get(name)
+        if connection is None:
+            return
         connection.drop()
         connection.cut_until = self.timeline.now + seconds
         self.timeline.after(seconds, connection.connect)

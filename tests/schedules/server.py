@@ -36,6 +36,7 @@ from tests.schedules.shared_time import LaterExecutor, SharedTime, SimulatedFill
 NAME = "aggregator"
 KEY = b"a key of the test"
 SAVING = 0.05  # seconds that a snapshot takes
+CONNECT = 60.0  # seconds that a connection may take
 RECOVER_SECONDS = 1.0  # between two tries to take the run over
 
 
@@ -151,17 +152,31 @@ class SimulatedLink:
     def __init__(self, network: SimulatedNetwork, point: Callable[[str], None]) -> None:
         self._network, self._point = network, point
         self._came_up = False
-        self.connection: SimulatedConnection
+        self._connection: SimulatedConnection | None = None
+
+    @property
+    def connection(self) -> SimulatedConnection:
+        """The open connection."""
+        assert self._connection is not None
+        return self._connection
+
+    def kill(self) -> None:
+        """Lose the connection with the process."""
+        if self._connection is not None:
+            self._connection.kill()
 
     def open(self, subscriptions: Sequence[str], hear: Callable[[Inbound], None]) -> None:
-        """Connect."""
+        """Connect. Raises ServiceError: not within CONNECT seconds."""
 
         def up() -> None:
             self._came_up = True
 
-        self.connection = self._network.client(
+        self._connection = self._network.client(
             NAME, subscriptions, hear, on_up=up, point=self._point
         )
+        self._network.timeline.run(CONNECT, lambda: self.connection.up)
+        if not self.up:
+            raise ServiceError("broker: no answer")
 
     def came_up(self) -> bool:
         """Return whether it has come up since this was last asked."""
@@ -190,8 +205,8 @@ class ServerSettings:
 class SimulatedAggregator:
     """The aggregator of a run, process after process.
 
-    ending: why its last process has ended; "": it has not. halts: reasons of halts that an operator
-    was told are in the journal.
+    ending: why its last process has ended; "": it has not. halts: how many entries the
+    store had when an operator was told that the run is halted.
     """
 
     def __init__(
@@ -209,7 +224,7 @@ class SimulatedAggregator:
         self._requested = ""
         self._process = 0
         self._dies = False
-        self.halts: list[str] = []
+        self.halts: list[int] = []
         self.points: Counter[str] = Counter()
         self.deaths, self.ending = 0, ""
         self.error: TacitError | None = None
@@ -222,7 +237,7 @@ class SimulatedAggregator:
     def die(self) -> None:
         """Kill the process that runs; an action for `at`."""
         self._dies = True
-        self._link.connection.kill() if hasattr(self._link, "connection") else None
+        self._link.kill()
         raise Killed
 
     def halt(self, reason: str) -> None:
@@ -239,11 +254,11 @@ class SimulatedAggregator:
                 self.deaths += 1
                 self._timeline.run(0.3)
             except ServiceError:  # a restart policy starts it again
-                self._link.connection.kill()
+                self._link.kill()
                 self._timeline.run(0.3)
             except TacitError as error:
                 self.error, self.ending = error, f"{type(error).__name__}: {error}"
-                self._link.connection.kill()
+                self._link.kill()
 
     def _pass(self, point: str) -> None:
         if self._dies:
@@ -276,20 +291,20 @@ class SimulatedAggregator:
         stop = SimulatedStop(self._timeline, self._pass)
         self.assembly = run, pipeline, driver = self._assemble()
         link = self._link
-        link.open(run.subscriptions(), pipeline.hear)
         while True:
             try:
                 driver.recover()
                 break
             except ServiceError:
                 stop.wait(RECOVER_SECONDS)
+        link.open(run.subscriptions(), pipeline.hear)
         desertion = Desertion(run.reading, self._definition.edges.count, self._timeline)
 
         def idle() -> None:
             if link.came_up():
                 driver.announce()
             if self._requested and driver.halt(self._requested):
-                self.halts.append(self._requested)
+                self.halts.append(len(self._store.entries))
                 self._requested = ""
             if (reason := desertion.reason()) is not None:
                 driver.halt(reason)

@@ -230,9 +230,11 @@ class ServerDriver:
     def farewell(self, stop: threading.Event) -> None:
         """Tell every edge that the run is over, and hear its last account of what it has spent.
 
-        This takes FAREWELL_SECONDS at most. A push that was under way when the run ended is not in
-        the model, but it was released, and so it counts.
+        This takes FAREWELL_SECONDS at most, once the broker is there: what is said while it is away
+        is dropped when the connection is closed, and the edges would wait for ever. A push that was
+        under way when the run ended is not in the model, but it was released, and so it counts.
         """
+        self._wait_for_broker(stop)
         self._pipeline.end_staging()
         before = dict(self._journal.last_seqs)
         connection = self._link.connection
@@ -244,7 +246,12 @@ class ServerDriver:
         deadline = self._clock() + FAREWELL_SECONDS
         while self._clock() < deadline and not stop.is_set() and self._silent_since(before):
             self._pipeline.accept()
+        self._wait_for_broker(stop)
         self.save()
+
+    def _wait_for_broker(self, stop: threading.Event) -> None:
+        while not self._link.up and not stop.is_set():
+            self._pipeline.accept()
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
         """Return the connected edges of which nothing was accepted since.

@@ -296,6 +296,8 @@ class Pipeline:
         """
         check_numbers(update.vector, scale)
         reason = self._role.screen(update)
+        if reason == "halted" and not new:
+            return None  # it was accepted before the end: the store says so, and its edge is told
         if reason is None and new:
             self._checks.base_versions.check(update.edge, update.base_version)
             self._checks.end_claims.check(

@@ -1,0 +1,239 @@
+"""Faults planted in the product, one at a time, each of which the schedules must find.
+
+Each replaces one function of the product by one that is wrong in the way that its name says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from tacit_services.aggregator.entries import Candidate
+from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.pipeline import Pipeline
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.store import Appended, append_rules
+from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import Session
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.privacy.ledger import Ledger, durable
+from tacit.privacy.ledger.chain import Charge
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Halt
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def _replaced(place: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
+    with patch.object(place, name, wrong):
+        yield
+
+
+def ledger_without_fsync() -> AbstractContextManager[None]:
+    """Commit the ledger without waiting for the disk."""
+    right = durable.keep_journal
+
+    def wrong(db: Any) -> None:
+        right(db)
+        db.execute("PRAGMA synchronous = OFF")
+
+    return _replaced(durable, "keep_journal", wrong)
+
+
+def acknowledge_before_append() -> AbstractContextManager[None]:
+    """Send receipts before the store has the messages."""
+    right = Pipeline._append
+
+    def wrong(self: Pipeline, candidates: list[Candidate]) -> Any:
+        for candidate in candidates:
+            receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=candidate.seq)
+            receipt = self._receipts.proven(candidate.edge, receipt)
+            self._downlink.receipt(candidate.edge, candidate.seq, receipt)
+        return right(self, candidates)
+
+    return _replaced(Pipeline, "_append", wrong)
+
+
+def number_used_again() -> AbstractContextManager[None]:
+    """Forget, after a restart, the numbers of messages that have their receipts."""
+    right = Outbox._read
+
+    def wrong(self: Outbox) -> Any:
+        pending = right(self)
+        self._last = max(pending, default=max(self._last - 1, 0))
+        return pending
+
+    return _replaced(Outbox, "_read", wrong)
+
+
+def send_before_commit() -> AbstractContextManager[None]:
+    """Store a message with the next one, after it was sent."""
+    right = Outbox.put
+
+    def wrong(self: Outbox, seq: int, envelope: Any, *more: Any) -> None:
+        late = vars(self).setdefault("late", [])
+        pieces = envelope if isinstance(envelope, bytes) else b"".join(envelope.pieces)
+        if late:
+            self._last -= 1
+            right(self, *late.pop())
+        late.append((seq, pieces, *more))
+        self._pending[seq] = pieces
+        self._last = seq
+
+    return _replaced(Outbox, "put", wrong)
+
+
+def halt_is_lost() -> AbstractContextManager[None]:
+    """Halt the role, and leave the halt out of the journal."""
+    right = RunJournal.enter
+
+    def wrong(self: RunJournal, payload: bytes, message: Any) -> Any:
+        if isinstance(message, Halt):
+            return self.role.on_message(message)
+        return right(self, payload, message)
+
+    return _replaced(RunJournal, "enter", wrong)
+
+
+def number_accepted_twice() -> AbstractContextManager[None]:
+    """Take a message that comes again for a new one."""
+    right = append_rules.judge
+
+    def wrong(last: int, seq: int, depth: tuple[int, int], limits: Any) -> Any:
+        return right(last - (seq == last), seq, depth, limits)
+
+    return _replaced(append_rules, "judge", wrong)
+
+
+def snapshot_of_an_earlier_place() -> AbstractContextManager[None]:
+    """Say of a snapshot that it is of the entry before: that is folded twice."""
+    right = RunJournal.begin_save
+
+    def wrong(self: RunJournal) -> None:
+        moved = self.cursor > self.saved + 1
+        self.cursor -= moved
+        right(self)
+        self.cursor += moved
+
+    return _replaced(RunJournal, "begin_save", wrong)
+
+
+def replay_leaves_one_out() -> AbstractContextManager[None]:
+    """Fold the journal after a restart without its first entry."""
+    right = RunJournal._refold
+
+    def wrong(self: RunJournal, record: Any) -> None:
+        if record.position == self.saved + 1 > 1:
+            self.cursor = record.position
+            return
+        right(self, record)
+
+    return _replaced(RunJournal, "_refold", wrong)
+
+
+def charge_is_not_written() -> AbstractContextManager[None]:
+    """Store a message without the charge that goes with it, and count it as charged."""
+    right = Ledger._write
+
+    def wrong(self: Ledger, charge: Charge) -> Any:
+        if self._rows > 1 or self._last is not None:
+            file, rows, last = self._file, self._rows, self._last
+            end = replace(file, count=file.count + charge.count)
+            assert last is not None
+            return end, rows, replace(last, count=last.count + charge.count)
+        return right(self, charge)
+
+    return _replaced(Ledger, "_write", wrong)
+
+
+def busy_is_taken_for_final() -> AbstractContextManager[None]:
+    """Forget a message whose receiver asks to wait."""
+    right = Session._receipt
+
+    def wrong(self: Session, seq: int, receipt: pb.Receipt) -> None:
+        if receipt.status == pb.Receipt.BUSY:
+            receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=0)
+        right(self, seq, receipt)
+
+    return _replaced(Session, "_receipt", wrong)
+
+
+def retry_is_encoded_anew() -> AbstractContextManager[None]:
+    """Write the newest receipt into a message that is sent again."""
+    right = Outbox._read
+
+    def wrong(self: Outbox) -> Any:
+        pending = right(self)
+        return {seq: bytes(content[:-1]) + b"\1" for seq, content in pending.items()}
+
+    return _replaced(Outbox, "_read", wrong)
+
+
+def parts_of_two_messages() -> AbstractContextManager[None]:
+    """Put parts of an edge's messages together whatever their numbers are."""
+    right = Reassembly.add
+
+    def wrong(self: Reassembly, edge: str, seq: int, payload: Any) -> Any:
+        if partial := self._open.get(edge):
+            partial.seq = seq
+        return right(self, edge, seq, payload)
+
+    return _replaced(Reassembly, "add", wrong)
+
+
+def last_numbers_are_forgotten() -> AbstractContextManager[None]:
+    """Answer a message of before a restart as if nothing of its edge had been accepted."""
+    right = RunJournal.fold
+
+    def wrong(self: RunJournal, candidate: Candidate, answer: Appended) -> Any:
+        receipt, outgoing = right(self, candidate, answer)
+        if receipt.status == pb.Receipt.DUPLICATE:
+            receipt = pb.Receipt(status=pb.Receipt.REJECTED, reason="order")
+        return receipt, outgoing
+
+    return _replaced(RunJournal, "fold", wrong)
+
+
+def store_failure_is_a_receipt() -> AbstractContextManager[None]:
+    """Tell the edges that messages were accepted whose append the store has not answered."""
+
+    def wrong(self: Pipeline, candidates: Iterable[Candidate]) -> None:
+        for candidate in candidates:
+            receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=candidate.seq)
+            self._downlink.receipt(candidate.edge, candidate.seq, receipt)
+
+    return _replaced(Pipeline, "_ask_to_wait", wrong)
+
+
+def restart_begins_anew() -> AbstractContextManager[None]:
+    """Restore a snapshot's counts and leave its model out."""
+
+    def wrong(self: ServerRole, tensors: Any, values: Any) -> None:
+        return None
+
+    return _replaced(ServerRole, "restore", wrong)
+
+
+_ALL: Sequence[Plant] = (
+    ledger_without_fsync,
+    acknowledge_before_append,
+    number_used_again,
+    send_before_commit,
+    halt_is_lost,
+    number_accepted_twice,
+    snapshot_of_an_earlier_place,
+    replay_leaves_one_out,
+    charge_is_not_written,
+    busy_is_taken_for_final,
+    retry_is_encoded_anew,
+    parts_of_two_messages,
+    last_numbers_are_forgotten,
+    store_failure_is_a_receipt,
+    restart_begins_anew,
+)
+PLANTED: dict[str, Plant] = {plant.__name__: plant for plant in _ALL}
