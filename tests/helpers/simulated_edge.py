@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tacit_services.transport.mqtt import Inbound, Will
 from tacit_services.worker.computing import Computing
@@ -35,7 +36,9 @@ from tacit_services.worker.tasks import Tasks, nothing_kept
 
 from tacit.algorithms import registry
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
+from tacit.models import Model
 from tacit.privacy.ledger import Ledger, read_chains
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise.randomness import Random
@@ -48,6 +51,7 @@ from tests.helpers.simulated_network import Parcel, SimulatedNetwork, Timeline
 OWNER = b"an identity's id"
 _OFFSET = struct.Struct("<20xQ")  # where a part begins in its envelope, in the part's header
 _LOADED: dict[tuple[str, int], tuple[Plan, PrivateRows]] = {}
+_DEFINED: dict[int, tuple[RunFile, tuple[Definition[Any], Model]]] = {}
 
 
 class Killed(BaseException):
@@ -154,7 +158,7 @@ class SimulatedEdge:
         self.computing, self.standings, self.stop = computing, [""], threading.Event()
         self.points: Counter[str] = Counter()
         self._network, self._timeline = network, network.timeline
-        self._definition, self._model = run.define(), run.build_model()
+        self._definition, self._model = defined(run)
         self._plan, self._rows = _plan_and_rows(run, number)
         self._dataset = run.source.name
         self._settings = LoopSettings(
@@ -287,9 +291,17 @@ class SimulatedEdge:
                     arranged[2]()
 
 
+def defined(run: RunFile) -> tuple[Definition[Any], Model]:
+    """Return what a run file defines, and its model, made once for all who ask."""
+    kept = _DEFINED.get(id(run))
+    if kept is None or kept[0] is not run:
+        kept = _DEFINED[id(run)] = run, (run.define(), run.build_model())
+    return kept[1]
+
+
 def _plan_and_rows(run: RunFile, number: int) -> tuple[Plan, PrivateRows]:
     """Return what edge `number` owns, loaded once for all runs of the same definition."""
-    key = (run.define().fingerprint, number)
+    key = (defined(run)[0].fingerprint, number)
     if key not in _LOADED:
         part = run.source.edge(number, None, Path())
         _LOADED[key] = run.plan(number, part.most), part.rows

@@ -16,6 +16,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from paho.mqtt.client import topic_matches_sub
 from tacit_services.transport.mqtt import Inbound, Will
@@ -277,5 +278,6 @@ class SimulatedNetwork:
         return self.fate(parcel)
 
 
+@lru_cache(1 << 12)
 def _matches(subscriptions: frozenset[str], topic: str) -> bool:
     return any(topic_matches_sub(subscription, topic) for subscription in subscriptions)

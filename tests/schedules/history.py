@@ -20,6 +20,7 @@ from tacit.errors import WireError
 from tacit.protocol import envelope as envelopes
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
+from tests.helpers.simulated_edge import defined
 from tests.helpers.simulated_network import Parcel
 from tests.schedules.machine import Machine
 from tests.schedules.server import NAME, StoreServer
@@ -146,8 +147,8 @@ def tensor_digest(envelope: bytes) -> bytes:
 
 def fold(run: RunFile, stored: list[StoredEntry]) -> ServerRole:
     """Return a new role that has taken in all entries, one after the other."""
-    model = run.build_model()
-    role = registry.server(run.define(), model)
+    definition, model = defined(run)
+    role = registry.server(definition, model)
     for entry in stored:
         role.on_message(entries.read(entry.payload, model.schema_hash(), model.size))
     return role

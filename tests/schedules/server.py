@@ -29,7 +29,7 @@ from tacit_services.transport.mqtt import Inbound
 from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.errors import ServiceError, TacitError
-from tests.helpers.simulated_edge import Killed
+from tests.helpers.simulated_edge import Killed, defined
 from tests.helpers.simulated_network import SimulatedConnection, SimulatedNetwork
 from tests.schedules.shared_time import LaterExecutor, SharedTime, SimulatedFilled, SimulatedStop
 
@@ -219,7 +219,7 @@ class SimulatedAggregator:
     ) -> None:
         self._network, self._timeline, self._store = network, timeline, store
         self._run, self._settings = run, settings
-        self._definition, self._model = run.define(), run.build_model()
+        self._definition, self._model = defined(run)
         self._arranged: dict[int, Callable[[], None]] = {}
         self._requested = ""
         self._process = 0
