@@ -61,15 +61,18 @@ class Killed(BaseException):
 class SimulatedMailbox(Mailbox):
     """A mailbox whose waiting lets the simulated time pass."""
 
-    def __init__(self, timeline: Timeline, point: Callable[[str], None]) -> None:
+    def __init__(
+        self, timeline: Timeline, point: Callable[[str], None], seconds: float = WAIT
+    ) -> None:
+        """seconds: for which `take` waits."""
         super().__init__()
-        self._timeline, self._point = timeline, point
+        self._timeline, self._point, self._seconds = timeline, point, seconds
 
     def take(self, *, wait: bool) -> Iterator[Inbound | Sign]:
         """Yield all that has come; let time pass where nothing has."""
         self._timeline.look()
         if wait:
-            self._timeline.run(WAIT, until=lambda: not self._queue.empty())
+            self._timeline.run(self._seconds, until=lambda: not self._queue.empty())
         for item in super().take(wait=False):
             self._point("before a message is heard")
             yield item
@@ -136,8 +139,10 @@ class SimulatedEdge:
 
     patience, chunk: the loop's settings. computing: simulated seconds of one task. standings: what
     its presence said. points: how often each point was passed. stop: the signal to end. deaths:
-    processes that were killed.
+    processes that were killed. idle: seconds after which a process without messages looks at the time.
     """
+
+    idle = WAIT
 
     def __init__(
         self,
@@ -217,7 +222,7 @@ class SimulatedEdge:
         Raises Killed, and what a worker's process ends with.
         """
         ledger = self.open_ledger(self.folder / "ledger.db", self._dataset)
-        mailbox = SimulatedMailbox(self._timeline, self._pass)
+        mailbox = SimulatedMailbox(self._timeline, self._pass, self.idle)
         presence, standing = topics.presence(self.run_id, self.name), ["online"]
 
         def present(state: str) -> None:

@@ -24,7 +24,7 @@ from tests.schedules.shared_time import SharedTime
 RUN = "run"
 PATIENCE = 4.0
 HEALED = 300.0  # seconds after which a run whose network is well again must have ended
-_MEMORY = Path("/dev/shm")  # noqa: S108  (a disk that is quick to sync)
+_MEMORY = Path("/dev/shm")
 
 
 @cache
@@ -122,7 +122,7 @@ class Simulation:
             case other:
                 raise AssertionError(other)
 
-    def _away(self, away: bool) -> None:  # noqa: FBT001  (an event's)
+    def _away(self, away: bool) -> None:
         self.store.away = away
 
     def _silence(self) -> None:

@@ -35,7 +35,7 @@ class Violation(AssertionError):
     """A promise that was not kept."""
 
 
-def require(holds: bool, promise: str) -> None:  # noqa: FBT001  (what is required)
+def require(holds: bool, promise: str) -> None:
     """Raise Violation unless it holds."""
     if not holds:
         raise Violation(promise)
@@ -178,7 +178,7 @@ def check_entries(history: History) -> None:
             vectors.add(vector)
 
 
-def check_nothing_is_lost(history: History, over: bool) -> None:  # noqa: FBT001  (the run's end)
+def check_nothing_is_lost(history: History, over: bool) -> None:
     """Check that each push but those under way at the run's end was accepted or refused."""
     stored = {(entry.edge, entry.seq) for entry in history.store.entries}
     for edge, pushes in history.pushes.items():

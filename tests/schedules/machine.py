@@ -72,6 +72,7 @@ class Machine(SimulatedEdge):
     the machine's.
     """
 
+    idle = 0.5  # an idle look costs as much as one that finds something
     lost_power = False
     ending = ""
     error: TacitError | None = None

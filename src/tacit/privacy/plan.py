@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, Literal, get_args
 
 from scipy.stats import binom
@@ -183,6 +184,7 @@ class Plan:
         return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
 
 
+@cache
 def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
     """Return B slots that a Poisson(rate) batch of at most `most` rows rarely exceeds.
 
