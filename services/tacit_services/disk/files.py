@@ -8,11 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 SECRET = 0o600
 GROUP = 0o640
 PUBLIC = 0o644
+
+
+class Disk:
+    """The two calls that make files outlive the machine; a simulated disk replaces them."""
+
+    def sync_file(self, file: BinaryIO | FileIO) -> None:
+        """Make what was written to `file` durable. Raises OSError."""
+        os.fsync(file.fileno())
+
+    def sync(self, folder: Path) -> None:
+        """Make what was created, renamed or deleted in `folder` durable. Raises OSError."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
@@ -23,7 +41,9 @@ def write(path: Path, data: bytes, mode: int) -> None:
     write_pieces(path, (data,), mode)
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], mode: int) -> None:
+def write_pieces(
+    path: Path, pieces: Iterable[bytes | memoryview], mode: int, disk: Disk = Disk()
+) -> None:
     """Write as `write` does, with content in pieces, which are not put together."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
@@ -32,15 +52,11 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview], mode: int) ->
         os.fchmod(descriptor, mode)
         file.writelines(pieces)
         file.flush()
-        os.fsync(descriptor)
+        disk.sync_file(file)
     temporary.replace(path)
-    sync(path.parent)
+    disk.sync(path.parent)
 
 
 def sync(folder: Path) -> None:
     """Make what was created, renamed or deleted in `folder` durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    Disk().sync(folder)

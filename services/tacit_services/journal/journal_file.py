@@ -31,6 +31,7 @@ from typing import Any, BinaryIO
 from tacit.config import RunFile
 from tacit.errors import OF_0_1, ConfigError, DataError, ServiceError, TacitError, WireError
 from tacit.regular_file import opened
+from tacit_services.disk import files
 from tacit_services.journal.store import Snapshot
 
 MAGIC = b"TCTJRNL1"
@@ -209,8 +210,9 @@ class Writer:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: files.Disk = files.Disk()) -> None:
         self.path = path
+        self._disk = disk
         self._file: FileIO | None = None  # unbuffered: what is written has left this process
         self._end = 0  # end of the whole records; behind it may be one that did not fit the disk
         self.last = 0  # position of the last record
@@ -286,7 +288,7 @@ class Writer:
         """
         assert self._file is not None
         try:
-            os.fsync(self._file.fileno())
+            self._disk.sync_file(self._file)
         except OSError as error:
             raise self._failure(error) from error
         with self._trimming:
@@ -296,7 +298,7 @@ class Writer:
         """Sync, if the disk lets us, and close. Idempotent."""
         if self._file is not None:
             try:
-                os.fsync(self._file.fileno())
+                self._disk.sync_file(self._file)
             except OSError:  # the store still has what is not on disk
                 pass
             self._file.close()
@@ -314,13 +316,9 @@ class Writer:
             ) as new_file:
                 new_file.write(begin.encode())
                 new_file.flush()
-                os.fsync(new_file.fileno())
+                self._disk.sync_file(new_file)
             new.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            self._disk.sync(self.path.parent)
         file = FileIO(self.path, "r+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -53,16 +53,26 @@ class Outbox:
     """One identity's unreceipted messages of one run."""
 
     def __init__(
-        self, ledger: Ledger, run: str, owner: bytes = b"", folder: Path | None = None
+        self,
+        ledger: Ledger,
+        run: str,
+        owner: bytes = b"",
+        folder: Path | None = None,
+        *,
+        large: int = LARGE,
+        disk: files.Disk = files.Disk(),
     ) -> None:
         """Read what is in the file of `ledger`, which must be open as long as this is used.
 
         owner: the identity's random id. folder: the identity's; None: large messages lie in the
-        ledger's file like all. Raises PrivacyError when it is damaged, or cannot be written.
+        ledger's file like all. large: bytes above which one has a file. Raises PrivacyError when it
+        is damaged, or cannot be written.
         """
         self._ledger = ledger
         self._key = (owner, run)
         self._folder = folder
+        self._large = large
+        self._disk = disk
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:
@@ -100,7 +110,7 @@ class Outbox:
         """
         assert seq == self._last + 1
         pieces = envelope.pieces if isinstance(envelope, wire.InPlace) else (envelope,)
-        alone = self._folder is not None and len(envelope) > LARGE
+        alone = self._folder is not None and len(envelope) > self._large
         if alone:
             inline = None
         else:
@@ -155,8 +165,15 @@ class Outbox:
         """Return the digest of a large envelope, computed while its file is written and synced."""
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_digest, *pieces)
-            _write(self._file(seq), pieces)
+            self._write(self._file(seq), pieces)
             return digest.result()
+
+    def _write(self, path: Path, pieces: EnvelopePieces) -> None:
+        """Write `pieces` durably to `path`."""
+        if not path.parent.exists():
+            path.parent.mkdir()
+            self._disk.sync(path.parent.parent)
+        files.write_pieces(path, pieces, files.SECRET, self._disk)
 
     def _committed(self, seq: int, inline: bytes | None) -> None:
         """Do in memory, and to files, what the commit has made true; None: it is in its file."""
@@ -224,14 +241,6 @@ def _digest(*pieces: StoredEnvelope | memoryview) -> bytes:
 
 def _name(run: str, seq: int) -> str:
     return f"{run}.{seq}"
-
-
-def _write(path: Path, pieces: EnvelopePieces) -> None:
-    """Write `pieces` durably to `path`."""
-    if not path.parent.exists():
-        path.parent.mkdir()
-        files.sync(path.parent.parent)
-    files.write_pieces(path, pieces, files.SECRET)
 
 
 def _mapped(path: Path) -> mmap.mmap:
