@@ -96,6 +96,9 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m tools.map
 
+schedules: setup ## runs under faults that seeds draw, in one thread and simulated time: N=1000 SEED=0, and PLANT=… a fault
+	$(BIN)/python -m tests.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) $(if $(PLANT),--plant $(PLANT))
+
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
 	$(PYTEST) -m "exhaustive and not alone" -n $(JOBS)

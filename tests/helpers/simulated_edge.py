@@ -272,10 +272,14 @@ class SimulatedEdge:
         """Open the ledger of a process that begins."""
         return MortalLedger(path, dataset, self._pass)
 
+    def open_outbox(self, ledger: Ledger) -> Outbox:
+        """Open the outbox of a process that begins."""
+        return Outbox(ledger, self.run_id, OWNER, self.folder)
+
     def _begun(self, ledger: Ledger, mailbox: Mailbox) -> WorkerLoop:
         releaser = Releaser(self._plan, ledger, Random())
         role = registry.edge(self._definition, self.name, self._rows, self._model, releaser)
-        outbox = Outbox(ledger, self.run_id, OWNER, self.folder)
+        outbox = self.open_outbox(ledger)
         computing = SimulatedComputing(self._timeline, self._pass, lambda: self.computing)
         policy = ObservedTasks(
             role, computing, nothing_kept, no_delay(), serves=False, clock=self._timeline

@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -26,6 +27,8 @@ def failure(schedule: Schedule) -> str:
         follow(schedule)
     except Violation as violation:
         return str(violation)
+    except Exception as error:  # noqa: BLE001  (what no process of the product may end with)
+        return f"a process ends with {error!r}"
     return ""
 
 
@@ -37,12 +40,13 @@ def first_failure(first: int, count: int) -> tuple[int, str]:
     return -1, ""
 
 
-def report(seed: int, promise: str) -> None:
+def report(seed: int, promise: str, plant: str) -> None:
     """Print a schedule that fails, shrunk."""
     small = shrunk(draw(seed), lambda schedule: bool(failure(schedule)))
     print(f"seed {seed}: {promise}")
-    print(f"  again: make schedules N=1 SEED={seed}")
-    print(f"  {small}".split("faults=")[0].rstrip(", ") + ") with")
+    print(f"  again: make schedules N=1 SEED={seed}{plant and f' PLANT={plant}'}")
+    settings = str(replace(small, faults=())).removesuffix(", faults=())")
+    print(f"  {settings}) with")
     for fault in small.faults:
         print(f"    {fault}")
     print(f"  then: {failure(small)}", flush=True)
@@ -53,7 +57,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plant", choices=sorted(PLANTED), help="plant a fault in the product")
+    parser.add_argument(
+        "--plant", default="", choices=["", *sorted(PLANTED)], help="plant a fault in the product"
+    )
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
@@ -65,7 +71,7 @@ def main() -> int:
         for seed in range(options.seed, options.seed + options.count):
             if promise := failure(draw(seed)):
                 failed += 1
-                report(seed, promise)
+                report(seed, promise, options.plant)
             if options.plant and failed:
                 print(f"after {seed - options.seed + 1} schedules")
                 return 0

@@ -48,7 +48,9 @@ class Schedule:
     """A run's settings, and its faults.
 
     updates: after which it ends. chunk: bytes of a payload. snapshot_every: accepted messages.
-    limit: of the journal's entries. computing: seconds of a task.
+    limit: of the journal's entries. computing: seconds of a task. journal_file: whether there is
+    one. large: bytes above which a message has a file of its own. tears: what part of what was not
+    synced is on a disk after a crash.
     """
 
     seed: int
@@ -57,6 +59,9 @@ class Schedule:
     snapshot_every: int
     limit: int
     computing: float
+    journal_file: bool
+    large: int
+    tears: float
     faults: tuple[Fault, ...]
 
 
@@ -70,6 +75,9 @@ def draw(seed: int) -> Schedule:
         snapshot_every=chance.choice((1, 3, 1000)),
         limit=chance.choice((2, 4096, 4096)),
         computing=chance.choice((0.0, 0.0, 2.0)),
+        journal_file=chance.random() < 0.4,
+        large=chance.choice((1 << 18, 1000)),
+        tears=chance.choice((0.0, 0.5, 1.0)),
         faults=tuple(_fault(chance) for _ in range(chance.randint(1, MOST))),
     )
 
@@ -84,7 +92,7 @@ def _fault(chance: random.Random) -> Fault:
         case "kill":
             return Fault("kill", anybody, chance.randint(1, 60))
         case "power":
-            return Fault("power", edge, chance.randint(1, 60))
+            return Fault("power", anybody, chance.randint(1, 60))
         case "cut":
             return Fault("cut", anybody, when, seconds=chance.choice((0.5, 3.0, 20.0)))
         case "jump":

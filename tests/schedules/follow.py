@@ -15,6 +15,7 @@ from tacit.config import RunFile
 from tests.helpers.run_files import MAPA, run_file
 from tests.helpers.simulated_network import PROMPT, Fate, Parcel, SimulatedNetwork
 from tests.schedules import history as histories
+from tests.schedules.disk import SimulatedDisk
 from tests.schedules.faults import EDGES, FATES, Fault, Schedule
 from tests.schedules.history import History, Violation, require
 from tests.schedules.machine import Machine
@@ -48,9 +49,12 @@ class Simulation:
         self.timeline = SharedTime()
         self.network = SimulatedNetwork(self.timeline)
         self.store = StoreServer(schedule.limit)
+        (folder / "server").mkdir()
+        self.journal_file = folder / "server" / "run.journal" if schedule.journal_file else None
+        disk = SimulatedDisk(schedule.tears)
         self.server = SimulatedAggregator(
             *(self.network, self.timeline, self.run, self.store),
-            ServerSettings(RUN, schedule.chunk),
+            ServerSettings(RUN, schedule.chunk, self.journal_file, disk),
         )
         self.machines = {
             machine.name: machine
@@ -79,7 +83,7 @@ class Simulation:
             computing=self.schedule.computing,
             uniform=uniform,
         )
-        machine.prepare()
+        machine.prepare(SimulatedDisk(self.schedule.tears), self.schedule.large)
         return machine
 
     def _see(self, parcel: Parcel) -> None:
@@ -94,36 +98,37 @@ class Simulation:
         return self._fates.get(self._parcels, (PROMPT,))
 
     def _arrange(self, fault: Fault) -> None:
-        network, timeline = self.network, self.timeline
-        match fault.kind:
-            case "message":
-                self._fates[int(fault.at)] = FATES[fault.how]
-            case "kill" if fault.who == NAME:
-                self.server.at(int(fault.at), self.server.die)
-            case "kill":
-                machine = self.machines[fault.who]
-                machine.at("", machine.die, int(fault.at))
-            case "power":
-                machine = self.machines[fault.who]
-                machine.at("", machine.lose_power, int(fault.at))
-            case "cut":
-                timeline.after(fault.at, lambda: network.cut(fault.who, fault.seconds))
-            case "outage":
-                timeline.after(fault.at, lambda: network.outage(fault.seconds))
-            case "away":
-                timeline.after(fault.at, lambda: self._away(True))
-                timeline.after(fault.at + fault.seconds, lambda: self._away(False))
-            case "silent":
-                timeline.after(fault.at, self._silence)
-            case "jump":
-                timeline.after(fault.at, lambda: timeline.jump(fault.seconds))
-            case "halt":
-                timeline.after(fault.at, lambda: self.server.halt("an operator"))
-            case other:
-                raise AssertionError(other)
+        if fault.kind == "message":
+            self._fates[int(fault.at)] = FATES[fault.how]
+        elif fault.kind not in ("kill", "power"):
+            self.timeline.after(fault.at, self._event(fault))
+        elif fault.who == NAME:
+            dies = self.server.die if fault.kind == "kill" else self.server.lose_power
+            self.server.at(int(fault.at), dies)
+        else:
+            machine = self.machines[fault.who]
+            dies = machine.die if fault.kind == "kill" else machine.lose_power
+            machine.at("", dies, int(fault.at))
 
-    def _away(self, away: bool) -> None:
-        self.store.away = away
+    def _event(self, fault: Fault) -> Callable[[], None]:
+        """Return what happens at the fault's time."""
+        events: dict[str, Callable[[], None]] = {
+            "cut": lambda: self.network.cut(fault.who, fault.seconds),
+            "outage": lambda: self.network.outage(fault.seconds),
+            "away": lambda: self._away(fault.seconds),
+            "silent": self._silence,
+            "jump": lambda: self.timeline.jump(fault.seconds),
+            "halt": lambda: self.server.halt("an operator"),
+        }
+        return events[fault.kind]
+
+    def _away(self, seconds: float) -> None:
+        """Let the store be away for a while."""
+        self.store.away = True
+        self.timeline.after(seconds, self._back)
+
+    def _back(self) -> None:
+        self.store.away = False
 
     def _silence(self) -> None:
         self.store.silent = 1
@@ -170,6 +175,8 @@ class Simulation:
             role.version == self.schedule.updates or halted,
             f"the run ends at {role.version}: {role.halt_reason}",
         )
+        if self.journal_file is not None:
+            histories.check_file(self.journal_file, self.store.entries)
         for name, machine in self.machines.items():
             pushes = len(history.pushes.get(name, ()))
             spare = machine.charged - pushes

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tacit_services.aggregator import entries
+from tacit_services.journal.journal_file import JournalReader, open_journal
 from tacit_services.journal.store import StoredEntry
 
 from tacit.algorithms import registry
@@ -176,6 +178,21 @@ def check_entries(history: History) -> None:
             vector = tensor_digest(entry.payload)
             require(vector not in vectors, f"the vector of {message} is applied twice")
             vectors.add(vector)
+
+
+def check_file(path: Path, stored: list[StoredEntry]) -> None:
+    """Check that the journal file has all that the store has accepted, and nothing else."""
+    with open_journal(path) as file:
+        reader = JournalReader(file, "the journal file")
+        try:
+            records = [(record.position, record.payload) for record in reader]
+        except WireError as error:
+            raise Violation(str(error)) from error
+    require(not reader.torn, "the journal file ends in a torn record")
+    require(
+        records == [(entry.position, entry.payload) for entry in stored],
+        "the journal file is not what the store has accepted",
+    )
 
 
 def check_nothing_is_lost(history: History, over: bool) -> None:

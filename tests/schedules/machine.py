@@ -7,14 +7,18 @@ a machine that loses its power comes back with the last content that was durable
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tacit_services.worker.outbox import Outbox
+
 from tacit.errors import TacitError
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
-from tests.helpers.simulated_edge import Killed, MortalLedger, SimulatedEdge
+from tests.helpers.simulated_edge import OWNER, Killed, MortalLedger, SimulatedEdge
+from tests.schedules.disk import SimulatedDisk
 from tests.schedules.shared_time import SharedTime
 
 FULL = 2  # PRAGMA synchronous, from which on a commit is on the disk when it returns
@@ -25,19 +29,19 @@ RESTART = 0.3  # seconds until a process that has died is started again
 class Durable:
     """The last state of a ledger's file that outlives the machine.
 
-    charged: releases. messages: envelopes by their numbers. last: the newest number.
+    charged: releases. messages: envelopes by their numbers; None: it is not there.
     """
 
     content: bytes = b""
     charged: int = 0
-    messages: dict[int, bytes] = field(default_factory=dict)
-    last: int = 0
+    messages: dict[int, bytes | None] = field(default_factory=dict)
 
 
 class DurableLedger(MortalLedger):
     """A ledger that notes after each commit what has reached the disk."""
 
     durable: Durable
+    in_file: Callable[[int], bytes | None]  # a message that has a file of its own
 
     @contextmanager
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
@@ -56,8 +60,8 @@ class DurableLedger(MortalLedger):
             return
         durable.content = Path(self._path).read_bytes()
         (durable.charged,) = db.execute("SELECT COALESCE(SUM(count), 0) FROM chain").fetchone()
-        durable.messages = dict(db.execute("SELECT seq, envelope FROM message"))
-        (durable.last,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM sender").fetchone()
+        rows = db.execute("SELECT seq, envelope FROM message").fetchall()
+        durable.messages = {seq: self.in_file(seq) if row is None else row for seq, row in rows}
 
     def close(self) -> None:
         """As the ledger's; then its file is as it was closed."""
@@ -77,14 +81,22 @@ class Machine(SimulatedEdge):
     ending = ""
     error: TacitError | None = None
 
-    def prepare(self) -> None:
-        """Begin with an empty disk."""
-        self.durable = Durable()
+    def prepare(self, disk: SimulatedDisk, large: int) -> None:
+        """Begin with an empty disk. large: bytes above which a message has a file of its own."""
+        self.durable, self._disk, self._large = Durable(), disk, large
+
+    def open_outbox(self, ledger: Ledger) -> Outbox:
+        """Open the outbox of a process that begins."""
+        return Outbox(ledger, self.run_id, OWNER, self.folder, large=self._large, disk=self._disk)
+
+    def _in_file(self, seq: int) -> bytes | None:
+        return self._disk.durable(self.folder / "messages" / f"{self.run_id}.{seq}")
 
     def open_ledger(self, path: Path, dataset: str) -> MortalLedger:
         """Open the ledger, and note what is durable of it."""
         ledger = DurableLedger.__new__(DurableLedger)
         ledger.durable, ledger._point = self.durable, self._pass
+        ledger.in_file = self._in_file
         super(MortalLedger, ledger).__init__(path, dataset)
         ledger.note()
         return ledger
@@ -116,3 +128,4 @@ class Machine(SimulatedEdge):
     def _come_back(self) -> None:
         (self.folder / "ledger.db-journal").unlink(missing_ok=True)
         (self.folder / "ledger.db").write_bytes(self.durable.content)
+        self._disk.crash(self.folder / "messages")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ from tacit_services.aggregator.entries import Candidate
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.store import Appended, append_rules
 from tacit_services.worker import outbox
 from tacit_services.worker.outbox import Outbox
@@ -37,10 +39,9 @@ def _replaced(place: Any, name: str, wrong: Any) -> Iterator[None]:
 
 def ledger_without_fsync() -> AbstractContextManager[None]:
     """Commit the ledger without waiting for the disk."""
-    right = durable.keep_journal
 
     def wrong(db: Any) -> None:
-        right(db)
+        db.execute("PRAGMA journal_mode = PERSIST")
         db.execute("PRAGMA synchronous = OFF")
 
     return _replaced(durable, "keep_journal", wrong)
@@ -205,6 +206,32 @@ def store_failure_is_a_receipt() -> AbstractContextManager[None]:
     return _replaced(Pipeline, "_ask_to_wait", wrong)
 
 
+def large_message_without_fsync() -> AbstractContextManager[None]:
+    """Commit a large message before its file has reached the disk."""
+
+    def wrong(self: Outbox, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"".join(pieces))
+
+    return _replaced(Outbox, "_write", wrong)
+
+
+def journal_file_without_fsync() -> AbstractContextManager[None]:
+    """Let the store forget what the journal file has not on the disk."""
+    return _replaced(Writer, "sync", lambda self, upto: None)
+
+
+def torn_record_stays() -> AbstractContextManager[None]:
+    """Write behind a record that a crash has torn."""
+    right = Writer._check
+
+    def wrong(self: Writer, begin: Header) -> None:
+        right(self, begin)
+        self._end = self.path.stat().st_size
+
+    return _replaced(Writer, "_check", wrong)
+
+
 def restart_begins_anew() -> AbstractContextManager[None]:
     """Restore a snapshot's counts and leave its model out."""
 
@@ -230,5 +257,8 @@ _ALL: Sequence[Plant] = (
     last_numbers_are_forgotten,
     store_failure_is_a_receipt,
     restart_begins_anew,
+    large_message_without_fsync,
+    journal_file_without_fsync,
+    torn_record_stays,
 )
 PLANTED: dict[str, Plant] = {plant.__name__: plant for plant in _ALL}

@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.desertion import Desertion
+from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import (
     Anchor,
     Appended,
     NewEntry,
     Saver,
     Snapshot,
+    Store,
     StoredEntry,
     Verdict,
 )
 from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.transport.mqtt import Inbound
 
 from tacit.algorithms import registry
@@ -31,6 +35,7 @@ from tacit.config import RunFile
 from tacit.errors import ServiceError, TacitError
 from tests.helpers.simulated_edge import Killed, defined
 from tests.helpers.simulated_network import SimulatedConnection, SimulatedNetwork
+from tests.schedules.disk import SimulatedDisk
 from tests.schedules.shared_time import LaterExecutor, SharedTime, SimulatedFilled, SimulatedStop
 
 NAME = "aggregator"
@@ -196,10 +201,15 @@ class SimulatedLink:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What an aggregator is started with. chunk: bytes of a payload."""
+    """What an aggregator is started with.
+
+    chunk: bytes of a payload. journal_file: None: it writes none. disk: its machine's.
+    """
 
     run_id: str
     chunk: int
+    journal_file: Path | None
+    disk: SimulatedDisk
 
 
 class SimulatedAggregator:
@@ -223,7 +233,8 @@ class SimulatedAggregator:
         self._arranged: dict[int, Callable[[], None]] = {}
         self._requested = ""
         self._process = 0
-        self._dies = False
+        self._dies = self._lost_power = False
+        self._writer: Writer | None = None
         self.halts: list[int] = []
         self.points: Counter[str] = Counter()
         self.deaths, self.ending = 0, ""
@@ -240,6 +251,21 @@ class SimulatedAggregator:
         self._link.kill()
         raise Killed
 
+    def lose_power(self) -> None:
+        """Kill the process with its machine; an action for `at`."""
+        self._lost_power = True
+        self.die()
+
+    def _end_process(self) -> None:
+        """Do what a system does for a process that has died: close its files, unlock them."""
+        file = self._settings.journal_file
+        if file is not None:
+            if self._writer is not None and self._writer._file is not None:
+                self._writer._file.close()
+            if self._lost_power:
+                self._settings.disk.crash(file.parent)
+        self._lost_power = False
+
     def halt(self, reason: str) -> None:
         """Ask for the run's end, as an operator does."""
         self._requested = self._requested or reason
@@ -252,9 +278,11 @@ class SimulatedAggregator:
                 self.ending = self._serve()
             except Killed:
                 self.deaths += 1
+                self._end_process()
                 self._timeline.run(0.3)
             except ServiceError:  # a restart policy starts it again
                 self._link.kill()
+                self._end_process()
                 self._timeline.run(0.3)
             except TacitError as error:
                 self.error, self.ending = error, f"{type(error).__name__}: {error}"
@@ -268,12 +296,21 @@ class SimulatedAggregator:
         if action := self._arranged.pop(self.points[""], None):
             action()
 
+    def _open_store(self) -> Store:
+        """Return the store of a process that begins, with a journal file behind it or not."""
+        settings = self._settings
+        store = RemoteStore(self._store, settings.run_id, self._pass)
+        if settings.journal_file is None:
+            return store
+        self._writer = Writer(settings.journal_file, settings.disk)
+        return StoreWithJournalFile(store, self._writer, settings.run_id, self._run)
+
     def _assemble(self) -> Assembly:
         process = self._process
         self._link = SimulatedLink(self._network, self._pass)
         surroundings = Surroundings(
             self._settings.run_id,
-            RemoteStore(self._store, self._settings.run_id, self._pass),
+            self._open_store(),
             self._link,
             1 << 24,
             self._settings.chunk,
@@ -314,4 +351,5 @@ class SimulatedAggregator:
             driver.farewell(stop)
         link.connection.stop()
         driver.close()
+        run.journal.store.close()
         return run.role.halt_reason or "stopped"

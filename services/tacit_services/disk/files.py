@@ -42,9 +42,10 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_pieces(
-    path: Path, pieces: Iterable[bytes | memoryview], mode: int, disk: Disk = Disk()
+    path: Path, pieces: Iterable[bytes | memoryview], mode: int, disk: Disk | None = None
 ) -> None:
     """Write as `write` does, with content in pieces, which are not put together."""
+    disk = disk or Disk()
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)

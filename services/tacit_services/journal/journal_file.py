@@ -210,9 +210,9 @@ class Writer:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path, disk: files.Disk = files.Disk()) -> None:
+    def __init__(self, path: Path, disk: files.Disk | None = None) -> None:
         self.path = path
-        self._disk = disk
+        self._disk = disk or files.Disk()
         self._file: FileIO | None = None  # unbuffered: what is written has left this process
         self._end = 0  # end of the whole records; behind it may be one that did not fit the disk
         self.last = 0  # position of the last record

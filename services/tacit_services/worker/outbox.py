@@ -60,7 +60,7 @@ class Outbox:
         folder: Path | None = None,
         *,
         large: int = LARGE,
-        disk: files.Disk = files.Disk(),
+        disk: files.Disk | None = None,
     ) -> None:
         """Read what is in the file of `ledger`, which must be open as long as this is used.
 
@@ -72,7 +72,7 @@ class Outbox:
         self._key = (owner, run)
         self._folder = folder
         self._large = large
-        self._disk = disk
+        self._disk = disk or files.Disk()
         self._finished: list[int] = []
         self._alone: set[int] = set()  # messages with a file of their own
         try:

@@ -1,0 +1,93 @@
+"""Whole runs under schedules of faults: none breaks a promise, and every planted fault is seen."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.schedules.__main__ import failure, first_failure
+from tests.schedules.disk import SimulatedDisk
+from tests.schedules.faults import Fault, Schedule, draw
+from tests.schedules.follow import Simulation
+from tests.schedules.planted import PLANTED
+from tests.schedules.shrink import shrunk
+
+SEEDS = 60
+CALM = replace(draw(0), seed=1, updates=6, chunk=1 << 18, computing=2.0, limit=4096, faults=())
+# Where the search for a planted fault begins. It goes on from there, if its first seed is another now.
+NEAR = {
+    "halt_is_lost": 11,
+    "snapshot_of_an_earlier_place": 6,
+    "journal_file_without_fsync": 131,
+    "parts_of_two_messages": 789,
+}
+ENOUGH = 10_000
+
+
+def with_faults(*faults: Fault) -> Schedule:
+    return replace(CALM, faults=faults)
+
+
+def test_no_schedule_breaks_a_promise() -> None:
+    assert first_failure(0, SEEDS) == (-1, "")
+
+
+@pytest.mark.parametrize("plant", sorted(PLANTED))
+def test_a_planted_fault_is_seen(plant: str) -> None:
+    with PLANTED[plant]():
+        seed, promise = first_failure(NEAR.get(plant, 0), ENOUGH)
+    assert seed >= 0
+    assert promise
+
+
+def test_a_seed_is_the_same_run_every_time(tmp_path: Path) -> None:
+    def story(seed: int) -> list[tuple[float, str, str, int]]:
+        simulation = Simulation(draw(seed), Path(tempfile.mkdtemp(dir=tmp_path)))
+        simulation.follow()
+        sent = simulation.network.history
+        return [(p.sent_at, p.sender, p.topic, len(p.payload)) for p in sent]
+
+    assert all(story(seed) == story(seed) for seed in range(5))
+
+
+def test_a_halt_while_the_broker_is_away_reaches_the_edges() -> None:
+    # An aggregator that left with its last words in a queue would leave them waiting for ever.
+    away = Fault("cut", "aggregator", 1.0, seconds=20.0)
+    assert failure(with_faults(away, Fault("halt", at=2.0))) == ""
+
+
+def test_an_update_that_comes_again_after_the_end_was_accepted() -> None:
+    # It is a duplicate, and not refused as one that came too late.
+    outage = Fault("outage", at=4.88, seconds=20.0)
+    assert failure(replace(with_faults(outage), snapshot_every=1, journal_file=True)) == ""
+
+
+def test_a_schedule_shrinks_to_the_faults_that_it_fails_with() -> None:
+    # Given a schedule that fails with its third and its eighth fault,
+    faults = tuple(Fault("message", at=number) for number in range(12))
+    # when it is shrunk, then these are left.
+    small = shrunk(with_faults(*faults), lambda s: {faults[2], faults[7]} <= set(s.faults))
+    assert small.faults == (faults[2], faults[7])
+
+
+def test_a_disk_has_after_a_crash_what_was_synced_and_a_piece_of_the_rest(tmp_path: Path) -> None:
+    # Given a file that was synced and then grew, one that no folder has, and one never synced,
+    disk = SimulatedDisk(0.5)
+    for name in ("grows", "empty"):
+        (tmp_path / name).touch()
+    with (tmp_path / "grows").open("wb") as file:
+        file.write(b"synced")
+        file.flush()
+        disk.sync_file(file)
+        disk.sync(tmp_path)
+        file.write(b"lost")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "nameless").write_bytes(b"x")
+    # when the machine loses its power,
+    disk.crash(tmp_path)
+    # then what was synced is there.
+    assert (tmp_path / "grows").read_bytes() == b"syncedlo"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "grows"]
