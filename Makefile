@@ -37,7 +37,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
+.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -97,13 +97,11 @@ def _fault(chance: random.Random) -> Fault:
             return Fault("cut", anybody, when, seconds=chance.choice((0.5, 3.0, 20.0)))
         case "jump":
             return Fault("jump", "", when, seconds=chance.choice((1.0, 40.0)))
-        case "silent":
-            return Fault("silent", "", when)
-        case "halt":
-            return Fault("halt", "", when)
+        case ("silent" | "halt" | "older") as kind:
+            return Fault(kind, "", when)
         case kind:
             return Fault(kind, "", when, seconds=chance.choice((0.5, 3.0, 20.0)))
 
 
-_KINDS = ("message", "kill", "power", "cut", "outage", "away", "silent", "jump", "halt")
-_WEIGHTS = (8, 5, 3, 2, 1, 1, 1, 1, 0.3)
+_KINDS = ("message", "kill", "power", "cut", "outage", "away", "silent", "jump", "halt", "older")
+_WEIGHTS = (8, 5, 3, 2, 1, 1, 1, 1, 0.3, 0.3)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tacit_services.aggregator.entries import OPERATOR
 
 from tacit.config import RunFile
+from tacit.errors import StoreLost
 from tests.helpers.run_files import MAPA, run_file
 from tests.helpers.simulated_network import PROMPT, Fate, Parcel, SimulatedNetwork
 from tests.schedules import history as histories
@@ -101,6 +102,8 @@ class Simulation:
         if fault.kind == "message":
             self._fates[int(fault.at)] = FATES[fault.how]
         elif fault.kind not in ("kill", "power"):
+            if fault.kind == "older":
+                self.timeline.after(fault.at / 2, self.store.copy)
             self.timeline.after(fault.at, self._event(fault))
         elif fault.who == NAME:
             dies = self.server.die if fault.kind == "kill" else self.server.lose_power
@@ -118,6 +121,7 @@ class Simulation:
             "away": lambda: self._away(fault.seconds),
             "silent": self._silence,
             "jump": lambda: self.timeline.jump(fault.seconds),
+            "older": self._put_copy_back,
             "halt": lambda: self.server.halt("an operator"),
         }
         return events[fault.kind]
@@ -130,6 +134,10 @@ class Simulation:
     def _back(self) -> None:
         self.store.away = False
 
+    def _put_copy_back(self) -> None:
+        if not self.server.ending:  # a run that is over asks its store nothing
+            self.store.put_copy_back()
+
     def _silence(self) -> None:
         self.store.silent = 1
 
@@ -139,6 +147,8 @@ class Simulation:
         for machine in self.machines.values():
             self.timeline.begin(machine.live)
         self.timeline.run(HEALED, until=self._over)
+        if isinstance(self.server.error, StoreLost):
+            return  # an operator has to choose: it is said, and nothing goes on
         if not self._over():  # a broker that has dropped a message says it to who comes again
             self.network.outage(1.0)
             self.timeline.run(HEALED, until=self._over)
@@ -155,6 +165,10 @@ class Simulation:
 
     def check(self) -> None:
         """Check the history of a run that has ended. Raises Violation."""
+        if not self.store.lost:  # else an operator has to choose, and is told when an edge speaks
+            self._check_whole()
+
+    def _check_whole(self) -> None:
         endings = {NAME: self.server.ending} | {n: m.ending for n, m in self.machines.items()}
         require(self.ended(), f"somebody does not go on: {endings}")
         for who, error in [

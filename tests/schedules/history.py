@@ -109,29 +109,48 @@ class History:
         if meta.WhichOneof("kind") == "model":
             digest = hashlib.sha256(payload[envelopes.tensor_at(payload) :]).digest()
             require(
-                self.models.setdefault(meta.model.version, digest) == digest,
+                self.models.setdefault(meta.model.version, digest) == digest
+                or self.store.starts > 0,
                 f"model {meta.model.version} has two contents",
             )
 
     def _see_receipt(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
+        if self.store.lost:
+            self._check_witness(edge, seq, receipt)
+            return
         message, status = (edge, seq), receipt.status
+        anew = self.store.starts > 0  # from an older copy: what it has lost may come again
         if status in _DURABLE:
             stored = self._durable_messages()
             named = (edge, receipt.last_seq)
             require(named in stored, f"{named} is receipted and not in the store")
             newest = self.newest.get(edge, 0)
-            require(receipt.last_seq >= newest, f"{edge}: a receipt goes back behind {newest}")
+            require(
+                receipt.last_seq >= newest or anew, f"{edge}: a receipt goes back behind {newest}"
+            )
             self.newest[edge] = receipt.last_seq
         if status in _ACCEPTED:
             require(message in self._stored, f"{message} is accepted and not in the store")
-            require(message not in self.accepted, f"{message} is accepted twice")
+            require(message not in self.accepted or anew, f"{message} is accepted twice")
             self.accepted.add(message)
         if status == pb.Receipt.REJECTED and seq:
             require(message not in self.accepted, f"{message} is refused and was accepted")
             self.refused[message] = receipt.reason
 
+    def _check_witness(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
+        """Check that who shows the receipt of a message that the store has lost is not accepted."""
+        content = self.contents.get((edge, seq))
+        if receipt.status not in _ACCEPTED or content is None:
+            return
+        held = wire.decode(bytearray(content)).meta.held.seq
+        lost = [entry.seq for entry in self.store.lost if entry.edge == edge]
+        require(
+            not any(number <= held for number in lost),
+            f"{edge} shows a receipt of a message that the store has lost, and goes on",
+        )
+
     def _durable_messages(self) -> set[Message]:
-        fresh = self.store.entries[self._read :]
+        fresh = self.store.log[self._read :]
         self._read += len(fresh)
         self._stored |= {(entry.edge, entry.seq) for entry in fresh}
         return self._stored

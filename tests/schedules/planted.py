@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from tacit_services.aggregator.entries import Candidate
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.journal.journal_file import Header, Writer
@@ -232,6 +233,11 @@ def torn_record_stays() -> AbstractContextManager[None]:
     return _replaced(Writer, "_check", wrong)
 
 
+def lost_store_is_not_seen() -> AbstractContextManager[None]:
+    """Believe a store whatever receipts the edges show."""
+    return _replaced(Receipts, "check", lambda self, edge, receipt, last: None)
+
+
 def restart_begins_anew() -> AbstractContextManager[None]:
     """Restore a snapshot's counts and leave its model out."""
 
@@ -260,5 +266,6 @@ _ALL: Sequence[Plant] = (
     large_message_without_fsync,
     journal_file_without_fsync,
     torn_record_stays,
+    lost_store_is_not_seen,
 )
 PLANTED: dict[str, Plant] = {plant.__name__: plant for plant in _ALL}

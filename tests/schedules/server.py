@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
@@ -32,7 +32,7 @@ from tacit_services.transport.mqtt import Inbound
 
 from tacit.algorithms import registry
 from tacit.config import RunFile
-from tacit.errors import ServiceError, TacitError
+from tacit.errors import Fenced, ServiceError, StoreLost, TacitError
 from tests.helpers.simulated_edge import Killed, defined
 from tests.helpers.simulated_network import SimulatedConnection, SimulatedNetwork
 from tests.schedules.disk import SimulatedDisk
@@ -42,18 +42,73 @@ NAME = "aggregator"
 KEY = b"a key of the test"
 SAVING = 0.05  # seconds that a snapshot takes
 CONNECT = 60.0  # seconds that a connection may take
+OPERATOR_SECONDS = 5.0  # until an operator has put back what a store has lost
 RECOVER_SECONDS = 1.0  # between two tries to take the run over
 
 
+def _copied(run: MemoryRun) -> MemoryRun:
+    return replace(
+        run, journal=list(run.journal), last_seqs=dict(run.last_seqs), anchors=dict(run.anchors)
+    )
+
+
 class StoreServer:
-    """The server of a store. runs: what it has. entries: all that it ever accepted, in order."""
+    """The server of a store. runs: what it has. entries: all that it has accepted, in order.
+
+    log: the same, with what it has lost since. lost: entries that an older copy of it has not, and
+    that did not come again. forked: whether it went on from there.
+    """
 
     def __init__(self, limit: int) -> None:
         self.runs: dict[str, MemoryRun] = {}
         self.limits = JournalLimits(limit, 1 << 30)
         self.entries: list[StoredEntry] = []
+        self.log: list[StoredEntry] = []
         self.away = False
         self.silent = 0  # appends that it makes and does not answer
+        self.starts = 0  # connections of before a start fail once
+        self.lost: list[StoredEntry] = []
+        self.forked = False
+        self._copy: dict[str, MemoryRun] = {}
+        self._newest: dict[str, MemoryRun] = {}
+        self._all: list[StoredEntry] = []
+
+    def copy(self) -> None:
+        """Make a copy of all that it has."""
+        self._copy = {name: _copied(run) for name, run in self.runs.items()}
+
+    def put_copy_back(self) -> None:
+        """Start again from the copy, as somebody does who restores a backup."""
+        if self.starts or not self._copy:
+            return
+        self._newest = {name: _copied(run) for name, run in self.runs.items()}
+        self._become(self._copy)
+        last = max((run.position for run in self._copy.values()), default=0)
+        self._all, self.lost = self.entries, self.entries[last:]
+        self.entries = self.entries[:last]
+
+    def recover(self) -> bool:
+        """Put back what was lost, as an operator does; False: another history has gone on."""
+        if not self.lost or self.forked:
+            return False
+        self._become(self._newest)
+        self.entries, self.lost = self._all, []
+        return True
+
+    def _become(self, runs: dict[str, MemoryRun]) -> None:
+        self.starts += 1
+        for name, run in self.runs.items():
+            for key in fields(MemoryRun):
+                if key.name != "epoch":  # an aggregator of before is not let in again
+                    setattr(run, key.name, getattr(_copied(runs[name]), key.name))
+            run.epoch += 1
+
+    def note(self, entry: StoredEntry) -> None:
+        """Note what it has accepted."""
+        self.forked = self.forked or bool(self.lost)
+        self.lost = [lost for lost in self.lost if (lost.edge, lost.seq) != (entry.edge, entry.seq)]
+        self.entries.append(entry)
+        self.log.append(entry)
 
     def check(self) -> None:
         """Raise ServiceError while it is away."""
@@ -66,10 +121,14 @@ class RemoteStore:
 
     def __init__(self, server: StoreServer, run_id: str, point: Callable[[str], None]) -> None:
         self._server, self._point = server, point
+        self._starts = server.starts
         self._inner = MemoryStore(run_id, server.limits, server.runs)
 
     def _reached(self) -> MemoryStore:
         self._server.check()
+        if self._starts != self._server.starts:
+            self._starts = self._server.starts
+            raise ServiceError("store: connection lost")
         return self._inner
 
     def open(self, fingerprint: str) -> int:
@@ -90,7 +149,7 @@ class RemoteStore:
         for entry, answer in zip(entries, answers, strict=True):
             if answer.verdict is Verdict.ACCEPTED:
                 record = StoredEntry(answer.position, entry.edge, entry.seq, bytes(entry.payload))
-                self._server.entries.append(record)
+                self._server.note(record)
         self._point("after the append")
         if self._server.silent:
             self._server.silent -= 1
@@ -238,6 +297,7 @@ class SimulatedAggregator:
         self.halts: list[int] = []
         self.points: Counter[str] = Counter()
         self.deaths, self.ending = 0, ""
+        self.lost = 0  # how often it has left as the store had lost messages
         self.error: TacitError | None = None
         self.assembly: Assembly
 
@@ -280,10 +340,17 @@ class SimulatedAggregator:
                 self.deaths += 1
                 self._end_process()
                 self._timeline.run(0.3)
-            except ServiceError:  # a restart policy starts it again
+            except Fenced as error:
+                self.error, self.ending = error, f"{type(error).__name__}: {error}"
                 self._link.kill()
                 self._end_process()
-                self._timeline.run(0.3)
+            except StoreLost as error:
+                self._link.kill()
+                self._end_process()
+                self.lost += 1
+                self._timeline.run(OPERATOR_SECONDS)
+                if not self._store.recover():
+                    self.error, self.ending = error, f"{type(error).__name__}: {error}"
             except TacitError as error:
                 self.error, self.ending = error, f"{type(error).__name__}: {error}"
                 self._link.kill()

@@ -65,6 +65,11 @@ def test_an_update_that_comes_again_after_the_end_was_accepted() -> None:
     assert failure(replace(with_faults(outage), snapshot_every=1, journal_file=True)) == ""
 
 
+def test_a_store_that_is_away_while_edges_take_leave_does_not_end_the_aggregator() -> None:
+    away = Fault("away", at=2.04, seconds=3.0)
+    assert failure(with_faults(Fault("halt", at=2.0), away)) == ""
+
+
 def test_a_schedule_shrinks_to_the_faults_that_it_fails_with() -> None:
     # Given a schedule that fails with its third and its eighth fault,
     faults = tuple(Fault("message", at=number) for number in range(12))

@@ -45,8 +45,8 @@ class Surroundings:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or
-    limits. key: what receipts are proven with; empty: one of this process alone. saver: stores
-    snapshots; None: a thread. filled: how the inbox waits; None: as threads do.
+    limits. key: what receipts are proven with; empty: one of this process alone. saver: what stores
+    snapshots, a thread if None. filled: how the inbox waits, as threads do if None.
     """
 
     run_id: str

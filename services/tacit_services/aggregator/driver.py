@@ -230,7 +230,7 @@ class ServerDriver:
     def farewell(self, stop: threading.Event) -> None:
         """Tell every edge that the run is over, and hear its last account of what it has spent.
 
-        This takes FAREWELL_SECONDS at most, once the broker is there: what is said while it is away
+        This takes FAREWELL_SECONDS at most, once the broker is there. What is said while it is away
         is dropped when the connection is closed, and the edges would wait for ever. A push that was
         under way when the run ended is not in the model, but it was released, and so it counts.
         """
@@ -245,13 +245,21 @@ class ServerDriver:
         self.announce()
         deadline = self._clock() + FAREWELL_SECONDS
         while self._clock() < deadline and not stop.is_set() and self._silent_since(before):
-            self._pipeline.accept()
+            self._accept(stop)
         self._wait_for_broker(stop)
-        self.save()
+        self._last_save(stop)
 
     def _wait_for_broker(self, stop: threading.Event) -> None:
         while not self._link.up and not stop.is_set():
+            self._accept(stop)
+
+    def _accept(self, stop: threading.Event) -> None:
+        try:
             self._pipeline.accept()
+        except (Fenced, BrokerRefuses):
+            raise
+        except ServiceError as error:
+            self._wait_for_store(error, stop)
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
         """Return the connected edges of which nothing was accepted since.
