@@ -120,7 +120,7 @@ class RemoteStore:
     """A process's connection to the store: it may fail, and its process may die around a write."""
 
     def __init__(self, server: StoreServer, run_id: str, point: Callable[[str], None]) -> None:
-        self._server, self._point = server, point
+        self._server, self._run_id, self._point = server, run_id, point
         self._starts = server.starts
         self._inner = MemoryStore(run_id, server.limits, server.runs)
 
@@ -177,8 +177,10 @@ class RemoteStore:
         self._reached().save(snapshot)
 
     def saver(self) -> Saver:
-        """See base.Store.saver."""
-        return self
+        """See base.Store.saver: it has a connection of its own."""
+        other = RemoteStore(self._server, self._run_id, self._point)
+        other._inner = self._inner
+        return other
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""

@@ -22,7 +22,8 @@ NEAR = {
     "halt_is_lost": 11,
     "snapshot_of_an_earlier_place": 6,
     "journal_file_without_fsync": 131,
-    "parts_of_two_messages": 789,
+    "parts_of_two_messages": 3302,
+    "lost_store_is_not_seen": 419,
 }
 ENOUGH = 10_000
 
