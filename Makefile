@@ -3,11 +3,13 @@
 # PYTHON       the interpreter .venv is made with (3.11 or later)
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
+# PROCESSORS   how many processes `schedules` has
 # BROWSER      1: `setup` installs Chromium as well, which the tests of the page need (CI)
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 3
+PROCESSORS ?= $(shell nproc)
 BROWSER ?=
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
@@ -96,8 +98,8 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m tools.map
 
-schedules: setup ## runs under faults that seeds draw, in one thread and simulated time: N=1000 SEED=0, and PLANT=… a fault
-	$(BIN)/python -m tests.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) $(if $(PLANT),--plant $(PLANT))
+schedules: setup ## runs under faults that seeds draw, in simulated time: N=1000 SEED=0, and PLANT=… a fault
+	$(BIN)/python -m tests.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) --processes $(PROCESSORS) $(if $(PLANT),--plant $(PLANT))
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
@@ -111,7 +113,9 @@ golden: setup ## a refactoring changed nothing: snapshots, and the bits of tests
 	$(if $(QUICK),,$(PYTEST) -q tests/snapshots)
 	$(BIN)/python -m tests.golden.same_bits $(if $(QUICK),--quick)
 
-nightly: golden examples chaos ## what takes longer than CI has time for: all of `make golden`, every example, `make chaos`
+nightly: N = 20000
+nightly: SEED = $(shell echo $$(($$(date +%s) / 86400 * 20000)))
+nightly: golden examples schedules chaos ## what takes longer than CI has time for: `make golden`, every example, the day's 20,000 schedules, `make chaos`
 
 example-packages: setup ## the packages that examples/ need themselves, without which their tests are passed over
 	$(BIN)/pip install -q $(foreach file,$(wildcard examples/*/requirements.txt),-r $(file))

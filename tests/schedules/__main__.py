@@ -1,55 +1,53 @@
 """Runs schedules of faults: `python -m tests.schedules --count N --seed SEED [--plant NAME]`.
 
-Prints how many run in a minute, and each that fails: shrunk, with the command that shows it again.
+Prints each that fails: shrunk, with the command that shows it again. Then how many run in a minute
+on one processor.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-import torch
-
-from tests.schedules.faults import Schedule, draw
-from tests.schedules.follow import follow
-from tests.schedules.history import Violation
+from tests.schedules.faults import draw
+from tests.schedules.parts import failure, first_failure, quiet, searched
 from tests.schedules.planted import PLANTED
 from tests.schedules.shrink import shrunk
 
 
-def failure(schedule: Schedule) -> str:
-    """Run a schedule; return which promise it breaks, "": none."""
-    try:
-        follow(schedule)
-    except Violation as violation:
-        return str(violation)
-    except Exception as error:  # noqa: BLE001  (what no process of the product may end with)
-        return f"a process ends with {error!r}"
-    return ""
-
-
-def first_failure(first: int, count: int) -> tuple[int, str]:
-    """Return the first seed that fails, and how; -1: none of `count` seeds does."""
-    for seed in range(first, first + count):
-        if promise := failure(draw(seed)):
-            return seed, promise
-    return -1, ""
-
-
-def report(seed: int, promise: str, plant: str) -> None:
+def report(seed: int, promise: str, plant: str = "") -> None:
     """Print a schedule that fails, shrunk."""
-    small = shrunk(draw(seed), lambda schedule: bool(failure(schedule)))
+    planted: AbstractContextManager[None] = nullcontext()
+    if plant:
+        planted = PLANTED[plant]()
+    with planted:
+        small = shrunk(draw(seed), lambda schedule: bool(failure(schedule)))
+        then = failure(small)
     print(f"seed {seed}: {promise}")
     print(f"  again: make schedules N=1 SEED={seed}{plant and f' PLANT={plant}'}")
     settings = str(replace(small, faults=())).removesuffix(", faults=())")
     print(f"  {settings}) with")
     for fault in small.faults:
         print(f"    {fault}")
-    print(f"  then: {failure(small)}", flush=True)
+    print(f"  then: {then}", flush=True)
+
+
+def search(first: int, count: int, processes: int) -> int:
+    """Run `count` schedules, and report those that fail; return the exit code."""
+    failed = run = 0
+    seconds = 0.0
+    for part in searched(first, count, processes):
+        run += len(part.seeds)
+        seconds += part.seconds
+        failed += len(part.failures)
+        for seed, promise in part.failures.items():
+            report(seed, promise)
+    print(f"seeds {first} to {first + count - 1}: {failed} failed, {count - run} were done before")
+    if run:
+        print(f"{run} schedules, {60 * run / seconds:.0f} a minute of a processor")
+    return min(failed, 1)
 
 
 def main() -> int:
@@ -57,27 +55,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
         "--plant", default="", choices=["", *sorted(PLANTED)], help="plant a fault in the product"
     )
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
-    planted: AbstractContextManager[None] = nullcontext()
-    if options.plant:
-        planted = PLANTED[options.plant]()
-    began, failed = time.monotonic(), 0
-    with planted:
-        for seed in range(options.seed, options.seed + options.count):
-            if promise := failure(draw(seed)):
-                failed += 1
-                report(seed, promise, options.plant)
-            if options.plant and failed:
-                print(f"after {seed - options.seed + 1} schedules")
-                return 0
-    took = time.monotonic() - began
-    print(f"{options.count} schedules, {failed} failed, {60 * options.count / took:.0f} a minute")
-    return 1 if failed else 0
+    quiet()
+    if not options.plant:
+        return search(options.seed, options.count, options.processes)
+    seed, promise = first_failure(options.seed, options.count, PLANTED[options.plant]())
+    if seed < 0:
+        print(f"no schedule of {options.count} sees it")
+        return 1
+    report(seed, promise, options.plant)
+    print(f"after {seed - options.seed + 1} schedules")
+    return 0
 
 
 if __name__ == "__main__":
