@@ -78,8 +78,17 @@ def draw(seed: int) -> Schedule:
         journal_file=chance.random() < 0.4,
         large=chance.choice((1 << 18, 1000)),
         tears=chance.choice((0.0, 0.5, 1.0)),
-        faults=tuple(_fault(chance) for _ in range(chance.randint(1, MOST))),
+        faults=(*(_fault(chance) for _ in range(chance.randint(1, MOST))), *_signals(seed)),
     )
+
+
+def _signals(seed: int) -> list[Fault]:
+    """Return the signals to stop, one in three schedules, to an edge that is then started again."""
+    chance = random.Random(f"signals {seed}")
+    if chance.random() >= 1 / 3:
+        return []
+    edge = f"edge-{chance.randrange(EDGES)}"
+    return [Fault("signal", edge, round(chance.uniform(0.0, 6.0), 2))]
 
 
 def _fault(chance: random.Random) -> Fault:

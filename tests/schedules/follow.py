@@ -123,6 +123,7 @@ class Simulation:
             "jump": lambda: self.timeline.jump(fault.seconds),
             "older": self._put_copy_back,
             "halt": lambda: self.server.halt("an operator"),
+            "signal": lambda: self.machines[fault.who].stop.set(),
         }
         return events[fault.kind]
 

@@ -22,7 +22,8 @@ from tests.schedules.disk import SimulatedDisk
 from tests.schedules.shared_time import SharedTime
 
 FULL = 2  # PRAGMA synchronous, from which on a commit is on the disk when it returns
-RESTART = 0.3  # seconds until a process that has died is started again
+RESTART = 0.3  # seconds until a process that has died or was stopped is started again
+STOPPED = "stopped"
 
 
 @dataclass(slots=True)
@@ -116,7 +117,12 @@ class Machine(SimulatedEdge):
         """Run process after process, until one ends by itself."""
         while not self.ending:
             try:
-                self.ending = self.run()
+                reason = self.run()
+                if reason == STOPPED:
+                    self.stop.clear()
+                    self._timeline.run(RESTART)
+                else:
+                    self.ending = reason
             except Killed:
                 if self.lost_power:
                     self.lost_power = False

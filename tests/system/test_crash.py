@@ -194,19 +194,6 @@ def last_line(log: str) -> str:
 
 
 @pytest.mark.slow
-def test_an_aggregator_killed_again_and_again_ends_in_the_same_bits(run: Deployment) -> None:
-    aggregator = run.aggregator()
-    run.edge(0), run.edge(1)
-    for count in (30, 110, 190):
-        run.wait_accepted(count)
-        aggregator.kill()
-        aggregator.start()
-    summary = run.ended()
-    check(run, summary, appended(run.folder), range(2))
-    assert aggregator.log.count("resumed at version") == 3
-
-
-@pytest.mark.slow
 def test_the_broker_dies_twice(run: Deployment, broker: Mosquitto) -> None:
     watcher = Watcher(run.broker, run.run_id)
     watcher.connection.start(PATIENCE)
