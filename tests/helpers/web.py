@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from tacit_services.transport.address import bind
@@ -28,6 +29,32 @@ def listening(app: Any, **more: Any) -> Iterator[str]:
             server.should_exit = True
             thread.join(PATIENCE)
             assert not thread.is_alive(), "an open connection delays the shutdown"
+
+
+@contextmanager
+def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
+    """Serve something that is not tacit, on a loopback port; its Retry-After is no number."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("ETag", '"0000"')
+            self.send_header("Retry-After", "²")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    with HTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*server.server_address)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def dial(address: str, source: str = HOST) -> socket.socket:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from tacit_client.models import (
 T = TypeVar("T")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PAGE = 1000  # edges that an aggregator says at once, at most
+_SECONDS = re.compile("[0-9]{1,9}")  # of Retry-After
 _EVENT_TIMEOUT = 60.0  # seconds without even a keep-alive comment (the server sends one every 15)
 
 
@@ -241,7 +243,7 @@ class Client:
         try:
             problem = response.json()
             raise ApiError(response.status_code, str(problem["title"]), str(problem["detail"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ApiError(
                 response.status_code, response.reason_phrase, "not a tacit aggregator's answer"
             ) from None
@@ -261,7 +263,7 @@ class _Paced(httpx.Client):
         while True:
             response = super().send(request, **more)
             wait = response.headers.get("Retry-After", "")
-            if response.status_code != 429 or not wait.isdigit():
+            if response.status_code != 429 or not _SECONDS.fullmatch(wait):
                 return response
             if time.monotonic() + int(wait) > deadline:
                 return response
@@ -280,7 +282,7 @@ def _model(kind: type[T], text: str, status: int) -> T:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         raise ApiError(status, "Unexpected answer", f"{field}: {first['msg']}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second: of 200,000 brackets
         raise ApiError(status, "Unexpected answer", "not JSON") from error
 
 

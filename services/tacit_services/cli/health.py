@@ -61,10 +61,12 @@ def _answer(url: str, ca: Path | None) -> str:
             content = answer.json()
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"--url={url!r}: expected http://HOST:PORT ({error})") from error
-    except (httpx.HTTPError, ValueError) as error:
+    except (httpx.HTTPError, ValueError, RecursionError) as error:
         raise ServiceError(f"{url}: {str(error) or type(error).__name__}") from error
     except OSError as error:
         raise ConfigError(f"--ca {ca}: {error.strerror or error}") from error
+    if not isinstance(content, dict):
+        raise ServiceError(f"{url}: not a service of tacit")
     if not answer.is_success or "status" not in content:
         raise ServiceError(f"{url}: {content.get('detail', 'not a service of tacit')}")
     return str(content["status"])

@@ -55,7 +55,10 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a TacitError becomes one line on stderr, and its exit code."""
+    """Run the command line; a TacitError becomes one line on stderr, and its exit code.
+
+    So does a file that the system refuses.
+    """
     sys.exit(_exit_code(arguments))
 
 
@@ -73,6 +76,10 @@ def _exit_code(arguments: list[str] | None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough, as in `tacit predict … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a name that is too long, a file of another user, a full disk
+        if error.filename is None and error.errno not in launch.DISK:
+            raise
+        return complain(f"{error.filename or 'disk'}: {error.strerror}", TacitError.exit_code)
     if isinstance(result, int):
         return result
     return 0

@@ -93,17 +93,25 @@ def read(path: Path) -> DataRecord:
     """
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise PrivacyError(
-            f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
-        ) from error
-    if (number := content.pop("format")) not in (1, FORMAT):
+        number = content.pop("format")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    if number not in (1, FORMAT):
         raise ValueError(f"{path}: {other_format(number, FORMAT)}")
-    edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
-    names = tuple(content.pop("names"))
-    digests = tuple(content.pop("digests"))
-    joined = tuple(content.pop("joined", ()))
-    return DataRecord(names=names, digests=digests, edges=edges, joined=joined, **content)
+    try:
+        edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}
+        names = tuple(content.pop("names"))
+        digests = tuple(content.pop("digests"))
+        joined = tuple(content.pop("joined", ()))
+        return DataRecord(names=names, digests=digests, edges=edges, joined=joined, **content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> PrivacyError:
+    return PrivacyError(
+        f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
+    )
 
 
 def write(folder: Path, entry: DataRecord) -> None:

@@ -77,7 +77,7 @@ def read(folder: Path) -> Enrolment:
         return Enrolment(path, bytes.fromhex(content["owner"]), ledgers)
     except FileNotFoundError:
         return Enrolment(path, secrets.token_bytes(_ID), {})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise PrivacyError(f"identity {path}: {error}; refusing to train without it") from error
 
 

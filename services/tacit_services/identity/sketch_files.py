@@ -104,7 +104,7 @@ def read(folder: Path, part: str) -> PartSketches | None:
         units = content["units"]
         sketches = Sketches(unpacked(content["rows"]), None if units is None else unpacked(units))
         return PartSketches(tuple(content["files"]), sketches)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PrivacyError(
             f"{path}: is damaged ({error}); put it back from a backup of the folder"
         ) from error

@@ -68,7 +68,7 @@ class PeerState:
             if row is None:
                 return None
             return (tensors, json.loads(row[0]))
-        except (sqlite3.Error, ValueError, TypeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 
     def save(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:

@@ -264,7 +264,7 @@ def _post(
     if answer.is_success:
         try:
             return str(answer.json()["certificate"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ServiceError(
                 f"enrolment at {url}: not a tacit enrolment server's answer"
             ) from error
@@ -276,7 +276,7 @@ def _post(
 def _detail(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["detail"])[:300]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"{answer.status_code}, not a tacit enrolment server's answer"
 
 

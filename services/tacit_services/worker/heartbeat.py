@@ -104,12 +104,12 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
     try:
         beat = json.loads(regular_file.content(path))
         age = time.monotonic() - beat["at"]
-        lonely = beat["without_broker_s"]
+        lonely = float(beat["without_broker_s"])
         who = beat["edge"] or "a worker"
         state = beat["state"]
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file; the service does not run") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServiceError(f"{path}: not what an edge says of its health ({error})") from error
     if not 0 <= age <= silent:  # below zero: it was written before this machine's start
         raise ServiceError(

@@ -324,6 +324,26 @@ class TestProcess:
         assert time.endswith("Z")
 
 
+LONG = "a" * 300  # no file system takes a name of so many bytes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ledger", "show", LONG),
+        ("ledger", "verify", LONG),
+        ("ledger", "move", LONG, "to"),
+        ("tune", "run.toml", "--public", "public.csv", "--out", LONG),
+    ],
+    ids=["show", "verify", "move", "tune"],
+)
+def test_a_name_that_the_system_refuses_is_one_line(
+    arguments: tuple[str, ...], capsys: Captured
+) -> None:
+    assert tacit(*arguments) == 1
+    assert "File name too long" in one_line(capsys)
+
+
 def one_line(capsys: Captured) -> str:
     """Return what went to stderr: one line, no traceback, nothing on stdout."""
     captured = capsys.readouterr()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -23,6 +20,7 @@ from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tests.conftest import ROOT
 from tests.helpers.rest import TOKEN, Rig, Stage, staged
 from tests.helpers.servers import HOST, free_port, wait_for
+from tests.helpers.web import strange_server
 
 
 @pytest.fixture
@@ -43,31 +41,6 @@ def stage() -> Iterator[Stage]:
 def client(rig: Rig, stage: Stage) -> Iterator[Client]:
     with stage.showing(rig) as url, Client(url, TOKEN) as client:
         yield client
-
-
-@contextmanager
-def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
-    """Serve something that is not tacit, on a loopback port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("ETag", '"0000"')
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with HTTPServer((HOST, 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield "http://{}:{}".format(*server.server_address)
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_every_document_is_typed(rig: Rig, client: Client) -> None:
@@ -170,9 +143,12 @@ def test_a_document_keeps_what_it_does_not_know(client: Client) -> None:
     ("body", "kind", "status", "message"),
     [
         (b"<html>", "text/html", 200, "not JSON"),
+        (b"[" * 200_000, "application/json", 200, "not JSON"),
+        (b"[" * 200_000, "application/json", 500, "not a tacit aggregator"),
         (b'{"state": "training"}', "application/json", 200, "algorithm: Field required"),
         (b"<html>", "text/html", 502, "not a tacit aggregator"),
         (b"[]", "application/json", 500, "not a tacit aggregator"),
+        (b"<html>", "text/html", 429, "not a tacit aggregator"),
     ],
 )
 def test_a_strange_server_is_an_api_error(

@@ -19,6 +19,7 @@ from tests.helpers.nightly import nightly
 from tests.helpers.processes import Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, free_port, mosquitto, wait_for
+from tests.helpers.web import strange_server
 
 LONG = 10.0**6  # seconds: nothing is too old
 
@@ -85,7 +86,18 @@ def test_a_disk_that_fails_later_ages_the_file_and_ends_nothing(tmp_path: Path) 
     heart.close()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"at": "x"}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"at": "x"}',
+        "\xff",
+        '{"at": 0, "without_broker_s": "x", "edge": "", "state": ""}',
+        "[" * 200_000,
+    ],
+    ids=["empty", "list", "text", "bytes", "seconds", "brackets"],
+)
 def test_what_is_no_such_file_is_not_well(tmp_path: Path, text: str) -> None:
     path = tmp_path / "health"
     path.write_bytes(text.encode("latin1"))
@@ -97,6 +109,14 @@ def test_a_file_from_before_the_machines_start_is_not_well(tmp_path: Path) -> No
     beat = {"at": 10.0**12, "edge": "edge-0", "state": "online", "without_broker_s": 0.0}
     path.write_text(json.dumps(beat))
     assert "edge-0 has said nothing" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[1]", b"5", b"null", b'"status"', b"[" * 200_000], ids=lambda body: body[:8].decode()
+)
+def test_another_service_at_the_address_is_not_well(body: bytes) -> None:
+    with strange_server(body, "application/json") as url:
+        assert asked("--url", url) == 4
 
 
 @pytest.mark.parametrize("arguments", [["--silent", "-1"], ["--url", "foo"], ["--ca", "/nix"]])

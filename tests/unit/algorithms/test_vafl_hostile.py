@@ -17,7 +17,7 @@ from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.release.embeddings import EmbeddingPlan
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Hello, Update
+from tacit.protocol.messages import GlobalModel, Hello, Update
 from tacit.protocol.vertical import Feedback, Request, UploadPart
 from tests.helpers.rest import Silent
 from tests.helpers.run_files import definition_text
@@ -116,7 +116,8 @@ def test_a_servers_word_that_fits_nothing_is_refused_before_anything_is_paid_for
         party.embedding.classes,
         len(batch_rows(party.protocol, 0, party.step, party.records)),
     )
-    hostile: list[Feedback | Request] = [
+    hostile: list[Feedback | Request | GlobalModel] = [
+        GlobalModel(1, torch.zeros(party.embedding.size), 1.0),
         Feedback(1, party.step, torch.ones(batch + 1, width)),
         Feedback(1, party.step, torch.ones(batch, width + 1)),
         Feedback(1, party.step, torch.ones(batch * width)),

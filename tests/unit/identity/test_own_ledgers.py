@@ -101,9 +101,14 @@ def test_a_name_and_bytes_of_two_ledgers_are_refused(tmp_path: Path) -> None:
     assert spent(own_ledgers.place(DEALT, 0, tmp_path)) == 1
 
 
-def test_a_register_that_cannot_be_read_is_no_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "[]", "5", '{"format": 2}', '{"format": 2, "edges": []}', "[" * 200_000],
+    ids=["cut", "empty", "list", "number", "format alone", "edges", "brackets"],
+)
+def test_a_register_that_cannot_be_read_is_no_new_one(tmp_path: Path, text: str) -> None:
     charge(place := own_ledgers.place(DEALT, 0, tmp_path), 7)
-    (place.path.parent.parent / "data.json").write_text("{")
+    (place.path.parent.parent / "data.json").write_text(text)
     with pytest.raises(PrivacyError, match=r"data\.json: is damaged"):
         own_ledgers.place(DEALT, 0, tmp_path)
 

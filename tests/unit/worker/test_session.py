@@ -13,12 +13,16 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from tacit_services.worker.session import State
 
 from tacit.errors import ConfigError, PrivacyError
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Outgoing
+from tacit.protocol.vertical import Feedback, Request, Roster
 from tests.helpers.honest_server import BUSY, DUPLICATE, REJECTED
 from tests.helpers.simulated_edge import Killed
 from tests.helpers.simulated_run import (
@@ -114,6 +118,30 @@ def test_a_hello_waits_for_a_connection_and_leaves_once(tmp_path: Path) -> None:
     assert reason == OVER
     assert len(run.witness.sent[1]) == 1
     assert run.witness.sent[1][0] - began >= 60.0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Feedback(1, 1, None),
+        Feedback(1, 1, torch.ones(2, 3)),
+        Request(1, torch.arange(3)),
+        Roster(np.arange(3, dtype="<u8"), 2),
+    ],
+    ids=["feedback", "gradient", "request", "roster"],
+)
+def test_a_message_to_a_vertical_party_is_refused_and_the_edge_goes_on(
+    tmp_path: Path, message: Feedback | Request | Roster
+) -> None:
+    # given: the server sends it where a task is waited for
+    run = SimulatedRun(tmp_path, updates=3)
+    run.once_in(State.WAITING, lambda: run.server.send(Outgoing(EDGE, message)))
+    # when
+    reason = run.edge.run()
+    # expected: it costs nothing, and a Hello tells of it
+    assert (reason, run.edge.role.refusals, run.edge.charged) == (OVER, 1, 3)
+    assert run.server.kinds().count("update") == 3
+    assert run.edge.role.refusal == f"{type(message).__name__}: this edge works on models only"
 
 
 # -- receipts --------------------------------------------------------------------------------------

@@ -48,7 +48,15 @@ from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.policy import refusal
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser
-from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
+from tacit.protocol.messages import (
+    SERVER,
+    GlobalModel,
+    Halt,
+    Hello,
+    Outgoing,
+    Retired,
+    ServerOutput,
+)
 
 
 class EdgeRole(ABC):
@@ -83,7 +91,7 @@ class EdgeRole(ABC):
         """Return how many local steps, each a release, a task on model `version` takes."""
         return 1
 
-    def held_steps(self, message: GlobalModel | Halt) -> int:
+    def held_steps(self, message: ServerOutput) -> int:
         """Return how many delays of one step the answer to `message` is held back for."""
         if isinstance(message, GlobalModel):
             return self.task_steps(message.version)
@@ -129,24 +137,30 @@ class EdgeRole(ABC):
         """
         return refusal(self.releaser.plan, message.params, message.clip, message.terms)
 
-    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+    def on_message(self, message: ServerOutput) -> list[Outgoing]:
         """Do the task that a model brings, or end at Halt; return the messages to send.
 
         A model that the edge's plan does not allow is only counted: nothing is charged or released.
+        So is what a server sends to parties of a vertical run.
         """
         if isinstance(message, Halt):
             self.halt_reason = message.reason or "halted"
             return []
         if self.halted:  # a model that was under way
             return []
+        if not isinstance(message, GlobalModel):
+            return self._refuse(f"{type(message).__name__}: this edge works on models only")
         if why := self.refuses(message):
-            self.refusals += 1
-            self.refusal = why
-            return []
+            return self._refuse(why)
         try:
             return self.work(message)
         except BudgetSpent as spent:
             return self.retire(str(spent))
+
+    def _refuse(self, why: str) -> list[Outgoing]:
+        self.refusals += 1
+        self.refusal = why
+        return []
 
     def retire(self, reason: str) -> list[Outgoing]:
         """Return the last message of an edge whose budget is spent."""

@@ -24,7 +24,15 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import FROZEN, EmbeddingReleaser, clip_rows
-from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
+from tacit.protocol.messages import (
+    SERVER,
+    GlobalModel,
+    Halt,
+    Hello,
+    Outgoing,
+    Retired,
+    ServerOutput,
+)
 from tacit.protocol.vertical import Embed, Feedback, Request, Roster, UploadPart
 
 
@@ -94,7 +102,7 @@ class Party:
         )
         return [Outgoing(SERVER, hello)]
 
-    def on_message(self, message: Roster | Feedback | Request | Halt) -> list[Outgoing]:
+    def on_message(self, message: ServerOutput) -> list[Outgoing]:
         """Do lines 3 to 7; after the end, answer requests only, for inference.
 
         Raises DataError when the roster names a record that this party does not have.
@@ -124,7 +132,7 @@ class Party:
         """Return 1: an answer is one activation."""
         return 1
 
-    def held_steps(self, message: Roster | Feedback | Request | Halt) -> int:
+    def held_steps(self, message: ServerOutput) -> int:
         """Return the activations that have as many rows as the answer: it is held back for each."""
         match message:
             case Roster():
@@ -194,11 +202,14 @@ class Party:
         self.iteration = values["iteration"]
         self.records = values["records"]
 
-    def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
+    def _sensible(self, message: ServerOutput) -> bool:
         """Check whether the server's message can be followed, before anything is charged.
 
-        Rows must exist, and a gradient must have the shape of what it answers.
+        Rows must exist, and a gradient must have the shape of what it answers. A model is for edges
+        of other runs.
         """
+        if isinstance(message, GlobalModel):
+            return False
         if isinstance(message, Request) and self.place is not None:
             rows = message.rows
             return len(rows) > 0 and int(rows.min()) >= 0 and int(rows.max()) < len(self.place)

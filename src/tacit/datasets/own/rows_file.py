@@ -114,7 +114,7 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
 def _is_there(folder: Path, meta: dict[str, object]) -> bool:
     try:
         stored = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(stored, dict) and {key: stored.get(key) for key in meta} == meta
 
