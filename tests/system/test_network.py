@@ -17,7 +17,7 @@ from tacit_services.transport import transfer
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.privacy.private_sum.clipping import Clipped
-from tacit.protocol.messages import GlobalModel, Halt, Outgoing, Push
+from tacit.protocol.messages import GlobalModel, Outgoing, Push, ServerOutput
 from tests.golden.harness import make_edge, sha256
 from tests.helpers.network import Network, network
 from tests.helpers.processes import refold
@@ -53,8 +53,8 @@ def ready(rig: Rig, number: int = 0) -> EdgeRole:
     compute = role.on_message
     vector = torch.randn(rig.model.size, generator=torch.Generator().manual_seed(1))
 
-    def on_message(message: GlobalModel | Halt) -> list[Outgoing]:
-        if isinstance(message, Halt):
+    def on_message(message: ServerOutput) -> list[Outgoing]:
+        if not isinstance(message, GlobalModel):
             return compute(message)
         released = role.releaser.release(message.clip, lambda: Clipped(vector, 1.0))
         return [Outgoing("server", Push(role.edge, message.version, released))]

@@ -31,7 +31,7 @@ from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.sampling import poisson
 from tacit.privacy.private_sum.slots import Slots, UnitSlots
 from tacit.privacy.release import Releaser
-from tacit.protocol.messages import GlobalModel, Halt, Outgoing
+from tacit.protocol.messages import GlobalModel, Outgoing, ServerOutput
 
 _NONCE = bytes(16)
 _zeros = bytes  # inside a Random the name `bytes` is its method
@@ -52,7 +52,7 @@ class MeanClipping(Slots):
 class Obedient(MapaEdge):
     """Takes its noise from a server's message."""
 
-    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+    def on_message(self, message: ServerOutput) -> list[Outgoing]:
         """Obey the terms, then work."""
         if (
             isinstance(message, GlobalModel)

@@ -36,7 +36,7 @@ from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Releaser
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
+from tacit.protocol.messages import GlobalModel, Hello, Outgoing, Push, ServerOutput
 from tacit_lab.bench.child import answer, begin, resident
 
 
@@ -55,8 +55,8 @@ class ReadyMade(MapaEdge):
         self.models: list[float] = []  # seconds from each update to the next model
         self._pushed: float | None = None
 
-    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
-        if isinstance(message, Halt):
+    def on_message(self, message: ServerOutput) -> list[Outgoing]:
+        if not isinstance(message, GlobalModel):
             return super().on_message(message)
         if self._pushed is not None:
             self.models.append(time.perf_counter() - self._pushed)
@@ -194,7 +194,7 @@ class Paced(ReadyMade):
 
     pause: float
 
-    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+    def on_message(self, message: ServerOutput) -> list[Outgoing]:
         if isinstance(message, GlobalModel):
             threading.Event().wait(self.pause)
         return super().on_message(message)
