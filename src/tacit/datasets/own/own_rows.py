@@ -99,7 +99,7 @@ class OwnRows:
         else:
             dealing = ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
-            dealing += f", columns {plain(self.reader).digest()[:16]}"
+            dealing += f", like rows apart, columns {plain(self.reader).digest()[:16]}"
         return self._owned(self.owner or str(train_file), path, dealing)
 
     def _owned(self, name: str, path: Path, dealing: str) -> Owned:
