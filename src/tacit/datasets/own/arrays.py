@@ -87,6 +87,10 @@ class ArraysReader:
         """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield nothing: no column is taken for another."""
+        return iter(())
+
     def _blocks(self, path: Path, *, with_targets: bool) -> Iterator[tuple[int, list[Array]]]:
         """Yield the number of the first row, and some rows of each array."""
         if with_targets:

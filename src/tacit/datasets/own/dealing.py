@@ -17,11 +17,11 @@ import numpy.typing as npt
 from tacit.datasets.own.rows import UnitIds
 
 _Words = npt.NDArray[np.uint64]
-Counts = npt.NDArray[np.int64]
+CopyCounts = npt.NDArray[np.int64]
 
 
 def edges_of(
-    units: UnitIds, *, seed: int, edges: int, copies: Counts | None = None
+    units: UnitIds, *, seed: int, edges: int, copies: CopyCounts | None = None
 ) -> npt.NDArray[np.int64]:
     """Return the edge, in [0, edges), of each unit (n,): uniform, whatever the ids are.
 
@@ -39,16 +39,16 @@ def edges_of(
 
 
 class LikeRows:
-    """Counts how many rows like each one came before it, block by block.
+    """CopyCounts how many rows like each one came before it, block by block.
 
     It keeps sixteen bytes for each different row: half of its id, and a count. Ids are SHA-256, so
     two different rows of a billion have the same half with a probability below 3 %.
     """
 
     def __init__(self) -> None:
-        self._levels: list[tuple[_Words, Counts]] = []  # sorted, each at least twice the next
+        self._levels: list[tuple[_Words, CopyCounts]] = []  # sorted, each at least twice the next
 
-    def before(self, units: UnitIds) -> Counts:
+    def before(self, units: UnitIds) -> CopyCounts:
         """Return for each of the next rows (n,) how many rows like it came before. Counts them."""
         words = np.ascontiguousarray(units).view("<u8").reshape(-1, 2)[:, 0]
         order = np.argsort(words, kind="stable")
@@ -59,14 +59,14 @@ class LikeRows:
         self._count(different, sizes.astype(np.int64))
         return copies
 
-    def _counted(self, words: _Words) -> Counts:
+    def _counted(self, words: _Words) -> CopyCounts:
         total = np.zeros(len(words), np.int64)
         for level, counts in self._levels:
             places = np.searchsorted(level, words).clip(max=len(level) - 1)
             total += np.where(level[places] == words, counts[places], 0)
         return total
 
-    def _count(self, words: _Words, counts: Counts) -> None:
+    def _count(self, words: _Words, counts: CopyCounts) -> None:
         if not len(words):
             return
         levels = self._levels

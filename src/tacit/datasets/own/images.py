@@ -25,6 +25,7 @@ from PIL import Image, ImageOps
 
 from tacit.datasets.own.file_reading import PIXELS_MAX, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of
+from tacit.datasets.own.table_form import MISSING_WORDS
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
@@ -106,6 +107,10 @@ class ImagesReader:
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield what its pictures hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
+
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield nothing: no column is taken for another."""
+        return iter(())
 
     def files(self, path: Path) -> list[Path]:
         """Return the pictures' files, in the order of `inputs`. Raises DataError."""
@@ -287,4 +292,6 @@ def _text(cell: object) -> str | None:
         text = ""
     else:
         text = str(cell).strip()
-    return text or None
+    if text in MISSING_WORDS:
+        return None
+    return text

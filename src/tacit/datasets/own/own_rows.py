@@ -132,6 +132,17 @@ class OwnRows:
         """
         return self._owned(str(path), path, "")
 
+    def remarks(self) -> list[str]:
+        """Return what the owner should know of the training rows before they cost anything.
+
+        Raises OwnersError where nearly all of a column does not fit the schema; DataError.
+        """
+        remarks = []
+        for number in range(1 if self.dealt else self.edges):
+            path = self.path(number)
+            remarks += [f"{path.name}: {remark}" for remark in self.reader.remarks(path)]
+        return remarks
+
     def check(self, root: Path | None) -> None:
         """Raise ConfigError for a missing file, or a test file that is a training file."""
         files = [self.path(number) for number in range(1 if self.dealt else self.edges)]
