@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tacit.datasets.own.cells import by_value, dates, texts
 from tacit.datasets.own.cells import numbers as read_numbers
-from tacit.datasets.own.table_form import TableForm
+from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
 from tacit.errors import ConfigError
 from tacit_services.project.draft import UNSTATED, StatedForm
 from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
@@ -31,7 +31,9 @@ _FEW_WORDS = 5  # that stand for no value among numbers
 _NUMBERS = 0.95  # of the cells with a value are numbers, in a column of numbers
 _RARE = 0.005  # of the rows: a value that fewer have is not listed
 _NO_VALUE = ("?", "#N/A", "-", ".", "nil", "None", "none", "n/a", "<NA>")  # written as no value
-_ID_NAME = re.compile(r"(^|[_\W])(id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$")
+_ID_NAME = re.compile(
+    r"(^|[_\W])(p?id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$"
+)
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
 
@@ -176,9 +178,20 @@ def _whole_numbers(values: pa.Array, form: TableForm) -> Any:
     return read
 
 
-def _words(values: pa.Array) -> Counter[str]:
-    """Return the texts of the column's cells, by value, and how many rows have each."""
-    counted = pc.value_counts(texts(values).values.drop_null()).to_pylist()
+def _own_words(values: pa.Array) -> frozenset[str]:
+    """Return the words for no value that are a value here: NA among codes of two capitals."""
+    others = _words(values)
+    if len(others) > 1 and all(re.fullmatch(r"[A-Z]{2}", word) for word in others):
+        return frozenset(("NA",))
+    return frozenset()
+
+
+def _words(values: pa.Array, own: frozenset[str] = frozenset()) -> Counter[str]:
+    """Return the texts of the column's cells, by value, and how many rows have each.
+
+    own: words for no value that are values here.
+    """
+    counted = pc.value_counts(texts(values, MISSING_WORDS - own).values.drop_null()).to_pylist()
     words: Counter[str] = Counter()
     for each in counted:
         words[by_value(each["values"])] += each["counts"]
@@ -187,7 +200,7 @@ def _words(values: pa.Array) -> Counter[str]:
 
 def _of_values(name: str, values: pa.Array, form: TableForm, rare: int) -> Guess:
     """Guess a number or a category. rare: rows that a value needs to be listed."""
-    words = _words(values)
+    words = _words(values, _own_words(values))
     cells = read_numbers(values, form)
     if not words:
         if cells.unread.any():
