@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.datasets.own.cells import by_value, dates, texts
+from tacit.datasets.own.cells import Cells, by_value, dates, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
 from tacit.errors import ConfigError
+from tacit.shown import printable
 from tacit_services.project.draft import UNSTATED, StatedForm
 from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
-from tacit_services.project.sample import read_sample
+from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
 _FEW_NUMBERS = 10  # a whole number with so few different values is a category, or a count
@@ -69,9 +70,7 @@ class Guess:
         """Places of x that the column takes."""
         if self.left_out:
             return 0
-        if self.number is not None or self.date is not None:
-            return 1
-        return len(self.values) + 1
+        return len(self.values) + 1 if self.values else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +102,14 @@ def guessed(
         if name not in (unit, goal)
     }
     target_guess = _target(goal, read.columns[goal].combine_chunks(), read.form)
-    skipped = [
-        Guess(name, left_out=why) for name, why in read.passed_over.items() if name != target
-    ]
+    skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
     return Guesses([*columns.values(), *skipped], target_guess, read.form, read.remarks)
+
+
+def _passed_over(read: Sample) -> list[Guess]:
+    return [Guess(name, left_out=why) for name, why in read.passed_over.items()]
 
 
 def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
@@ -145,8 +146,8 @@ def _id(name: str, different: int, rows: int) -> Guess:
         return Guess(name, left_out=why)
     return Guess(
         name,
-        left_out=f"{why}. Is it a person, or another whose rows belong together?",
-        instead=f"tacit new --unit {name}",
+        left_out=f"{why}. A person whose rows belong together is a unit",
+        instead=f"tacit new --unit {printable(name)}",
         person=True,
     )
 
@@ -244,11 +245,20 @@ def _counts(different: Any) -> bool:
     return len(different) >= 5 and different[0] in (0, 1) and different[-1] <= 4 * len(different)
 
 
+def _codes_among(numbers: Any) -> list[str]:
+    """Return the codes for no value among different numbers, each of which several rows have."""
+    return [f"{code:g}" for code in missing_numbers(np.repeat(numbers, 2))]
+
+
+def _days(cells: Cells) -> list[Any]:
+    return [day for day in cells.values if day is not None]
+
+
 def _category(name: str, words: Counter[str], values: pa.Array, rare: int) -> Guess:
     absent = [word for word in words if word in _NO_VALUE and rare]
     numbers = np.array([float(word) for word in words if re.fullmatch(r"-?\d+", word)])
     if rare and len(numbers) == len(words) - len(absent):
-        absent += [f"{code:g}" for code in missing_numbers(np.repeat(numbers, 2))]
+        absent += _codes_among(numbers)
     listed = [word for word in words if word not in absent and words[word] >= rare]
     if len(listed) > MOST_VALUES or not listed:
         different = len(words)
@@ -274,12 +284,12 @@ def _date(name: str, values: pa.Array) -> Guess | None:
     head = values.slice(0, 2000)
     for pattern in patterns:
         cells = dates(head, pattern, _NO_VALUE)
-        read = [day for day in cells.values if day is not None]
+        read = _days(cells)
         if read and cells.unread.sum() <= (1 - _DATED) * (len(read) + cells.unread.sum()):
             whole = dates(values, pattern, _NO_VALUE)
             if whole.unread.any():
                 return None
-            days = [day for day in whole.values if day is not None]
+            days = _days(whole)
             since, until = f"{min(days).year}-01-01", f"{max(days).year + 1}-12-31"
             present = _words(values)
             codes = tuple(word for word in _NO_VALUE if word in present)

@@ -130,6 +130,17 @@ def _rows(request: DraftRequest, suffix: str) -> str:
     )
 
 
+def _key(name: str) -> str:
+    if _BARE.fullmatch(name):
+        return name
+    return quoted(name)
+
+
+def _left_out(key: str, guess: Guess) -> str:
+    instead = f"; to read it: {guess.instead}" if guess.instead else ""
+    return f"# {key}: is not read; it {guess.left_out}{instead}"
+
+
 def _target_line(target: Guess) -> str:
     """Return the line of the target; a number is scaled by its bounds."""
     line = _line(target)
@@ -139,13 +150,9 @@ def _target_line(target: Guess) -> str:
 
 
 def _line(guess: Guess) -> str:
-    if _BARE.fullmatch(guess.name):
-        key = guess.name
-    else:
-        key = quoted(guess.name)
+    key = _key(guess.name)
     if guess.left_out:
-        instead = f"; to read it: {guess.instead}" if guess.instead else ""
-        return f"# {key}: is not read; it {guess.left_out}{instead}"
+        return _left_out(key, guess)
     entries = _entries(guess)
     if guess.codes:
         entries.append(f"missing_codes = {_codes(guess.codes)}")
@@ -181,5 +188,8 @@ def _numbers(guess: Guess, number: NumberGuess) -> list[str]:
 
 
 def _codes(codes: tuple[str, ...]) -> str:
-    numbers = [code if re.fullmatch(r"-?\d+", code) else quoted(code) for code in codes]
-    return f"[{', '.join(numbers)}]"
+    return f"[{', '.join(map(_code, codes))}]"
+
+
+def _code(code: str) -> str:
+    return code if re.fullmatch(r"-?\d+", code) else quoted(code)

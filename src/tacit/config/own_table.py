@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from tacit.config.algorithm_contract import Sections
 from tacit.config.own_data import OwnData
@@ -23,12 +22,12 @@ from tacit.datasets.own.schema import (
     Hashed,
     Number,
     TableSchema,
-    Value,
     text_of,
 )
-from tacit.datasets.own.table_form import BadRows, TableForm
+from tacit.datasets.own.table_form import BadRows, TableForm, encoding_called
 from tacit.errors import ConfigError
 
+CellValue = str | int | FiniteFloat | bool
 _FORMS = "expected low and high (a number), values (a category), hash, or date"
 _OF_NUMBERS = ("low", "high", "center", "scale")
 _OF_DATES = ("since", "until")
@@ -55,7 +54,7 @@ class ColumnSection(Section):
     log: bool = Field(
         False, description="the logarithm counts: ln v, or ln(1 + v - low) where low is not above 0"
     )
-    values: tuple[Value, ...] | None = Field(
+    values: tuple[str | int | bool, ...] | None = Field(
         None, strict=False, min_length=1, max_length=65_536, description="all values of a category"
     )
     hash: int | None = Field(
@@ -73,7 +72,7 @@ class ColumnSection(Section):
         "refuse",
         description="what a missing value is: refused, a category's or date's other, or a number",
     )
-    missing_codes: tuple[Value, ...] = Field(
+    missing_codes: tuple[CellValue, ...] = Field(
         (), strict=False, max_length=1000, description='cells that stand for no value, as [-9, "?"]'
     )
 
@@ -171,10 +170,7 @@ class TableData(OwnData):
     @classmethod
     def _is_known(cls, encoding: str | None) -> str | None:
         if encoding is not None:
-            try:
-                codecs.lookup(encoding)
-            except LookupError as error:
-                raise ValueError("is no encoding") from error
+            encoding_called(encoding)
         return encoding
 
     @model_validator(mode="after")

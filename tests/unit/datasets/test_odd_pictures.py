@@ -30,7 +30,8 @@ def drawing(mode: str) -> Image.Image:
 def pixels(picture: Image.Image, path: Path) -> np.ndarray:
     picture.save(path)
     [x] = READER.inputs(path)
-    return x[0, 0]
+    first: np.ndarray = x[0, 0]
+    return first
 
 
 def test_a_transparent_drawing_is_as_on_white_paper(tmp_path: Path) -> None:

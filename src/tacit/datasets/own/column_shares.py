@@ -47,11 +47,11 @@ class ColumnShare:
         """Return what the owner should know of the column; "" for nothing."""
         if self.rows < _FEW:
             return ""
-        name = f"column {self.column.name!r}"
+        name = self._name
         if self.missing > _WORTH_A_WORD * self.rows:
-            return f"{name}: {self.missing / self.rows:.0%} of the rows have no value"
+            return f"{name}: {self._share(self.missing)} of the rows have no value"
         if self.elsewhere > _WORTH_A_WORD * self.rows:
-            return f"{name}: {self.elsewhere / self.rows:.0%} of the rows are {self._where}"
+            return f"{name}: {self._share(self.elsewhere)} of the rows are {self._where}"
         if max(self.at_low, self.at_high) > _NEARLY_ALL * self.rows:
             return f"{name}: nearly all rows are exactly at one of its bounds"
         return ""
@@ -60,16 +60,23 @@ class ColumnShare:
         """Raise OwnersError where nearly all rows have no place of their own, or no value."""
         if self.rows < _FEW or self.missing + self.elsewhere < _NEARLY_ALL * self.rows:
             return
-        name = f"column {self.column.name!r}"
+        name = self._name
         if self.missing > self.elsewhere:
             what = "have no value"
         else:
             what = f"are {self._where}"
         raise OwnersError(
             f"{name}: nearly all rows {what}; the run file's [data.columns] takes it for another",
-            f"{name}: {(self.missing + self.elsewhere) / self.rows:.0%} of the rows {what}: a "
+            f"{name}: {self._share(self.missing + self.elsewhere)} of the rows {what}: a "
             "model would learn nothing from it; correct [data.columns], or take the column out",
         )
+
+    @property
+    def _name(self) -> str:
+        return f"column {self.column.name!r}"
+
+    def _share(self, count: int) -> str:
+        return f"{count / self.rows:.0%}"
 
     @property
     def _where(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.own.table_form import SEPARATORS, TableForm
+from tacit.datasets.own.table_form import SEPARATORS, TableForm, encoding_called
 from tacit.errors import DataError
 from tacit.regular_file import opened
 
@@ -58,7 +58,7 @@ def csv_head(path: Path, form: TableForm, needed: list[str]) -> CsvHead:
     check_count(path, len(head))
     row, _ = next(records, (head, 0))
     if form.header:
-        names = [name if name in needed else name.strip() for name in head]
+        names = _trimmed(head, needed)
     else:
         names, used, row = [str(place + 1) for place in range(len(head))], 0, head
     if len(row) == len(names) + 1 and not row[-1].strip():
@@ -66,6 +66,10 @@ def csv_head(path: Path, form: TableForm, needed: list[str]) -> CsvHead:
     elif len(row) == len(names) - 1 and not names[-1]:
         names.pop()  # one at the end of the header alone
     return CsvHead(names, passed + used, separator, encoding)
+
+
+def _trimmed(names: list[str], needed: list[str]) -> list[str]:
+    return [name if name in needed else name.strip() for name in names]
 
 
 def text_lines(path: Path, stated: str | None) -> tuple[str, list[str]]:
@@ -116,9 +120,9 @@ def _encoding(path: Path, head: bytes, stated: str | None) -> str:
         if head.startswith(mark):
             return encoding
     try:
-        return codecs.lookup(stated or "utf-8").name
-    except LookupError as error:
-        raise DataError(f"{path.name}: data.encoding={stated!r}: is no encoding") from error
+        return encoding_called(stated or "utf-8")
+    except ValueError as error:
+        raise DataError(f"{path.name}: data.encoding={stated!r}: {error}") from error
 
 
 def _after_preamble(

@@ -30,12 +30,14 @@ def edges_of(
     key = f"tacit dealing|{seed}|".encode()
     names = (key + unit.tobytes() for unit in units)
     if copies is not None:
-        names = (
-            name + (int(copy).to_bytes(8, "little") if copy else b"")
-            for name, copy in zip(names, copies, strict=True)
-        )
+        names = (name + _number(int(copy)) for name, copy in zip(names, copies, strict=True))
     words = (int.from_bytes(hashlib.sha256(name).digest()[:8]) for name in names)
     return np.fromiter((word * edges >> 64 for word in words), dtype=np.int64, count=len(units))
+
+
+def _number(copy: int) -> bytes:
+    """Return nothing for the first of like rows, which a row like no other is, too."""
+    return copy.to_bytes(8, "little") if copy else b""
 
 
 class LikeRows:

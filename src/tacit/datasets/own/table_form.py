@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -79,6 +80,14 @@ class TableForm:
 
 USUAL = TableForm()
 _TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def encoding_called(name: str) -> str:
+    """Return what Python calls an encoding. Raises ValueError for a name of none."""
+    try:
+        return codecs.lookup(name).name
+    except LookupError as error:
+        raise ValueError("is no encoding") from error
 
 
 def hint(text: str, form: TableForm) -> str:
