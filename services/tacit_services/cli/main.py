@@ -5,6 +5,7 @@ Heavy libraries are imported inside the command that needs them, so that `tacit 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _exit_code(arguments: list[str] | None) -> int:
+    _take_any_letter()
     try:
         result = app(arguments, prog_name="tacit", standalone_mode=False)
     except TacitError as error:
@@ -76,13 +78,28 @@ def _exit_code(arguments: list[str] | None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough, as in `tacit predict … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:  # a name that is too long, a file of another user, a full disk
-        if error.filename is None and error.errno not in launch.DISK:
-            raise
-        return complain(f"{error.filename or 'disk'}: {error.strerror}", TacitError.exit_code)
+    except OSError as error:  # the file system: a disk that is full, a folder that is not writable
+        return complain(_of_the_system(error), TacitError.exit_code)
+    except MemoryError:
+        return complain("memory: there is not enough for this", TacitError.exit_code)
     if isinstance(result, int):
         return result
     return 0
+
+
+def _take_any_letter() -> None:
+    """Let output that is no UTF-8 have a ? for what it cannot show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _of_the_system(error: OSError) -> str:
+    """Return what the system refused, and where."""
+    what = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return what
+    return f"{error.filename}: {what}"
 
 
 # -- a whole run, and the services --

@@ -40,18 +40,37 @@ def new(
         str | None,
         typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]"),
     ] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="what parts the sample's cells [default: found]")
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="decimal mark of its numbers, . or , [default: found]")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="of its text, as cp1252 [default: found]")
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="whether its first line names the columns",
+            show_default="found",
+        ),
+    ] = None,
 ) -> None:
     """Write a run file for your own table or pictures, with a policy, a module and a README."""
     if table is not None and images is not None:
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")
-    from tacit_services.project.draft import DraftRequest
+    from tacit_services.project.draft import DraftRequest, StatedForm
     from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
-    request = DraftRequest(table, target, unit, model, sites, images)
-    files = make(folder, request, data_home())
-    say(f"{folder}/: {', '.join(file.name for file in files)}")
+    _check_form(separator, decimal)
+    form = StatedForm(separator, decimal, encoding, header)
+    request = DraftRequest(table, target, unit, model, sites, images, form=form)
+    written = make(folder, request, data_home())
+    say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     if request.public is not None:
         size = "classes, grey or colours" + (", size" if model is not None else "")
         if table is None:
@@ -59,6 +78,8 @@ def new(
         else:
             read = "columns, bounds, classes"
         say(f"read from {request.public}, and public from now on: {read}")
+    for remark in written.remarks:
+        say(f"note: {remark}")
     names = f"{folder}/{request.train}".replace("{edge}", "N")
     if images is not None:
         what = "pictures"
@@ -66,3 +87,11 @@ def new(
         what = "rows"
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+
+
+def _check_form(separator: str | None, decimal: str | None) -> None:
+    """Raise ConfigError for marks that cannot part cells or digits."""
+    if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
+        raise ConfigError(f"--separator {separator!r}: expected one character")
+    if decimal not in (None, ".", ","):
+        raise ConfigError(f"--decimal {decimal!r}: expected . or ,")

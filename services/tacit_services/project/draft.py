@@ -13,13 +13,27 @@ _EDGES = 5
 
 
 @dataclass(frozen=True, slots=True)
+class StatedForm:
+    """What the user says of the sample's form; None is found."""
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+
+
+UNSTATED = StatedForm()
+
+
+@dataclass(frozen=True, slots=True)
 class DraftRequest:
     """The request to `tacit new`.
 
     sample: the public table that columns, bounds and classes are guessed from; images: the folder
     of public pictures that classes and size are. Either becomes the test set. entry: of the user's
     own module, None for a small one that is written here. sites: how many have a file or a folder
-    of their own; None: one is dealt. name: of the private data's ledger.
+    of their own; None: one is dealt. name: of the private data's ledger. form: of the sample's
+    text, as far as the user says it.
     """
 
     sample: Path | None
@@ -29,6 +43,7 @@ class DraftRequest:
     sites: int | None = None
     images: Path | None = None
     name: str = ""
+    form: StatedForm = UNSTATED
 
     @property
     def edges(self) -> int:
@@ -68,7 +83,8 @@ class Draft:
     """The content of a new run's files.
 
     title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
-    module that lies beside the run file, if there is one. row: what a row is called.
+    module that lies beside the run file, if there is one. row: what a row is called. remarks: what
+    the user should know, or decide.
     """
 
     title: str
@@ -78,6 +94,7 @@ class Draft:
     nets: str | None
     row: str
     clip: float = 0.5
+    remarks: tuple[str, ...] = ()
 
 
 def own_model(entry: str, inputs: str) -> list[str]:

@@ -1,124 +1,298 @@
 """Guesses the public schema of a table from a public sample of it.
 
 All that a guess reads becomes public: bounds, classes, the names of columns. So the sample must be
-public, or made up; it is never the training file.
+public, or made up; it is never the training file. Cells are read as training reads them, so the
+sample fits what is guessed of it.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 
-from tacit.datasets.own.parquet_pages import PagesError
-from tacit.datasets.own.table_file import check_header, rows_of_parquet
-from tacit.errors import ConfigError, DataError
-from tacit.regular_file import opened
+from tacit.datasets.own.cells import Cells, by_value, dates, texts
+from tacit.datasets.own.cells import numbers as read_numbers
+from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
+from tacit.errors import ConfigError
+from tacit.shown import printable
+from tacit_services.project.draft import UNSTATED, StatedForm
+from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
+from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
-_FEW_NUMBERS = 10  # a whole number with so few different values is a category
-_SAMPLE_ROWS = 200_000
+_FEW_NUMBERS = 10  # a whole number with so few different values is a category, or a count
+_FEW_WORDS = 5  # that stand for no value among numbers
+_NUMBERS = 0.95  # of the cells with a value are numbers, in a column of numbers
+_RARE = 0.005  # of the rows: a value that fewer have is not listed
+_NO_VALUE = ("?", "#N/A", "-", ".", "nil", "None", "none", "n/a", "<NA>")  # written as no value
+_ID_NAME = re.compile(
+    r"(^|[_\W])(p?id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$"
+)
+_DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
+_DATED = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A column of the sample: a number in [low, high], a category, or neither, and then why."""
+    """A column of the sample: a number, a category, a date, or none of them, and then why.
+
+    number: its bounds and scale. values: of a category. date: its pattern, first and last day.
+    missing: whether the sample has rows without a value. codes: cells that stand for no value.
+    rare: how many values are not listed. left_out: why the column is not read; instead: what would
+    read it. person: whether it looks like the id of a person who has several rows.
+    """
 
     name: str
-    low: float | None = None
-    high: float | None = None
+    number: NumberGuess | None = None
     values: tuple[str, ...] = ()
+    date: tuple[str, str, str] | None = None
+    missing: bool = False
+    codes: tuple[str, ...] = ()
+    rare: int = 0
     left_out: str = ""
+    instead: str = ""
+    person: bool = False
 
     @property
     def is_number(self) -> bool:
         """Whether it has bounds."""
-        return self.low is not None
+        return self.number is not None
+
+    @property
+    def width(self) -> int:
+        """Places of x that the column takes."""
+        if self.left_out:
+            return 0
+        return len(self.values) + 1 if self.values else 1
 
 
-def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Guess], Guess]:
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The guesses of a sample: of its features, of its target; its form, and what to say of it."""
+
+    features: list[Guess]
+    target: Guess
+    form: TableForm
+    remarks: tuple[str, ...]
+
+
+def guessed(
+    sample: Path, target: str | None, unit: str | None, stated: StatedForm = UNSTATED
+) -> Guesses:
     """Guess every column but the unit's and the target's, and the target.
 
     target: None stands for the last column. Raises ConfigError, DataError.
     """
-    table = _read(sample)
-    names: list[str] = table.column_names
-    goal = target or next(name for name in reversed(names) if name != unit)
+    read = read_sample(sample, stated)
+    names = list(read.columns)
+    goal = target or next((name for name in reversed(names) if name != unit), "")
     for option, name in (("--target", goal), ("--unit", unit)):
         if name is not None and name not in names:
             raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
-    columns = {name: _column(name, table.column(name)) for name in names if name != unit}
-    if columns[goal].left_out:
+    columns = {
+        name: _column(name, column.combine_chunks(), read.form, read.rows)
+        for name, column in read.columns.items()
+        if name not in (unit, goal)
+    }
+    target_guess = _target(goal, read.columns[goal].combine_chunks(), read.form)
+    skipped = _passed_over(read)
+    if unit is not None:
+        columns = {name: replace(guess, person=False) for name, guess in columns.items()}
+    return Guesses([*columns.values(), *skipped], target_guess, read.form, read.remarks)
+
+
+def _passed_over(read: Sample) -> list[Guess]:
+    return [Guess(name, left_out=why) for name, why in read.passed_over.items()]
+
+
+def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
+    guess = _of_values(name, values, form, rare=0)
+    if guess.left_out:
         raise ConfigError(
-            f"--target {goal}: {columns[goal].left_out}; a target is a number, or has a few values"
+            f"--target {name}: {guess.left_out}; a target is a number, or has a few values"
         )
-    return [guess for name, guess in columns.items() if name != goal], columns[goal]
+    return guess
 
 
-def _read(sample: Path) -> pa.Table:
-    try:
-        table = _parsed(sample)
-    except OSError as error:
-        raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
-    except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
-        raise DataError(f"--table {sample}: is not a CSV or Parquet table") from error
-    except DataError as error:
-        raise DataError(f"--table {error}") from error
-    for name in table.column_names:
-        if table.column_names.count(name) > 1:
-            raise DataError(f"--table {sample}: two columns are called {name!r}; rename one")
-    if not table.num_rows:
-        raise DataError(f"--table {sample}: has no rows")
-    return table.slice(0, _SAMPLE_ROWS)
-
-
-def _parsed(sample: Path) -> pa.Table:
-    with opened(sample) as file:
-        is_parquet = file.read(4) == b"PAR1"
-    if is_parquet:
-        return rows_of_parquet(sample, _SAMPLE_ROWS)
-    check_header(sample)
-    return csv.read_csv(sample)
-
-
-def _column(name: str, column: pa.ChunkedArray) -> Guess:
-    kind = column.type
-    values = pc.unique(column.drop_null())
-    if not len(values):
+def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:
+    if not name.strip():
+        return Guess(name, left_out="has no name")
+    if pa.types.is_null(values.type):
         return Guess(name, left_out="has no value in the sample")
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    whole_and_few = pa.types.is_integer(kind) and len(values) <= _FEW_NUMBERS
-    if numeric and not whole_and_few:
-        return _number(name, column)
-    if len(values) > MOST_VALUES:
-        return Guess(name, left_out=f"has {len(values)} different values in the sample")
-    return Guess(name, values=tuple(sorted(_text(value) for value in values.to_pylist())))
+    dated = _date(name, values)
+    if dated is not None:
+        return dated
+    named = _ID_NAME.search(name) is not None
+    words = _words(values)
+    if not words:
+        return Guess(name, left_out="has no value in the sample")
+    if _numbers_rows(values, form, rows):
+        return Guess(name, left_out="numbers the rows")
+    if (named and len(words) > MOST_VALUES) or _numbers_persons(values, form, len(words), rows):
+        return _id(name, len(words), rows)
+    return _of_values(name, values, form, rare=max(2, round(_RARE * rows)))
 
 
-def _number(name: str, column: pa.ChunkedArray) -> Guess:
-    ends = pc.min_max(column.cast(pa.float64())).as_py()
-    low = _outward(ends["min"], down=True)
-    high = _outward(ends["max"], down=False)
-    return Guess(name, low, high if high > low else low + 1.0)
+def _id(name: str, different: int, rows: int) -> Guess:
+    why = f"looks like an id: it has {different} different values in {rows} rows"
+    if different > 0.95 * rows:
+        return Guess(name, left_out=why)
+    return Guess(
+        name,
+        left_out=f"{why}. A person whose rows belong together is a unit",
+        instead=f"tacit new --unit {printable(name)}",
+        person=True,
+    )
 
 
-def _outward(value: float, *, down: bool) -> float:
-    """Round `value` outward to two digits, so that it is not the number of one row."""
-    if not value or not math.isfinite(value):
-        return 0.0
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    if down:
-        multiple = math.floor(value / step)
+def _numbers_rows(values: pa.Array, form: TableForm, rows: int) -> bool:
+    """Check whether the column counts the rows: whole numbers without a gap, each once."""
+    read = _whole_numbers(values, form)
+    return len(read) == rows > 20 and bool((np.diff(np.sort(read)) == 1).all())
+
+
+def _numbers_persons(values: pa.Array, form: TableForm, different: int, rows: int) -> bool:
+    """Check whether whole numbers without many gaps repeat over rows, as ids of persons do."""
+    if different <= max(200, rows // 20):
+        return False
+    read = _whole_numbers(values, form)
+    if not len(read) or different > 0.95 * rows:
+        return False
+    return bool(different >= 0.9 * (read.max() - read.min() + 1))
+
+
+def _whole_numbers(values: pa.Array, form: TableForm) -> Any:
+    """Return the column's numbers where all are whole; else none."""
+    if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
+        return np.empty(0)
+    cells = read_numbers(values, form)
+    read = cells.values[~np.isnan(cells.values)]
+    if cells.unread.any() or not np.isfinite(read).all() or (read % 1).any():
+        return np.empty(0)
+    return read
+
+
+def _own_words(values: pa.Array) -> frozenset[str]:
+    """Return the words for no value that are a value here: NA among codes of two capitals."""
+    others = _words(values)
+    if len(others) > 1 and all(re.fullmatch(r"[A-Z]{2}", word) for word in others):
+        return frozenset(("NA",))
+    return frozenset()
+
+
+def _words(values: pa.Array, own: frozenset[str] = frozenset()) -> Counter[str]:
+    """Return the texts of the column's cells, by value, and how many rows have each.
+
+    own: words for no value that are values here.
+    """
+    counted = pc.value_counts(texts(values, MISSING_WORDS - own).values.drop_null()).to_pylist()
+    words: Counter[str] = Counter()
+    for each in counted:
+        words[by_value(each["values"])] += each["counts"]
+    return words
+
+
+def _of_values(name: str, values: pa.Array, form: TableForm, rare: int) -> Guess:
+    """Guess a number or a category. rare: rows that a value needs to be listed."""
+    words = _words(values, _own_words(values))
+    cells = read_numbers(values, form)
+    if not words:
+        if cells.unread.any():
+            return Guess(name, left_out=f"is of {values.type}")
+        return Guess(name, left_out="has no value in the sample")
+    numeric = not pa.types.is_boolean(values.type) and not {"true", "false"} >= set(words)
+    no_numbers = [word for word in words if form.number(word) is None]
+    share = sum(words[word] for word in no_numbers) / sum(words.values())
+    usable = len(no_numbers) <= _FEW_WORDS and share <= 1 - _NUMBERS
+    if pa.types.is_temporal(values.type):
+        no_numbers, usable = [], True
+    if numeric and usable:
+        codes = tuple(no_numbers)
+        finite = cells.values[np.isfinite(cells.values)]
+        as_number = _number(name, values, finite, cells.values, codes)
+        if as_number is not None:
+            return as_number
+    return _category(name, words, values, rare)
+
+
+def _number(
+    name: str, values: pa.Array, finite: Any, every: Any, words: tuple[str, ...]
+) -> Guess | None:
+    """Guess a number; None where it has few whole values, which are no counts."""
+    codes = missing_numbers(finite)
+    plain = finite[~np.isin(finite, codes)]
+    if not len(plain):
+        return None
+    whole = not pa.types.is_floating(values.type) and not (plain % 1).any()
+    different = np.unique(plain)
+    if whole and len(different) <= _FEW_NUMBERS and not _counts(different):
+        return None
+    missing = bool(len(codes) or words or np.isnan(every).any())
+    code_texts = (*(f"{code:g}" for code in codes), *words)
+    guess = number_guess(plain, counts=whole and len(different) <= _FEW_NUMBERS)
+    return Guess(name, number=guess, missing=missing, codes=code_texts)
+
+
+def _counts(different: Any) -> bool:
+    """Check whether so few whole numbers count something: five or more from 0 or 1 on."""
+    return len(different) >= 5 and different[0] in (0, 1) and different[-1] <= 4 * len(different)
+
+
+def _codes_among(numbers: Any) -> list[str]:
+    """Return the codes for no value among different numbers, each of which several rows have."""
+    return [f"{code:g}" for code in missing_numbers(np.repeat(numbers, 2))]
+
+
+def _days(cells: Cells) -> list[Any]:
+    return [day for day in cells.values if day is not None]
+
+
+def _category(name: str, words: Counter[str], values: pa.Array, rare: int) -> Guess:
+    absent = [word for word in words if word in _NO_VALUE and rare]
+    numbers = np.array([float(word) for word in words if re.fullmatch(r"-?\d+", word)])
+    if rare and len(numbers) == len(words) - len(absent):
+        absent += _codes_among(numbers)
+    listed = [word for word in words if word not in absent and words[word] >= rare]
+    if len(listed) > MOST_VALUES or not listed:
+        different = len(words)
+        instead = '{ hash = 64, missing = "other" }' if different < sum(words.values()) else ""
+        return Guess(
+            name, left_out=f"has {different} different values in the sample", instead=instead
+        )
+    missing = sum(words[word] for word in words if word not in absent) < len(values)
+    others = len(words) - len(listed) - len(absent)
+    codes = tuple(sorted(absent))
+    return Guess(name, values=tuple(sorted(listed)), missing=missing, codes=codes, rare=others)
+
+
+def _date(name: str, values: pa.Array) -> Guess | None:
+    kind = values.type
+    patterns: tuple[str, ...]
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        patterns = _DATES[:1]
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        patterns = _DATES
     else:
-        multiple = math.ceil(value / step)
-    return round(multiple * step, 12)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value).strip()
+        return None
+    head = values.slice(0, 2000)
+    for pattern in patterns:
+        cells = dates(head, pattern, _NO_VALUE)
+        read = _days(cells)
+        if read and cells.unread.sum() <= (1 - _DATED) * (len(read) + cells.unread.sum()):
+            whole = dates(values, pattern, _NO_VALUE)
+            if whole.unread.any():
+                return None
+            days = _days(whole)
+            since, until = f"{min(days).year}-01-01", f"{max(days).year + 1}-12-31"
+            present = _words(values)
+            codes = tuple(word for word in _NO_VALUE if word in present)
+            absent = len(days) < len(values)
+            return Guess(name, date=(pattern, since, until), missing=absent, codes=codes)
+    return None

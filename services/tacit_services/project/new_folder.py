@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
@@ -14,13 +14,22 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
 from tacit_services.project.draft import Draft, DraftRequest, check_name, check_unicode
-from tacit_services.project.templates import POLICY, README, RUN_FILE
+from tacit_services.project.templates import GITIGNORE, POLICY, README, RUN_FILE
 
 _PUSHES = 100
+_DAY = 86_400  # seconds
 
 
-def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
-    """Write the files into `folder`, which must not be there; returns them. home: of the ledgers.
+@dataclass(frozen=True, slots=True)
+class WrittenRun:
+    """A folder that was written: its files, and what the user should know, or decide."""
+
+    files: list[Path]
+    remarks: tuple[str, ...]
+
+
+def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
+    """Write the files into `folder`, which must not be there. home: of the ledgers.
 
     Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
     nothing is left.
@@ -33,6 +42,7 @@ def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
     files = {
         "run.toml": _run_file(folder.name, request, draft),
         "policy.toml": POLICY,
+        ".gitignore": GITIGNORE,
         "README.md": README.format(name=folder.name, train=request.train, row=draft.row),
     }
     if draft.nets is not None:
@@ -45,7 +55,7 @@ def make(folder: Path, request: DraftRequest, home: Path) -> list[Path]:
             _copy_public(request, folder / f"public{request.suffix}")
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
-    return sorted(folder.iterdir())
+    return WrittenRun(sorted(folder.iterdir()), draft.remarks)
 
 
 @contextmanager
@@ -124,5 +134,16 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
         row=draft.row,
         pushes=_PUSHES,
         edges=request.edges,
+        waiting=_waiting(request.sites),
         every=_PUSHES,
+    )
+
+
+def _waiting(sites: int | None) -> str:
+    """Return the lines on how long sites are waited for that start by themselves."""
+    if sites is None:
+        return ""
+    return (
+        f"min = {sites}  # the run begins when so many sites are there\n"
+        f"wait = {_DAY}.0  # seconds that it waits for them\n"
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from tacit.datasets.own.table_form import TableForm
+from tacit.errors import ConfigError
 from tacit_services.project.draft import FEDASYNC, Draft, DraftRequest, own_model, quoted
-from tacit_services.project.guess import Guess, guessed
+from tacit_services.project.guess import Guess, Guesses, guessed
+from tacit_services.project.number_guess import NumberGuess
 from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
@@ -15,10 +18,14 @@ _REGRESSION_RATE = 1.0
 
 def draft(request: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
-    columns, target = _columns(request)
-    width = sum(
-        1 if guess.is_number else len(guess.values) + 1 for guess in columns if not guess.left_out
-    )
+    guesses = _guesses(request)
+    columns, target = guesses.features, guesses.target
+    width = sum(guess.width for guess in columns)
+    if not width:
+        raise ConfigError(
+            f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
+            + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
+        )
     if target.is_number:
         outputs = 1
     else:
@@ -31,10 +38,12 @@ def draft(request: DraftRequest) -> Draft:
         title="table",
         data=[
             *_data(request, target),
+            *_form(guesses.form),
             "",
             f"# All that is read; bounds and values are public{read}.",
             "[data.columns]",
-            *map(_line, [*columns, target]),
+            *map(_line, columns),
+            _target_line(target),
         ],
         model=_small(width, outputs)
         if request.entry is None
@@ -42,7 +51,26 @@ def draft(request: DraftRequest) -> Draft:
         algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
         nets=NETS if request.entry is None else None,
         row="row",
+        remarks=(*guesses.remarks, *_asked(columns)),
     )
+
+
+def _asked(columns: list[Guess]) -> list[str]:
+    """Return what the user is asked about the columns that are not read."""
+    return [
+        f"is {guess.name} a person, or another whose rows belong together? It is not read; say "
+        f"--unit {guess.name}, or privacy is for each row by itself"
+        for guess in columns
+        if guess.person
+    ]
+
+
+def _form(form: TableForm) -> list[str]:
+    """Return the lines of [data] for a form that is not the usual one."""
+    return [
+        f"{key} = {'false' if value is False else quoted(str(value))}  # of the text, in all files"
+        for key, value in form.stated().items()
+    ]
 
 
 def _small(width: int, outputs: int) -> list[str]:
@@ -53,11 +81,15 @@ def _small(width: int, outputs: int) -> list[str]:
     ]
 
 
-def _columns(request: DraftRequest) -> tuple[list[Guess], Guess]:
+def _guesses(request: DraftRequest) -> Guesses:
     if request.sample is None:
-        example = [Guess("age", 0.0, 110.0), Guess("sex", values=("f", "m"))]
-        return example, Guess(request.target or "outcome", values=("no", "yes"))
-    return guessed(request.sample, request.target, request.unit)
+        example = [
+            Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
+            Guess("sex", values=("f", "m")),
+        ]
+        target = Guess(request.target or "outcome", values=("no", "yes"))
+        return Guesses(example, target, TableForm(), ())
+    return guessed(request.sample, request.target, request.unit, request.form)
 
 
 def _data(request: DraftRequest, target: Guess) -> list[str]:
@@ -98,13 +130,66 @@ def _rows(request: DraftRequest, suffix: str) -> str:
     )
 
 
+def _key(name: str) -> str:
+    if _BARE.fullmatch(name):
+        return name
+    return quoted(name)
+
+
+def _left_out(key: str, guess: Guess) -> str:
+    instead = f"; to read it: {guess.instead}" if guess.instead else ""
+    return f"# {key}: is not read; it {guess.left_out}{instead}"
+
+
+def _target_line(target: Guess) -> str:
+    """Return the line of the target; a number is scaled by its bounds."""
+    line = _line(target)
+    if target.number is None:
+        return line
+    return re.sub(r", center = \S+, scale = [^ ,}]+", "", line)
+
+
 def _line(guess: Guess) -> str:
-    if _BARE.fullmatch(guess.name):
-        key = guess.name
-    else:
-        key = quoted(guess.name)
+    key = _key(guess.name)
     if guess.left_out:
-        return f"# {key}: is not read; it {guess.left_out}"
-    if guess.is_number:
-        return f"{key} = {{ low = {guess.low:.12g}, high = {guess.high:.12g} }}"
-    return f"{key} = {{ values = {quoted(list(guess.values))} }}"
+        return _left_out(key, guess)
+    entries = _entries(guess)
+    if guess.codes:
+        entries.append(f"missing_codes = {_codes(guess.codes)}")
+    line = f"{key} = {{ {', '.join(entries)} }}"
+    if guess.rare:
+        return f"{line}  # {guess.rare} rarer values are other"
+    return line
+
+
+def _entries(guess: Guess) -> list[str]:
+    if guess.date is not None:
+        pattern, since, until = guess.date
+        entries = [f"date = {quoted(pattern)}", f'since = "{since}"', f'until = "{until}"']
+        entries.append('parts = ["days"]')
+    elif guess.number is not None:
+        return _numbers(guess, guess.number)
+    else:
+        entries = [f"values = {quoted(list(guess.values))}"]
+    if guess.missing or guess.rare:
+        entries.append('missing = "other"')
+    return entries
+
+
+def _numbers(guess: Guess, number: NumberGuess) -> list[str]:
+    constants = {"low": number.low, "high": number.high}
+    constants |= {"center": number.center, "scale": number.scale}
+    entries = [f"{key} = {value:.12g}" for key, value in constants.items()]
+    if number.log:
+        entries.append("log = true")
+    if guess.missing:
+        entries.append(f"missing = {number.center:.12g}")
+    return entries
+
+
+def _codes(codes: tuple[str, ...]) -> str:
+    return f"[{', '.join(map(_code, codes))}]"
+
+
+def _code(code: str) -> str:
+    return code if re.fullmatch(r"-?\d+", code) else quoted(code)

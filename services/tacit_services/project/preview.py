@@ -63,6 +63,8 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     began = time.perf_counter()
     edge_rows = _rows_of_edges(definition, root, slow)
     reading = time.perf_counter() - began
+    with slow.step("looking at the columns"):
+        remarks = definition.source.remarks()
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
     facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
@@ -74,7 +76,7 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
             facts += _cost(definition, model, plan, reading)
     with slow.step("comparing the test set with private rows"):
         alike = own_budget.refuse_private_test(definition, home, rows_known=False)
-    notes = [*run.notes, *alike, *_absent(definition.source, edge_rows)]
+    notes = [*run.notes, *remarks, *alike, *_absent(definition.source, edge_rows)]
     notes += _unequal(definition, edge_rows)
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))

@@ -29,9 +29,20 @@ clip = {clip}  # no {row} moves an update by more
 
 [edges]
 count = {edges}
-
+{waiting}
 [evaluation]
 every = {every}
+"""
+GITIGNORE = """\
+# All but what may be public: private rows, ledgers and results stay out of git.
+*
+!.gitignore
+!run.toml
+!policy.toml
+!README.md
+!*.py
+!public*
+!public/**
 """
 POLICY = """\
 # What the owner of the data allows, whatever a run file says. Give it to an edge as TACIT_POLICY,

@@ -140,9 +140,10 @@ def _refused(definition: Definition[Any], resume: bool) -> list[str]:
 
     No data is known to a ledger by that. Raises TacitError.
     """
+    remarks = [] if resume else [f"note: {remark}" for remark in definition.source.remarks()]
     if _has_ledgers(definition):
-        return own_budget.refused(definition, data_home(), resume=resume)
-    return own_budget.refuse_private_test(definition, data_home(), rows_known=False)
+        return [*remarks, *own_budget.refused(definition, data_home(), resume=resume)]
+    return remarks + own_budget.refuse_private_test(definition, data_home(), rows_known=False)
 
 
 def _has_ledgers(definition: Definition[Any]) -> bool:

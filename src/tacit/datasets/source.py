@@ -110,6 +110,13 @@ class Source(Protocol):
         """
         ...
 
+    def remarks(self) -> list[str]:
+        """Return what the owner should know of the training rows before they cost anything.
+
+        Raises OwnersError for rows that are nearly all of another schema; ConfigError, DataError.
+        """
+        ...
+
     def check(self, root: Path | None) -> None:
         """Raise ConfigError or DataError for a file that is not there, without reading it all."""
         ...
@@ -216,6 +223,10 @@ class Benchmark:
 
     def test_file(self) -> None:
         """Return None: published data is nobody's own."""
+
+    def remarks(self) -> list[str]:
+        """Return nothing: published rows are known."""
+        return []
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError or DataError for a training file that is missing or another."""

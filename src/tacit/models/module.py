@@ -298,6 +298,7 @@ def _check_output(entry: str, model: ModuleModel) -> None:
             why = type(error).__name__
         raise ConfigError(
             f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
+            f"{_inputs(model.shape)}"
         ) from error
     if not isinstance(scores, Tensor):
         raise ConfigError(f"model.entry={entry}: gives a {type(scores).__name__}, not a tensor")
@@ -309,6 +310,13 @@ def _check_output(entry: str, model: ModuleModel) -> None:
             f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, "
             f"{model.classes}]"
         )
+
+
+def _inputs(shape: tuple[int, ...]) -> str:
+    """Return what a module's inputs have to be where a row is a list of numbers."""
+    if len(shape) != 1:
+        return ""
+    return f" (a row has {shape[0]} numbers here: write that into model.arguments)"
 
 
 @torch.no_grad()

@@ -174,7 +174,7 @@ def test_rows_are_read_once_and_anew_when_the_source_differs(
 def test_a_crash_while_rows_are_written_leaves_nothing_that_is_taken_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_off(*_: object) -> object:
+    def cut_off(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -200,7 +200,7 @@ def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes)
     [
         (b"", "is empty"),
         ("age,sex,outcome\n50,m,h\xf6me\n".encode("latin-1"), "is not UTF-8 text"),
-        ("age,sex,outcome\n50,m,home\n".encode("utf-16"), "is not UTF-8 text"),
+        ("age,sex,outcome\n50,m,home\n".encode("utf-16-le"), "is not UTF-8 text"),
         (b"PAR1 and no more", "is not a whole Parquet table"),
         (b"age,sex,outcome\n50,m\n", "has another number of columns"),
     ],

@@ -49,7 +49,7 @@ def test_a_new_run_has_the_folders_classes_size_and_channels(public: Path) -> No
     assert tacit("new", "ward", "--images", "shown") == 0
     folder = public.parent / "ward"
     assert {path.name for path in folder.iterdir()} == {
-        "run.toml", "policy.toml", "README.md", "public",
+        "run.toml", "policy.toml", "README.md", ".gitignore", "public",
     }  # fmt: skip
     draw(folder / "train", 700, seed=2)
     run = config.load(folder / "run.toml")

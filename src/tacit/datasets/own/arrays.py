@@ -30,6 +30,8 @@ from tacit.datasets.target import Target
 from tacit.errors import DataError
 from tacit.regular_file import opened
 
+# Types of safetensors that numpy has, too.
+_NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64")
 _BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
 _UNIT_BYTES = 1 << 12  # the most bytes of one unit's name: it is read some thousand times at once
 # What a damaged archive, or one that is encrypted or packed in another way, ends in.
@@ -86,6 +88,10 @@ class ArraysReader:
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
+
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield nothing: no column is taken for another."""
+        return iter(())
 
     def _blocks(self, path: Path, *, with_targets: bool) -> Iterator[tuple[int, list[Array]]]:
         """Yield the number of the first row, and some rows of each array."""
@@ -218,8 +224,17 @@ def _again(stream: IO[bytes]) -> str:
     return f"/dev/fd/{stream.fileno()}"
 
 
+def _by_torch(name: str, stream: IO[bytes], first: int, last: int) -> Array:
+    """Return rows of a type that numpy has not, as bfloat16, in float32."""
+    with safe_open(_again(stream), framework="pt") as file:
+        array: Array = file.get_slice(name)[first:last].float().numpy()
+    return array
+
+
 def _slices(name: str, stored: Any, stream: IO[bytes]) -> _Stored:
     shape = tuple(stored.get_shape())
+    if stored.get_dtype() not in _NUMPYS:
+        return _Stored(name, shape, "f", lambda first, last: _by_torch(name, stream, first, last))
     if shape and shape[0]:
         kind = np.asarray(stored[0:1]).dtype.kind
     else:

@@ -100,6 +100,10 @@ class FeaturedReader:
         """Yield the marks of its rows before features, as `reader` does. Raises DataError."""
         return self.reader.marks(path)
 
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield what the owner should know of the rows, as `reader` does. Raises DataError."""
+        return self.reader.remarks(path)
+
     def _with_features(self, x: Floats, *, private: bool = False) -> Floats:
         features: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
         return features

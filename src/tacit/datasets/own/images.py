@@ -1,7 +1,8 @@
 """Own pictures: a folder a class, or a table of path, label and, if it has one, whose a picture is.
 
 A picture becomes x (channels, height, width), float32 in [0, 1], a function of its own file alone:
-turned as its camera says, made grey or coloured, brought to `size`, divided by 255.
+turned as its camera says, laid on white where it is transparent, made grey or coloured, brought to
+`size`, divided by 255.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from PIL import Image, ImageOps
 
 from tacit.datasets.own.file_reading import PIXELS_MAX, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of
+from tacit.datasets.own.table_form import MISSING_WORDS
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
@@ -107,6 +109,10 @@ class ImagesReader:
         """Yield what its pictures hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield nothing: no column is taken for another."""
+        return iter(())
+
     def files(self, path: Path) -> list[Path]:
         """Return the pictures' files, in the order of `inputs`. Raises DataError."""
         if path.is_dir():
@@ -174,7 +180,7 @@ class ImagesReader:
         names = [_composed(name) for name in self.names]
         label = _composed(picture.label or "")
         if label not in names:
-            file = str(picture.path.relative_to(folder))
+            file = _shown(picture.path, folder)
             raise RowError("a picture's class is not among data.classes", 0, file)
         return names.index(label)
 
@@ -191,14 +197,18 @@ class ImagesReader:
                 f"a picture has over data.pixels_max={self.pixels_max:,} pixels; make it smaller, "
                 "or set the key higher: it is public",
                 0,
-                str(file.relative_to(folder)),
+                _shown(file, folder),
+            ) from error
+        except FloatsError as error:
+            raise RowError(
+                "a picture's pixels are floats; save it in 8 or 16 bits, or as arrays with low and "
+                "high",
+                0,
+                _shown(file, folder),
             ) from error
         except _NO_PICTURE as error:
-            raise RowError(
-                f"a file is not a whole picture ({', '.join(FORMATS)})",
-                0,
-                str(file.relative_to(folder)),
-            ) from error
+            what = f"a file is not a whole picture ({', '.join(FORMATS)})"
+            raise RowError(what, 0, _shown(file, folder)) from error
         return pixels.transpose(2, 0, 1)
 
 
@@ -217,6 +227,10 @@ _NO_PICTURE = (
     struct.error,
     zlib.error,
 )
+
+
+class FloatsError(ValueError):
+    """A picture's pixels are floats, of which nobody says what is black and what is white."""
 
 
 class TooLargeError(ValueError):
@@ -244,9 +258,19 @@ def opened_picture(file: Path, most: int) -> Iterator[Image.Image]:
 def _plain(picture: Image.Image, mode: str) -> Image.Image:
     """Return the first picture of the file, upright, in `mode`; 16 bits become 8."""
     upright = ImageOps.exif_transpose(picture)
+    if upright.mode == "F":
+        raise FloatsError
     if upright.mode.startswith("I"):
         upright = Image.fromarray((np.asarray(upright).clip(0, 65_535) >> 8).astype(np.uint8))
+    if upright.has_transparency_data:
+        upright = _on_white(upright)
     return upright.convert(mode)
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    """Return a picture with transparent parts as it looks on white paper."""
+    layered = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert("RGB")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -258,7 +282,10 @@ def _files(folder: Path) -> list[Path]:
     files = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.name in _PASSED_OVER or path.is_dir():
+        if hidden or path.name in _PASSED_OVER:
+            continue
+        if path.is_dir():
+            _refuse_linked(path)
             continue
         if path.is_symlink() and not path.resolve().is_relative_to(root):
             raise RowError("a picture is a link that leaves the folder", 0, path.name)
@@ -266,6 +293,25 @@ def _files(folder: Path) -> list[Path]:
             raise RowError("a picture is no file but a pipe or a device", 0, path.name)
         files.append(path)
     return files
+
+
+def _refuse_linked(folder: Path) -> None:
+    """Raise RowError for a folder that is a link: what is behind it would be passed over."""
+    if folder.is_symlink():
+        raise RowError(
+            "a folder of pictures is a link, and is not read; put the pictures themselves there",
+            0,
+            folder.name,
+        )
+
+
+def _shown(file: Path, folder: Path) -> str:
+    """Return the file's name in `folder`, for its owner."""
+    place = file.resolve()
+    root = folder.resolve()
+    if place.is_relative_to(root):
+        return str(place.relative_to(root))
+    return file.name
 
 
 def _folder(path: Path) -> Path:
@@ -287,4 +333,6 @@ def _text(cell: object) -> str | None:
         text = ""
     else:
         text = str(cell).strip()
-    return text or None
+    if text in MISSING_WORDS:
+        return None
+    return text

@@ -99,7 +99,7 @@ class OwnRows:
         else:
             dealing = ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
-            dealing += f", columns {plain(self.reader).digest()[:16]}"
+            dealing += f", like rows apart, columns {plain(self.reader).digest()[:16]}"
         return self._owned(self.owner or str(train_file), path, dealing)
 
     def _owned(self, name: str, path: Path, dealing: str) -> Owned:
@@ -131,6 +131,17 @@ class OwnRows:
         Raises ConfigError, DataError.
         """
         return self._owned(str(path), path, "")
+
+    def remarks(self) -> list[str]:
+        """Return what the owner should know of the training rows before they cost anything.
+
+        Raises OwnersError where nearly all of a column does not fit the schema; DataError.
+        """
+        remarks = []
+        for number in range(1 if self.dealt else self.edges):
+            path = self.path(number)
+            remarks += [f"{path.name}: {remark}" for remark in self.reader.remarks(path)]
+        return remarks
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError for a missing file, or a test file that is a training file."""

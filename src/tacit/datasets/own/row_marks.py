@@ -16,49 +16,54 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tacit.datasets.own.cells import numbers, texts
 from tacit.datasets.own.rows import UNIT
-from tacit.datasets.own.schema import Category, Column, Number, TableSchema
-from tacit.datasets.own.table_encoding import as_numbers, as_text, units_of
+from tacit.datasets.own.schema import Column, Number, TableSchema
+from tacit.datasets.own.table_encoding import units_of
+from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.datasets.own.unit_ids import whole
 from tacit.datasets.sketch import Marks
 
 HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 
 
-def marks_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Marks:
-    """Return the marks of the rows of `batch`, the first one row `first`. Raises DataError."""
+def marks_of(
+    schema: TableSchema, batch: pa.RecordBatch, first: int = 0, form: TableForm = USUAL
+) -> Marks:
+    """Return the marks of the rows of `batch`, the first one row `first`. Raises RowError."""
     lanes = np.zeros((batch.num_rows, 2), np.uint64)
     for column in {field.name: field for field in (*schema.features, schema.target)}.values():
-        lanes = lanes + _cells(column, batch.column(column.name), first)
+        lanes = lanes + _cells(column, batch.column(column.name), form)
     rows = np.frombuffer(lanes.astype("<u8").tobytes(), UNIT)
     if schema.unit is None:
         units = None
     else:
-        units = units_of(schema.unit, batch, first)
+        units = units_of(schema.unit, batch.column(schema.unit), first)
     return Marks(rows, units)
 
 
-def _cells(column: Column, values: pa.Array, first: int) -> HashLanes:
+def _cells(column: Column, values: pa.Array, form: TableForm) -> HashLanes:
+    """Return what the cells add. One that cannot be read counts as missing: rows are read apart."""
     if isinstance(column, Number):
-        return _numbers(column, values, first)
-    return _texts(column, values, first)
+        return _numbers(column, numbers(values, form).values)
+    return _texts(column, texts(values).values)
 
 
-def _numbers(column: Number, values: pa.Array, first: int) -> HashLanes:
+def _numbers(column: Number, values: npt.NDArray[np.float64]) -> HashLanes:
     with np.errstate(over="ignore"):  # beyond float32: infinite, as any other such number
-        numbers = as_numbers(column, values, first).astype(np.float32) + np.float32(0)  # -0 is 0
-    numbers[np.isnan(numbers)] = np.nan  # one nan for all
-    cells = numbers.view(np.uint32).astype(np.uint64)
+        nearest = values.astype(np.float32) + np.float32(0)  # -0 is 0
+    nearest[np.isnan(nearest)] = np.nan  # one nan for all
+    bits = nearest.view(np.uint32).astype(np.uint64)
     salts = np.frombuffer(_hashed(f"number\0{column.name}"), "<u8")
-    return np.stack([_mixed(cells ^ salt) for salt in salts], axis=1)
+    return np.stack([_mixed(bits ^ salt) for salt in salts], axis=1)
 
 
-def _texts(column: Category, values: pa.Array, first: int) -> HashLanes:
-    encoded = as_text(column, values, first).dictionary_encode()
-    texts = [f"category\0{column.name}\0{whole(text)}" for text in encoded.dictionary.to_pylist()]
+def _texts(column: Column, values: pa.Array) -> HashLanes:
+    encoded = values.dictionary_encode()
+    words = [f"category\0{column.name}\0{whole(text)}" for text in encoded.dictionary.to_pylist()]
     missing = f"missing\0{column.name}"
-    of_each = np.frombuffer(b"".join(map(_hashed, [*texts, missing])), "<u8").reshape(-1, 2)
-    places = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    of_each = np.frombuffer(b"".join(map(_hashed, [*words, missing])), "<u8").reshape(-1, 2)
+    places = encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     lanes: HashLanes = of_each[places].astype(np.uint64)
     return lanes
 

@@ -27,17 +27,27 @@ UnitIds = npt.NDArray[np.void]
 class RowError(OwnersError):
     """A row that does not fit the schema.
 
-    where: its number, or its file. cause: what own code raised at it.
+    message: what does not fit. row: its number, from 0. where: its number, or its file. cause: what
+    own code raised at it. help_: what to set, for the owner's screen.
     """
 
     def __init__(
-        self, message: str, row: int, file: str = "", cause: BaseException | None = None
+        self,
+        message: str,
+        row: int,
+        file: str = "",
+        cause: BaseException | None = None,
+        help_: str = "",
     ) -> None:
+        self.message = message
+        self.row = row
         self.where = file or f"row {row + 1}"
         if cause:
             reason = f": {words_of(cause)}"
         else:
             reason = ""
+        if help_:
+            reason += f" ({help_})"
         super().__init__(message, f"{message}, in {self.where} of the data{reason}")
 
 
@@ -96,6 +106,13 @@ class Reader(Protocol):
 
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield what its rows hold, and whose they are. Raises DataError."""
+        ...
+
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield what its owner should know of the rows, for no log.
+
+        Raises OwnersError where nearly all of a column does not fit the schema; DataError.
+        """
         ...
 
 

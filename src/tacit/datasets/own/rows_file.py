@@ -27,12 +27,12 @@ import numpy.typing as npt
 import torch
 
 from tacit.datasets.edge_rows import EdgeRows, Units
-from tacit.datasets.own.dealing import edges_of
+from tacit.datasets.own.dealing import LikeRows, edges_of
 from tacit.datasets.own.featured import plain, seen
 from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
-FORMAT = 2  # 1: units had another text in some kinds of data
+FORMAT = 3  # 1: units had another text in some kinds of data; 2: like rows had one edge
 _FILES = ("x.f32", "y.bin", "units.bin")
 
 
@@ -151,11 +151,17 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
 
 
 def _dealt(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
+    like = LikeRows()
     for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
         if dealt.edges == 1:
             yield seen(reader, rows)
             continue
-        mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
+        if reader.unit is None:
+            copies = like.before(rows.units)
+        else:
+            copies = None
+        edges = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges, copies=copies)
+        mine = edges == dealt.index
         dealt_rows = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
         yield seen(reader, dealt_rows)
 

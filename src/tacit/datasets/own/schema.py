@@ -8,31 +8,68 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, fields
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.datasets.own.days import Day, day
 
 MissingRule = Literal["refuse", "other"] | float
-Value = str | int | bool
+DatePart = Literal["days", "day", "month", "weekday"]
+Value = str | int | float | bool
+PARTS: tuple[DatePart, ...] = ("days", "day", "month", "weekday")
+WIDTHS: dict[DatePart, int] = {"days": 1, "day": 1, "month": 12, "weekday": 7}
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, cut at public bounds and scaled to [0, 1].
+    """A number, cut at public bounds and scaled: to [0, 1], or by a public center and scale.
 
     It is one place of x, or a regression's target.
 
     missing: "refuse", or the number (within the bounds) that a missing value is taken for.
+    log: its logarithm counts (`stretched`); `center` is in the file's unit, `scale` then of the
+    logarithm. missing_codes: cells that stand for no value, as -9.
     """
+
+    kind: ClassVar[str] = "number"
 
     name: str
     low: float
     high: float
     missing: MissingRule = "refuse"
+    center: float | None = None
+    scale: float | None = None
+    log: bool = False
+    missing_codes: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
         """Places of x that it takes."""
         return 1
+
+    def scaled(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Return finite or infinite numbers (n,), cut at the bounds and scaled."""
+        ends = self.stretched(np.array([self.low, self.high]))
+        begin, span = ends[0], ends[1] - ends[0]
+        if self.center is not None and self.scale is not None:
+            begin, span = self.stretched(np.array([self.center]))[0], self.scale
+        cut = self.stretched(np.clip(numbers, self.low, self.high))
+        scaled: npt.NDArray[np.float32] = ((cut - begin) / span).astype(np.float32)
+        return scaled
+
+    def stretched(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return ln v, or where `low` is not positive ln(1 + v - low); v itself without `log`."""
+        if not self.log:
+            return numbers
+        logarithms: npt.NDArray[np.float64]
+        if self.low > 0:
+            logarithms = np.log(numbers)
+        else:
+            logarithms = np.log1p(numbers - self.low)
+        return logarithms
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +77,15 @@ class Category:
     """A category, one-hot over its values, and one place more for every other value.
 
     missing: "refuse", or "other": a missing value goes to that last place. As a target it has no
-    place for other values: such a row is refused.
+    place for other values: such a row is refused. missing_codes: cells that stand for no value.
     """
+
+    kind: ClassVar[str] = "category"
 
     name: str
     values: tuple[str, ...]
     missing: MissingRule = "refuse"
+    missing_codes: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -53,19 +93,84 @@ class Category:
         return len(self.values) + 1
 
 
-Column = Number | Category
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """A category of many values: one-hot over `places`, by SHA-256 of the column and the value.
+
+    Values that share a place are one to the model. missing: "refuse", or "other": a place more.
+    """
+
+    kind: ClassVar[str] = "hash"
+
+    name: str
+    places: int
+    missing: MissingRule = "refuse"
+    missing_codes: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Places of x that it takes."""
+        return self.places + 1
+
+    def place(self, text: str) -> int:
+        """Return the place of a value."""
+        digest = hashlib.sha256(f"{self.name}\0{text}".encode()).digest()
+        return int.from_bytes(digest[:8]) % self.places
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """A date, as `parts`: days from `since` to `until`, day of the month, month, day of the week.
+
+    Days and the day of the month are a number in [0, 1] each; month and weekday are one-hot.
+    format: of a text, as Python's strptime has it. missing: "refuse", or "other": all zeros.
+    """
+
+    kind: ClassVar[str] = "date"
+
+    name: str
+    format: str
+    since: str
+    until: str
+    parts: tuple[DatePart, ...] = PARTS
+    missing: MissingRule = "refuse"
+    missing_codes: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Places of x that it takes."""
+        return sum(WIDTHS[part] for part in self.parts)
+
+    def encoded(self, date: Day) -> npt.NDArray[np.float32]:
+        """Return the places of one date (width,)."""
+        first = day(self.since)
+        span = (day(self.until) - first).days
+        places: list[float] = []
+        for part in self.parts:
+            if part == "days":
+                places.append(min(max((date - first).days, 0), span) / span)
+            elif part == "day":
+                places.append((date.day - 1) / 30)
+            else:
+                of_part = [0.0] * WIDTHS[part]
+                of_part[date.month - 1 if part == "month" else date.weekday()] = 1.0
+                places.extend(of_part)
+        return np.array(places, dtype=np.float32)
+
+
+Column = Number | Category | Hashed | Dated
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """The row that a table's row becomes: x (width,) float32 in the order of `features`, and y.
 
-    y is the place in `target.values` (int64), or the target scaled to [0, 1] (float32) where it is
-    a number. unit: the column that says whose row it is, None where each row is a unit.
+    y is the place in `target.values` (int64), or the target scaled as its column says (float32)
+    where it is a number. unit: the column that says whose row it is, None where each row is a unit.
     """
 
     features: tuple[Column, ...]
-    target: Column
+    target: Number | Category
     unit: str | None = None
 
     @property
@@ -102,5 +207,13 @@ def text_of(value: Value) -> str:
     return str(value)
 
 
+# Keys that tacit 0.2 did not know: left out where they say nothing, so that its digests stay.
+_LATER = ("center", "scale", "log", "missing_codes")
+
+
 def _plain(column: Column) -> dict[str, object]:
-    return {"kind": type(column).__name__.lower(), **asdict(column)}
+    content = asdict(column)
+    for field in fields(column):
+        if field.name in _LATER and content[field.name] == field.default:
+            del content[field.name]
+    return {"kind": type(column).__name__.lower(), **content}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +11,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import Number, TableSchema
-from tacit.datasets.own.table_encoding import encode, inputs_of
+from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
+from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
@@ -23,9 +27,11 @@ _BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
 
 @dataclass(frozen=True, slots=True)
 class TableReader:
-    """Reads tables of `schema`."""
+    """Reads tables of `schema`, whose text is of a `form`. bad_rows: what one that misfits does."""
 
     schema: TableSchema
+    form: TableForm = USUAL
+    bad_rows: BadRows = "refuse"
 
     folders: ClassVar[bool] = False
 
@@ -43,36 +49,57 @@ class TableReader:
     def target(self) -> Target:
         """The kind of target that the target column is."""
         column = self.schema.target
-        if isinstance(column, Number):
-            return Target("number", low=column.low, span=column.high - column.low)
-        return Target("classes", column.values)
+        if not isinstance(column, Number):
+            return Target("classes", column.values)
+        if column.center is not None and column.scale is not None:
+            return Target("number", low=column.center, span=column.scale)
+        return Target("number", low=column.low, span=column.high - column.low)
 
     def digest(self) -> str:
-        """Return SHA-256 of the schema."""
-        return self.schema.digest().hex()
+        """Return SHA-256 of the schema, and of a form that is not the usual one."""
+        schema = self.schema.digest().hex()
+        form = self.form.stated()
+        if self.bad_rows != "refuse":
+            form["bad_rows"] = self.bad_rows
+        if not form:
+            return schema
+        return hashlib.sha256(json.dumps([schema, form], sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
         """Return SHA-256 of the file. Raises DataError."""
         return digest(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """Yield the table's rows, a few thousand at a time. Raises DataError."""
+        """Yield the table's rows, a few thousand at a time.
+
+        Raises DataError; for rows that do not fit, it names every column that has some.
+        """
         first = 0
+        leave_out = self.bad_rows == "leave out"
+        errors: dict[str, MisfitError] = {}
         for batch in self._pieces(path, self.schema.names):
-            yield encode(self.schema, batch, first)
+            try:
+                rows = encode(self.schema, batch, first, self.form, leave_out=leave_out)
+            except MisfitError as error:
+                errors.update({name: error for name in error.errors if name not in errors})
+            else:
+                if not errors:
+                    yield rows
             first += batch.num_rows
+        if errors:
+            raise MisfitError({name: error.errors[name] for name, error in errors.items()})
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
-            yield inputs_of(self.schema, batch, first)
+            yield inputs_of(self.schema, batch, first, self.form)
             first += batch.num_rows
 
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the table's rows in pieces whose x is no larger than a block."""
         step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))
-        for batch in batches(path, columns):
+        for batch in batches(path, columns, self.form):
             for first in range(0, batch.num_rows, step):
                 yield batch.slice(first, step)
 
@@ -82,6 +109,19 @@ class TableReader:
         Raises DataError.
         """
         first = 0
-        for batch in batches(path, self.schema.names):
-            yield marks_of(self.schema, batch, first)
+        for batch in batches(path, self.schema.names, self.form):
+            rows = batch
+            if self.bad_rows == "leave out":
+                rows = batch.filter(pa.array(fitting(self.schema, batch, self.form)))
+            yield marks_of(self.schema, rows, first, self.form)
             first += batch.num_rows
+
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield what the owner should know of columns that say little.
+
+        Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
+        """
+        shares = ShareCounter(self.schema, self.form)
+        for batch in batches(path, self.schema.names, self.form):
+            shares.count(batch)
+        return filter(None, shares.remarks())

@@ -5,145 +5,248 @@ Errors name the column and its type and never a value. `RowError.where` is for t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tacit.datasets.own.cells import Cells, Mask, by_value, dates, each_text, numbers, texts
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
-from tacit.datasets.own.schema import Category, Column, Number, TableSchema
+from tacit.datasets.own.schema import Category, Dated, Hashed, Number, TableSchema
+from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm
 from tacit.datasets.own.unit_ids import unit_ids
 
+Places = npt.NDArray[np.int64]
+_MISSING = "a missing value"
+_SAY = (
+    'say what one is taken for: missing = "other" of a category or a date, of a number one in '
+    "its bounds"
+)
 
-def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
-    """Return the rows of `batch`, whose first one is row `first` of its file. Raises DataError."""
-    x = inputs_of(schema, batch, first)
-    y = _target(schema.target, batch.column(schema.target.name), first)
-    return EncodedRows(x, y, _units(schema, batch, x, y, first))
+
+class MisfitError(RowError):
+    """Rows that do not fit the schema: of each column that has some, the first."""
+
+    def __init__(self, errors: dict[str, RowError]) -> None:
+        self.errors = errors
+        ordered = list(errors.values())
+        super().__init__("; ".join(error.message for error in ordered), ordered[0].row)
+        self.for_owner = "; ".join(error.for_owner for error in ordered)
 
 
-def inputs_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Floats:
-    """Return x (n, width) of the rows of `batch`. Raises DataError."""
+@dataclass(slots=True)
+class Misfits:
+    """The rows of a batch that do not fit. first: the number of its first row."""
+
+    rows: int
+    first: int
+    bad: Mask = field(init=False)
+    errors: dict[str, RowError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bad = np.zeros(self.rows, np.bool_)
+
+    def add(self, name: str, kind: str, bad: Mask, what: str, help_: str = "") -> None:
+        """Take note of the rows that are `bad`, because of the column called `name`."""
+        if not bad.any():
+            return
+        self.bad |= bad
+        if name not in self.errors:
+            label = f"column {name!r}{kind and f' ({kind})'}: {what}"
+            self.errors[name] = RowError(label, self.first + int(bad.argmax()), help_=help_)
+
+    def refuse(self) -> None:
+        """Raise MisfitError where a row does not fit."""
+        if self.errors:
+            raise MisfitError(self.errors)
+
+
+def encode(
+    schema: TableSchema,
+    batch: pa.RecordBatch,
+    first: int = 0,
+    form: TableForm = USUAL,
+    *,
+    leave_out: bool = False,
+) -> EncodedRows:
+    """Return the rows of `batch`, whose first one is row `first` of its file.
+
+    leave_out: rows that do not fit are not among them. Raises MisfitError otherwise.
+    """
+    misfits = Misfits(batch.num_rows, first)
+    x = _inputs(schema, batch, form, misfits)
+    y = _target(schema.target, batch.column(schema.target.name), form, misfits)
+    if schema.unit is None:
+        units = None
+    else:
+        units = _units(schema.unit, batch.column(schema.unit), misfits, leave_out=leave_out)
+    if not leave_out:
+        misfits.refuse()
+    elif misfits.bad.any():
+        x, y = x[~misfits.bad], y[~misfits.bad]
+        units = None if units is None else units[~misfits.bad]
+    return EncodedRows(x, y, each_its_own(x, y) if units is None else units)
+
+
+def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask:
+    """Return which rows of `batch` fit the schema."""
+    misfits = Misfits(batch.num_rows, 0)
+    _inputs(schema, batch, form, misfits)
+    _target(schema.target, batch.column(schema.target.name), form, misfits)
+    if schema.unit is not None:
+        _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
+    return ~misfits.bad
+
+
+def inputs_of(
+    schema: TableSchema, batch: pa.RecordBatch, first: int = 0, form: TableForm = USUAL
+) -> Floats:
+    """Return x (n, width) of the rows of `batch`. Raises MisfitError."""
+    misfits = Misfits(batch.num_rows, first)
+    x = _inputs(schema, batch, form, misfits)
+    misfits.refuse()
+    return x
+
+
+def _inputs(
+    schema: TableSchema, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
+) -> Floats:
     x = np.zeros((batch.num_rows, schema.width), dtype=np.float32)
     place = 0
     for column in schema.features:
         values = batch.column(column.name)
         if isinstance(column, Number):
-            x[:, place] = _numbers(column, values, first)
+            x[:, place] = _numbers(column, values, form, misfits)
+        elif isinstance(column, Dated):
+            x[:, place : place + column.width] = _dates(column, values, misfits)
         else:
-            at = _places(column, values, first)
+            at = _places(column, values, misfits)
             x[np.arange(len(at)), place + at] = 1.0
         place += column.width
     return x
 
 
-def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int64] | Floats:
+def _target(
+    column: Number | Category, values: pa.Array, form: TableForm, misfits: Misfits
+) -> npt.NDArray[np.int64] | Floats:
     if isinstance(column, Number):
-        return _numbers(column, values, first)
-    places = _places(column, values, first)
-    _refuse(places == len(column.values), column, "a value outside its values", first)
+        return _numbers(column, values, form, misfits)
+    places = _places(column, values, misfits)
+    other = places == len(column.values)
+    misfits.add(column.name, column.kind, other, "a value outside its values")
     return places
 
 
-def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
-    """Return numbers cut at the bounds and scaled to [0, 1].
+def _numbers(column: Number, values: pa.Array, form: TableForm, misfits: Misfits) -> Floats:
+    """Return numbers cut at the bounds and scaled.
 
     A missing value becomes the column's own number.
     """
-    numbers = as_numbers(column, values, first)
-    missing = np.isnan(numbers)
+    cells = numbers(values, form, column.missing_codes)
+    misfits.add(column.name, "", cells.unread, cells.why, cells.hint)
+    missing = np.isnan(cells.values)
     if column.missing == "refuse":
-        _refuse(missing, column, "a missing value", first)
+        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
+        read = np.where(missing, column.low, cells.values)
     else:
-        numbers = np.where(missing, float(column.missing), numbers)
-    cut = np.clip(numbers, column.low, column.high)
-    return ((cut - column.low) / (column.high - column.low)).astype(np.float32)
+        read = np.where(missing, float(column.missing), cells.values)
+    return column.scaled(read)
 
 
-def as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.float64]:
-    """Return float64 (n,), nan where a value is missing."""
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        values = pc.utf8_trim_whitespace(values)
-        values = pc.if_else(pc.equal(values, ""), None, values)
-    try:
-        numbers = values.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        row = first + _first_bad(values, lambda part: part.cast(pa.float64()))
-        raise RowError(
-            f"column {column.name!r}: expected numbers, found {values.type}", row
-        ) from error
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
-    """Return the place of each value in the column's values; len(values) for any other."""
-    index = pc.index_in(
-        as_text(column, values, first), value_set=pa.array(column.values, pa.string())
-    )
-    filled = pc.fill_null(index, len(column.values))
-    places = np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+def _dates(column: Dated, values: pa.Array, misfits: Misfits) -> Floats:
+    cells = dates(values, column.format, column.missing_codes)
+    misfits.add(column.name, "", cells.unread, cells.why, "date says how they are written")
+    missing = np.array([date is None for date in cells.values], np.bool_)
     if column.missing == "refuse":
-        missing = as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
-        _refuse(missing, column, "a missing value", first)
-    return places
+        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
+    x = np.zeros((len(values), column.width), np.float32)
+    encoded = {date: column.encoded(date) for date in set(cells.values) if date is not None}
+    for row, date in enumerate(cells.values):
+        if date is not None:
+            x[row] = encoded[date]
+    return x
 
 
-def as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
-    """Return text, trimmed; null where a value is missing or nothing but blanks."""
-    if isinstance(column, str):
-        name = column
+def _places(column: Category | Hashed, values: pa.Array, misfits: Misfits) -> Places:
+    """Return the place of each value of the column; its last place for any other."""
+    cells = category_texts(column, values)
+    misfits.add(column.name, "", cells.unread, cells.why)
+    if column.missing == "refuse":
+        missing = cells.values.is_null().to_numpy(zero_copy_only=False)
+        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
+    return places_of(column, cells.values)
+
+
+def category_texts(column: Category | Hashed, values: pa.Array) -> Cells:
+    """Return the texts of a category's cells.
+
+    A word for no value, as NA, is a value where the column has it among its values.
+    """
+    if isinstance(column, Category):
+        own = frozenset(column.values)
     else:
-        name = column.name
+        own = frozenset[str]()
+    cells = texts(values, MISSING_WORDS - own)
+    if not column.missing_codes:
+        return cells
+    codes = frozenset(map(by_value, column.missing_codes)) - own
+    coded = each_text(cells.values, lambda text: int(by_value(text) in codes), 0)
+    present = cells.values.to_pylist()
+    replaced = [None if code else text for text, code in zip(present, coded, strict=True)]
+    return Cells(pa.array(replaced, pa.string()), cells.unread, cells.why)
+
+
+def places_of(column: Category | Hashed, text: pa.Array) -> Places:
+    """Return the place of each text: of the same text first, then of the same value."""
+    if isinstance(column, Hashed):
+        hashed = column
+        return each_text(text, lambda cell: hashed.place(by_value(cell)), column.places)
+    exact = {value: place for place, value in enumerate(column.values)}
+    alike: dict[str, int] = {}
+    for value, place in exact.items():
+        alike[by_value(value)] = len(exact) if by_value(value) in alike else place
+
+    def place_of(cell: str) -> int:
+        place = exact.get(cell)
+        if place is None:
+            return alike.get(by_value(cell), len(exact))
+        return place
+
+    return each_text(text, place_of, len(exact))
+
+
+def _units(unit: str, values: pa.Array, misfits: Misfits, *, leave_out: bool) -> UnitIds:
+    """Return the units of the rows. Raises RowError for the first that has none, or notes all."""
     try:
-        text = pc.utf8_trim_whitespace(_decoded(values).cast(pa.string()))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RowError(f"column {name!r}: expected text, found {values.type}", first) from error
-    return pc.if_else(pc.equal(text, ""), None, text)
-
-
-def _decoded(values: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        return values.dictionary_decode()
-    return values
-
-
-def _units(
-    schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int
-) -> UnitIds:
-    """Return 16 bytes of SHA-256 of each row's unit.
-
-    Without a unit column it is of the encoded row itself.
-    """
-    if schema.unit is None:
-        return each_its_own(x, y)
-    return units_of(schema.unit, batch, first)
-
-
-def units_of(unit: str, batch: pa.RecordBatch, first: int = 0) -> UnitIds:
-    """Return 16 bytes of SHA-256 of each row's unit, which the column `unit` has.
-
-    Raises DataError.
-    """
-    values = _decoded(batch.column(unit))
-    if not pa.types.is_floating(values.type) and not pa.types.is_decimal(values.type):
-        values = as_text(unit, values, first)
-    return unit_ids(values.to_pylist(), f"column {unit!r} (unit)", first)
-
-
-def _refuse(bad: npt.NDArray[np.bool_], column: Column, what: str, first: int) -> None:
-    """Raise RowError for the first row that is `bad`."""
-    if bad.any():
-        kind = type(column).__name__.lower()
-        raise RowError(f"column {column.name!r} ({kind}): {what}", first + int(bad.argmax()))
-
-
-def _first_bad(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """Return the first row of `values` that `convert` does not take."""
+        return units_of(unit, values, misfits.first)
+    except RowError as error:
+        if not leave_out:
+            misfits.errors.setdefault(unit, error)
+            misfits.refuse()
+    ids = np.zeros(len(values), np.dtype((np.void, 16)))
+    bad = np.zeros(len(values), np.bool_)
     for row in range(len(values)):
         try:
-            convert(values.slice(row, 1))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return row
-    return 0
+            ids[row : row + 1] = units_of(unit, values.slice(row, 1))
+        except RowError:
+            bad[row] = True
+    misfits.add(unit, "unit", bad, _MISSING)
+    return ids
+
+
+def units_of(unit: str, values: pa.Array, first: int = 0) -> UnitIds:
+    """Return 16 bytes of SHA-256 of each row's unit, which the column `unit` has.
+
+    Raises RowError.
+    """
+    plain: Any = values
+    if pa.types.is_dictionary(values.type):
+        plain = values.dictionary_decode()
+    if not pa.types.is_floating(plain.type) and not pa.types.is_decimal(plain.type):
+        cells = texts(plain)
+        if cells.unread.any():
+            raise RowError(f"column {unit!r}: {cells.why}", first + int(cells.unread.argmax()))
+        plain = cells.values
+    return unit_ids(plain.to_pylist(), f"column {unit!r} (unit)", first)

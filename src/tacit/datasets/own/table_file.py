@@ -1,12 +1,12 @@
 """A table's file as record batches, in bounded memory: CSV or Parquet, told by its first bytes.
 
-All columns of a CSV are read as text, so that no type is guessed from the rows. A file whose author
+All columns of a CSV are read as text, so that no type is guessed from the rows; none of its cells
+is null, as `cells` reads them. A file whose author
 would have more memory taken than the public bounds here is refused before it is read.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from io import BufferedReader
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
+from tacit.datasets.own.csv_head import MOST_HEADER, check_count, csv_head, not_in
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
+from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.errors import DataError
 from tacit.regular_file import opened
 
-MOST_COLUMNS = 16_384  # of a table, read or not: arrow takes some memory for each column of a CSV
-MOST_HEADER = 1 << 20  # bytes of the first line of a CSV
 MOST_TEXT = 1 << 20  # bytes of a text in a Parquet's cell
 MOST_UNPACKED = 1 << 28  # bytes of the read columns of a row group that are unpacked at a time
 _OF_A_COLUMN = 1 << 21  # bytes more for each of these columns: writers' pages have half of it
@@ -32,6 +32,7 @@ _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that
 _BLOCK_LINES = 16  # a block has at least this many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
 _TEXT_BYTES = 1 << 24  # of a column of text in a batch
+_NO_TABLE = (pa.ArrowException, PagesError, UnicodeError, OverflowError)
 _NAME = 100  # characters of a column's name that are said
 _TEXTS = (
     pa.types.is_string,
@@ -43,8 +44,11 @@ _TEXTS = (
 _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
 
 
-def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the `columns` of the table, some thousand rows at a time. Raises DataError."""
+def batches(path: Path, columns: list[str], form: TableForm = USUAL) -> Iterator[pa.RecordBatch]:
+    """Yield the `columns` of the table, some thousand rows at a time; a CSV is of this `form`.
+
+    Raises DataError.
+    """
     head = b""
     try:
         with opened(path) as file:
@@ -53,61 +57,51 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
             if head == b"PAR1":
                 record_batches = _parquet(path, file, columns)
             else:
-                record_batches = _csv(path, columns, head)
+                record_batches = _csv(path, columns, head, form)
             yield from record_batches
-    except (pa.ArrowException, PagesError, UnicodeDecodeError, OverflowError) as error:
-        raise DataError(f"{path.name}: {_wrong(head, error)}") from error  # theirs quote values
-    except OSError as error:
-        raise DataError(f"{path.name}: {error.strerror or _wrong(head, error)}") from error
-
-
-def rows_of_parquet(path: Path, most: int) -> pa.Table:
-    """Return the first `most` rows of all columns of a Parquet table.
-
-    Raises as pyarrow; DataError.
-    """
-    with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
-        pieces: list[pa.RecordBatch] = []
-        for batch in _batches_of(path, file, table.schema_arrow.names):
-            pieces.append(batch)
-            if sum(piece.num_rows for piece in pieces) >= most:
-                break
-        if pieces:
-            return pa.Table.from_batches(pieces)
-        return table.schema_arrow.empty_table()
-
-
-def check_header(path: Path) -> None:
-    """Raise DataError for a CSV whose first line is too long, or has too many columns; OSError."""
-    with opened(path) as file:
-        lines = re.split(rb"[\r\n]", file.read(MOST_HEADER + 2))
-    first = next(filter(None, lines), b"")
-    if len(first) > MOST_HEADER:
-        raise DataError(f"{path.name}: its first line has more than {MOST_HEADER:,} bytes")
-    _check_count(path, first.count(b",") + 1)
-
-
-def _check_count(path: Path, count: int) -> None:
-    if count > MOST_COLUMNS:
+    except _NO_TABLE as error:
         raise DataError(
-            f"{path.name}: has {count:,} columns, and a table may have {MOST_COLUMNS:,}; keep "
-            "those that are learnt from, or read it as arrays"
-        )
+            f"{path.name}: {wrong(head, error, form)}"
+        ) from error  # theirs quote values
+    except OSError as error:
+        raise DataError(f"{path.name}: {error.strerror or wrong(head, error, form)}") from error
 
 
-def _wrong(head: bytes, error: Exception) -> str:
+def readable_columns(path: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the columns of a Parquet table that have one value a row, and why others are not read.
+
+    Raises DataError.
+    """
+    try:
+        with opened(path) as file, parquet.ParquetFile(file, **_FOOTER) as table:
+            schema = table.schema_arrow
+            check_count(path, len(schema.names))
+    except _NO_TABLE as error:
+        raise DataError(f"{path.name}: {wrong(b'PAR1', error)}") from error
+    except OSError as error:
+        raise DataError(f"{path.name}: {error.strerror or wrong(b'PAR1', error)}") from error
+    nested = {
+        field.name: f"is of {str(field.type)[:_NAME]}"
+        for field in schema
+        if pa.types.is_nested(field.type)
+    }
+    return [name for name in schema.names if name not in nested], nested
+
+
+def wrong(head: bytes, error: Exception, form: TableForm = USUAL) -> str:
     """Return what is wrong with a table, without any value of it."""
     if not head:
         return "is empty"
     if head == b"PAR1":
         return "is not a whole Parquet table: it is damaged, or cut off"
-    if (
-        head[:2] in (b"\xff\xfe", b"\xfe\xff")
-        or isinstance(error, UnicodeDecodeError)
-        or "invalid UTF8" in str(error)
-    ):
-        return "is not UTF-8 text; save it as UTF-8"
-    return "is not a whole table: a row has another number of columns, or is cut off"
+    if isinstance(error, UnicodeError) or "invalid UTF8" in str(error):
+        return not_in(form.encoding or "utf-8")
+    if "straddl" in str(error):
+        return "has a row that is larger than what is read at a time, or a quote that is not closed"
+    return (
+        "is not a whole table: a row has another number of columns, or is cut off; where cells "
+        "hold the separator, they need quotes"
+    )
 
 
 def _parquet(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -123,7 +117,7 @@ def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterato
     """
     with parquet.ParquetFile(file, **_FOOTER) as table:
         schema = table.schema_arrow
-        _check_count(path, len(schema.names))
+        check_count(path, len(schema.names))
         _check_kinds(path, schema, columns)
         texts = [name for name in columns if _is_text(schema.field(name).type)]
         _check_pages(path, file, table.metadata, {name: name in texts for name in columns})
@@ -205,22 +199,30 @@ def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.
         yield pa.RecordBatch.from_arrays(plain, names=piece.schema.names)
 
 
-def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch]:
+def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Iterator[pa.RecordBatch]:
     for magic, what in OTHERS.items():
-        if head.startswith(magic):
+        if start.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
-    check_header(path)
-    reading = csv.ReadOptions(block_size=_block(path, len(columns)), use_threads=False)
-    with csv.open_csv(path, read_options=reading) as probe:
-        names = probe.schema.names
-    _all_there(path, columns, names)
+    if not start:
+        raise DataError(f"{path.name}: is empty")
+    head = csv_head(path, form, columns)
+    _all_there(path, columns, head.names)
+    reading = csv.ReadOptions(
+        block_size=_block(path, len(columns)),
+        use_threads=False,
+        skip_rows=head.lines,
+        column_names=[
+            name if name in columns else f"\0{place}" for place, name in enumerate(head.names)
+        ],
+        encoding=head.encoding,
+    )
+    parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
     converting = csv.ConvertOptions(
         include_columns=columns,
         column_types={name: pa.string() for name in columns},
-        strings_can_be_null=True,
-        null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
+        strings_can_be_null=False,
     )
-    with csv.open_csv(path, read_options=reading, convert_options=converting) as reader:
+    with csv.open_csv(path, reading, parsing, converting) as reader:
         yield from reader
 
 
@@ -254,5 +256,5 @@ def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
             hint = ""
         raise DataError(
             f"{path.name}: column {column!r}: there is none among {len(names)}{hint} (the first "
-            "line of a CSV names its columns)"
+            "line of a CSV names its columns; where it does not: data.header = false)"
         )

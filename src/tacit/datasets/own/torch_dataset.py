@@ -89,6 +89,10 @@ class DatasetReader:
         """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
+    def remarks(self, path: Path) -> Iterator[str]:
+        """Yield nothing: no column is taken for another."""
+        return iter(())
+
     def _blocks(self, path: Path, width: int) -> Iterator[tuple[int, list[Any]]]:
         """Yield the number of the first row; then x as an array, and the rest as lists."""
         rows = self._opened(path)
