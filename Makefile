@@ -39,7 +39,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
+.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,19 @@ $(PEERS)/flower $(PEERS)/mapa: $(TORCH)
 	$(INSTALL_TORCH) $@/bin/pip -q
 	$@/bin/pip install -q torch $(foreach need,$(NEEDS),"$(need)")
 	@touch $@
+
+# Of these, only what SYSTEM names. The others' clients need no torch: tacit_lab/bench/faults/numpy_training.py.
+FAULT_VENVS = $(foreach peer,$(filter-out tacit,$(or $(SYSTEM),flower nvflare)),$(PEERS)/faults-$(peer))
+.SECONDEXPANSION:
+bench-faults: setup $$(FAULT_VENVS) ## one task under eight faults, beside Flower and NVFlare: ROW= SYSTEM= SEEDS=5; writes out/faults.json
+	$(BIN)/python -m tacit_lab.bench.faults $(if $(ROW),--rows $(ROW)) $(if $(SYSTEM),--systems $(SYSTEM)) --seeds $(or $(SEEDS),5)
+
+$(PEERS)/faults-flower: NEEDS := flwr numpy
+$(PEERS)/faults-nvflare: NEEDS := nvflare numpy
+$(PEERS)/faults-flower $(PEERS)/faults-nvflare:
+	rm -rf $@
+	$(PYTHON) -P -m venv $@
+	$@/bin/pip install -q $(NEEDS)
 
 fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
 	$(BIN)/python -m tacit_lab.bench.fuzz
