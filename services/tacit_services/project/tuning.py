@@ -34,6 +34,7 @@ _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
 _SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
+_PUSHES = 4  # the pushes of an edge are searched from a fourth to this many times the run file's
 
 TunedValues = dict[str, float]  # "privacy.clip": 0.5
 

@@ -3,9 +3,9 @@
     p     (n, classes): the probabilities that the model gives
     y     (n,): the class that each row has
 
-The log loss is the mean of -log p[y]; a probability below 1e-15 counts as that. The Brier score is
+The log loss is the mean of -log p[y], where p is 1e-15 at least. The Brier score is
 the mean squared distance of p from what was: over all classes, and of two classes of the second
-alone. Both are proper scoring rules: nothing beats the true probabilities. Accuracy is none; it
+alone. Both are proper scoring rules: nothing beats the true probabilities. Accuracy is none. It
 does not see that a model is too sure.
 
 Reliability: rows are put into ten bins of equal width, by the probability of the second of two
@@ -54,13 +54,7 @@ class Calibration:
 
 
 def calibration(probabilities: Tensor, y: Tensor) -> Calibration:
-    """Return what `probabilities` (n, classes) are worth for the classes y (n,), n >= 1.
-
-    >>> sure = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-    >>> worth = calibration(sure, torch.tensor([0, 1]))
-    >>> round(worth.log_loss, 4), round(worth.brier, 4), round(worth.error, 4)
-    (0.1643, 0.025, 0.15)
-    """
+    """Return what `probabilities` (n, classes) are worth for the classes y (n,), n >= 1."""
     p = probabilities.double()
     constant = shares(y, p.shape[1]).expand_as(p)
     logs = log_losses(p, y)

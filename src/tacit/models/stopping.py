@@ -5,31 +5,31 @@
     a, b     the evaluations in (t/4, t/2], and in (t/2, t]: the window moves and grows with t
     g        gain: mean of b less mean of a, of the accuracy, or of the loss with its sign turned
 
-Of a gain that lasts, what a run has won since half of its way is about what it wins by going as far
-again: so g says what the rest can buy. Its standard error s has two parts, which are independent:
+A curve that flattens wins about as much by doubling its updates as it won by doubling them before.
+So g says what the rest can buy. Its standard error s has two independent parts:
 
     s² = s_a²/|a| + s_b²/|b|  +  r²
 
 The first part is the scatter of the models: private noise moves each of them. The second is the
-test set's. All evaluations use the same n rows, so they are compared in pairs (McNemar): if m rows
+test set's. All evaluations use the same n rows, so they are compared in pairs (McNemar). If m rows
 changed from wrong to right or back, the difference has the variance m/n². At least g·n rows have
-changed; as many again are taken to have cancelled, and one row at the least: r² = 2·max(|g|,
-1/n)/n. A loss is of no yes or no, so its second part is r = 1 % of the loss: less is worth no ε.
+changed, and one row at the least. As many again are taken to have cancelled, so that r² is
+2·max(|g|, 1/n)/n. A loss is no yes or no. There r is 1 % of the loss: less is worth no ε.
 
-Where the models scatter so much that the first part is above half the standard error of an accuracy
-on n rows, the window says too little, and the run goes on.
+The models may scatter too much. Where the root of the first part is above half the standard error of
+an accuracy on n rows, the window says too little, and the run goes on.
 
-There is no gain where g <= s, of the accuracy and of the loss both (of a number: of the loss). That
-must hold at LOOKS evaluations in a row, each with LEAST evaluations in a or more, and not before
-EARLIEST of the run. A model that is no better than always the same answer may not have begun to
-learn: it gets PATIENCE of the run. It is better where the mean accuracy of b is above the
-constant's by two standard errors, or the mean loss below the constant's by 1 %.
+There is no gain where g <= s, of the accuracy and of the loss. A number has the loss alone. That
+must hold at LOOKS evaluations in a row, each with LEAST evaluations in a or more. It is not asked
+before EARLIEST of the run. A model that is no better than always the same answer gets PATIENCE of
+the run, as it may not have begun to learn. It is better where the mean accuracy of b is above the
+constant's by two standard errors. It is also better where its loss is below the constant's by 1 %.
 
 What is not promised: that the full run would not have been better. The rule looks at one test set
 many times, and a curve may rise after it was flat. docs/accuracy.md has what it lost and saved.
 
 The rule is a function of the evaluations alone. It costs no ε, as the test set is public and the
-models were sent; it gives the same answer after a restart; and anybody may compute it again.
+models were sent. It gives the same answer after a restart, and anybody may compute it again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WORTH = 0.01  # a gain of loss below this part of it is worth no ε
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluated:
     """An evaluation on n = `samples` rows; accuracy: None where the target is a number."""
 
     version: int
@@ -64,17 +64,10 @@ class Baseline:
     loss: float | None = None
 
 
-def no_better(evaluations: Sequence[Evaluation], horizon: int, baseline: Baseline) -> bool:
+def no_better(evaluations: Sequence[Evaluated], horizon: int, baseline: Baseline) -> bool:
     """Return whether the latest evaluations show no gain beyond its uncertainty.
 
     evaluations: oldest first. horizon: T. See above for the rule, and for what it does not promise.
-
-    >>> flat = [Evaluation(10 * k, 0.8, 0.5, 1000) for k in range(50)]
-    >>> no_better(flat, 1000, Baseline(0.6, 0.69))
-    True
-    >>> rising = [Evaluation(10 * k, 0.6 + 0.004 * k, 0.5, 1000) for k in range(50)]
-    >>> no_better(rising, 1000, Baseline(0.6, 0.69))
-    False
     """
     if len(evaluations) < LOOKS + 2 * LEAST:
         return False
@@ -82,7 +75,7 @@ def no_better(evaluations: Sequence[Evaluation], horizon: int, baseline: Baselin
     return all(_flat(evaluations[:end], horizon, baseline) for end in ends)
 
 
-def _flat(evaluations: Sequence[Evaluation], horizon: int, baseline: Baseline) -> bool:
+def _flat(evaluations: Sequence[Evaluated], horizon: int, baseline: Baseline) -> bool:
     latest = evaluations[-1].version
     if latest < EARLIEST * horizon:
         return False
@@ -97,7 +90,7 @@ def _flat(evaluations: Sequence[Evaluation], horizon: int, baseline: Baseline) -
     return not (_gains(before, after, _accuracy) or _gains(before, after, _less_loss))
 
 
-def _scattered(before: Sequence[Evaluation], after: Sequence[Evaluation]) -> bool:
+def _scattered(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> bool:
     """Return whether the models differ so much that the window's accuracy says little."""
     earlier = [each.accuracy for each in before if each.accuracy is not None]
     later = [each.accuracy for each in after if each.accuracy is not None]
@@ -112,18 +105,16 @@ def _scatter(earlier: Sequence[float], later: Sequence[float]) -> float:
     return variance(earlier) / len(earlier) + variance(later) / len(later)
 
 
-def _accuracy(evaluation: Evaluation) -> float | None:
+def _accuracy(evaluation: Evaluated) -> float | None:
     return evaluation.accuracy
 
 
-def _less_loss(evaluation: Evaluation) -> float | None:
+def _less_loss(evaluation: Evaluated) -> float | None:
     return -evaluation.loss
 
 
 def _gains(
-    before: Sequence[Evaluation],
-    after: Sequence[Evaluation],
-    of: Callable[[Evaluation], float | None],
+    before: Sequence[Evaluated], after: Sequence[Evaluated], of: Callable[[Evaluated], float | None]
 ) -> bool:
     """Return whether there is a gain beyond one standard error; no: there are no such numbers."""
     earlier = [value for each in before if (value := of(each)) is not None]
@@ -139,7 +130,7 @@ def _gains(
     return gain > math.sqrt(_scatter(earlier, later) + of_rows)
 
 
-def _better_than(baseline: Baseline, after: Sequence[Evaluation]) -> bool:
+def _better_than(baseline: Baseline, after: Sequence[Evaluated]) -> bool:
     if baseline.loss is not None:
         loss = fmean(each.loss for each in after)
         if loss < (1 - WORTH) * baseline.loss:

@@ -14,7 +14,7 @@ from tacit_services.aggregator.reporting.best_model import BestModel, is_better
 from tacit_services.journal.weights import weights
 
 from tacit import config
-from tacit.models.stopping import Evaluation
+from tacit.models.stopping import Evaluated
 from tacit.protocol.messages import Halt
 from tests.helpers.processes import PATIENCE, Deployment, appended, deployment, refold
 from tests.helpers.run_files import toml
@@ -110,15 +110,15 @@ def test_the_best_model_survives_a_kill_and_no_other_run_takes_it(tmp_path: Path
     best.resume(0)
     assert best.read() is None
     params = torch.arange(model.size, dtype=torch.float32)
-    best.offer(Evaluation(10, 0.8, 0.5, 100), params)
-    best.offer(Evaluation(20, 0.7, 0.4, 100), params + 1)  # not the best
+    best.offer(Evaluated(10, 0.8, 0.5, 100), params)
+    best.offer(Evaluated(20, 0.7, 0.4, 100), params + 1)  # not the best
     successor = BestModel(tmp_path, model, "one")
     successor.resume(30)
     stored = successor.read()
     assert stored is not None
-    assert stored[0] == Evaluation(10, 0.8, 0.5, 100)
+    assert stored[0] == Evaluated(10, 0.8, 0.5, 100)
     assert torch.equal(stored[1], params)
-    successor.offer(Evaluation(40, 0.8, 0.5, 100), params + 2)  # no better than before the kill
+    successor.offer(Evaluated(40, 0.8, 0.5, 100), params + 2)  # no better than before the kill
     assert torch.equal(successor.read()[1], params)  # type: ignore[index]
     BestModel(tmp_path, model, "another").resume(30)
     assert not best.path.exists()
@@ -135,11 +135,11 @@ def test_a_damaged_file_is_none(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_the_best_has_the_highest_accuracy_and_of_these_the_lowest_loss() -> None:
-    of = Evaluation(1, 0.8, 0.5, 100)
-    assert is_better(Evaluation(2, 0.81, 0.9, 100), of)
-    assert is_better(Evaluation(2, 0.8, 0.4, 100), of)
-    assert not is_better(Evaluation(2, 0.79, 0.1, 100), of)
-    assert is_better(Evaluation(2, None, 0.1, 100), Evaluation(1, None, 0.2, 100))
+    of = Evaluated(1, 0.8, 0.5, 100)
+    assert is_better(Evaluated(2, 0.81, 0.9, 100), of)
+    assert is_better(Evaluated(2, 0.8, 0.4, 100), of)
+    assert not is_better(Evaluated(2, 0.79, 0.1, 100), of)
+    assert is_better(Evaluated(2, None, 0.1, 100), Evaluated(1, None, 0.2, 100))
 
 
 def test_a_run_that_never_stops_early_writes_neither(tmp_path: Path) -> None:

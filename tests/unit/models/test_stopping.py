@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.models.stopping import EARLIEST, PATIENCE, Baseline, Evaluation, no_better
+from tacit.models.stopping import EARLIEST, PATIENCE, Baseline, Evaluated, no_better
 
 T = 1000
 ROWS = 2000
@@ -21,11 +21,11 @@ def stops_at(
 ) -> int | None:
     """Return the version at which a run with these curves over t/T stops, evaluated 100 times."""
     chance = random.Random(seed)
-    evaluations: list[Evaluation] = []
+    evaluations: list[Evaluated] = []
     for version in range(0, T, T // 100):
         share = None if accuracy is None else accuracy(version / T) + chance.gauss(0, scatter)
         measured = loss(version / T) + chance.gauss(0, scatter)
-        evaluations.append(Evaluation(version, share, measured, ROWS))
+        evaluations.append(Evaluated(version, share, measured, ROWS))
         if no_better(evaluations, T, CONSTANT):
             return version
     return None
@@ -105,7 +105,7 @@ def test_a_gain_of_less_than_two_rows_is_none(rows: int) -> None:
 
     def ends(gain: float) -> bool:
         points = [
-            Evaluation(version, 0.8 + gain * (version > T / 4), 0.5, rows)
+            Evaluated(version, 0.8 + gain * (version > T / 4), 0.5, rows)
             for version in range(0, T // 2 + 1, 10)
         ]
         return no_better(points, T, CONSTANT)
@@ -117,10 +117,10 @@ def test_a_gain_of_less_than_two_rows_is_none(rows: int) -> None:
 def test_a_model_without_numbers_ends_early() -> None:
     """A loss that is no number, or has no bound, is no gain."""
     for lost in (math.nan, math.inf):
-        points = [Evaluation(version, 0.8, lost, ROWS) for version in range(0, T, 10)]
+        points = [Evaluated(version, 0.8, lost, ROWS) for version in range(0, T, 10)]
         assert no_better(points, T, CONSTANT)
 
 
 def test_few_evaluations_say_nothing() -> None:
     assert not no_better([], T, CONSTANT)
-    assert not no_better([Evaluation(T - 1, 0.8, 0.5, ROWS)] * 5, T, CONSTANT)
+    assert not no_better([Evaluated(T - 1, 0.8, 0.5, ROWS)] * 5, T, CONSTANT)

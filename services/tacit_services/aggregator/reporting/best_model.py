@@ -15,13 +15,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tacit.models import Model
-from tacit.models.stopping import Evaluation
+from tacit.models.stopping import Evaluated
 from tacit_services.journal.safetensors_pieces import pieces
 
 BEST = "best.safetensors"
 
 
-def is_better(evaluation: Evaluation, than: Evaluation) -> bool:
+def is_better(evaluation: Evaluated, than: Evaluated) -> bool:
     """Return whether it has the higher accuracy, or the same and the lower loss.
 
     Of a number: whether it has the lower loss.
@@ -39,7 +39,7 @@ class BestModel:
         self.path = folder / BEST
         self._model = model
         self._run = run
-        self._best: Evaluation | None = None
+        self._best: Evaluated | None = None
 
     def resume(self, version: int) -> None:
         """Go on with the file of the process before this one; at `version` 0 there is none.
@@ -53,7 +53,7 @@ class BestModel:
             self._best = None
             self.path.unlink(missing_ok=True)
 
-    def offer(self, evaluation: Evaluation, params: Tensor) -> None:
+    def offer(self, evaluation: Evaluated, params: Tensor) -> None:
         """Write the model `params` (d,) if it is the best so far. Raises OSError."""
         if self._best is not None and not is_better(evaluation, self._best):
             return
@@ -64,21 +64,21 @@ class BestModel:
         temporary.replace(self.path)
         self._best = evaluation
 
-    def read(self) -> tuple[Evaluation, Tensor] | None:
+    def read(self) -> tuple[Evaluated, Tensor] | None:
         """Return the best evaluation and its model (d,); None: there is no file of this run."""
         try:
             with safe_open(self.path, "pt") as file:
                 metadata = file.metadata() or {}
                 if metadata.get("run") != self._run:
                     return None
-                evaluation = Evaluation(**json.loads(metadata["evaluation"]))
+                evaluation = Evaluated(**json.loads(metadata["evaluation"]))
                 layers = [file.get_tensor(name).flatten() for name, _ in self._model.layout]
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return None
         return evaluation, torch.cat(layers)
 
 
-def _as_values(evaluation: Evaluation) -> dict[str, Any]:
+def _as_values(evaluation: Evaluated) -> dict[str, Any]:
     return {
         "version": evaluation.version,
         "accuracy": evaluation.accuracy,

@@ -1,8 +1,8 @@
 """`run.stop`: the end of a run whose evaluations show no gain any more.
 
-It looks at the series of evaluations alone, which a restart reads back from metrics.jsonl. So a
-process that was killed before its Halt was in the journal comes to the same answer again, and one
-that was killed afterwards finds the run halted: the run ends once.
+It looks at the series of evaluations alone, which a restart reads back from metrics.jsonl. A
+process that was killed before its Halt was in the journal comes to the same answer again. One that
+was killed afterwards finds the run halted. So the run ends once.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model, best_constant
 from tacit.models.building import loss_is_log_loss
-from tacit.models.stopping import Baseline, Evaluation, no_better
+from tacit.models.stopping import Baseline, Evaluated, no_better
 from tacit_services.aggregator.reporting.best_model import BestModel
 from tacit_services.transport.json_numbers import finite_or_none
 
 REASON = "no better"  # how the reason of such an end begins
 
 
-Series = Callable[[], list[dict[str, Any]]]
+PointsSoFar = Callable[[], list[dict[str, Any]]]
 
 
 def watch(
-    definition: Definition[Any], model: Model, sample: Dataset, series: Series, out: Path, run: str
+    definition: Definition[Any],
+    model: Model,
+    sample: Dataset,
+    series: PointsSoFar,
+    out: Path,
+    run: str,
 ) -> EarlyStop | None:
     """Return what looks at the evaluations of this run; None where it never ends early.
 
@@ -47,7 +52,7 @@ class EarlyStop:
     """
 
     def __init__(
-        self, horizon: int, model: Model, sample: Dataset, series: Series, best: BestModel
+        self, horizon: int, model: Model, sample: Dataset, series: PointsSoFar, best: BestModel
     ) -> None:
         """horizon: `run.updates`. sample: the rows of every evaluation. series: of them, so far."""
         self._horizon = horizon
@@ -71,12 +76,12 @@ class EarlyStop:
 
     def offer(self, version: int, accuracy: float, loss: float, params: Tensor) -> None:
         """Keep the model that an evaluation is of, if it is the best so far. Raises OSError."""
-        self.best.offer(Evaluation(version, finite_or_none(accuracy), loss, self._samples), params)
+        self.best.offer(Evaluated(version, finite_or_none(accuracy), loss, self._samples), params)
 
     def look(self) -> None:
         """Look whether the evaluations so far show no gain."""
         points = [
-            Evaluation(point["version"], point["accuracy"], point["loss"], point["samples"])
+            Evaluated(point["version"], point["accuracy"], point["loss"], point["samples"])
             for point in self._series()
             if point["samples"] == self._samples
         ]
