@@ -16,8 +16,8 @@ changed from wrong to right or back, the difference has the variance m/n². At l
 changed, and one row at the least. As many again are taken to have cancelled, so that r² is
 2·max(|g|, 1/n)/n. A loss is no yes or no. There r is 1 % of the loss: less is worth no ε.
 
-The models may scatter too much. Where the root of the first part is above half the standard error of
-an accuracy on n rows, the window says too little, and the run goes on.
+The models may scatter too much. Where the root of the first part is above half the standard error
+of an accuracy on n rows, the window says too little, and the run goes on.
 
 There is no gain where g <= s, of the accuracy and of the loss. A number has the loss alone. That
 must hold at LOOKS evaluations in a row, each with LEAST evaluations in a or more. It is not asked
