@@ -62,24 +62,36 @@ class ServerDriver:
         self._pipeline.resume()
         self._run.note_taken_over(epoch)
 
-    def train(self, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Serve until the role has halted or `stop` is set, and call `idle` every 0.25 s."""
-        self._serve(stop, idle, lambda: self._role.halted)
+    def train(
+        self,
+        stop: threading.Event,
+        idle: Callable[[], None],
+        folded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serve until the role has halted or `stop` is set, and call `idle` every 0.25 s.
+
+        folded: is called after every batch of messages, too; it must not use the journal.
+        """
+        self._serve(stop, idle, lambda: self._role.halted, folded)
 
     def linger(self, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Go on serving after the run's end, until `stop` is set.
 
         A vertical role still answers questions.
         """
-        self._serve(stop, idle, lambda: False)
+        self._serve(stop, idle, lambda: False, lambda: None)
 
     def _serve(
-        self, stop: threading.Event, idle: Callable[[], None], over: Callable[[], bool]
+        self,
+        stop: threading.Event,
+        idle: Callable[[], None],
+        over: Callable[[], bool],
+        folded: Callable[[], None],
     ) -> None:
         self.announce()
         while not stop.is_set() and not over():
             try:
-                self.turn()
+                self.turn(folded)
                 idle()
             except (Fenced, BrokerRefuses):
                 raise
@@ -87,9 +99,12 @@ class ServerDriver:
                 self._wait_for_store(error, stop)
         self._last_save(stop)
 
-    def turn(self) -> None:
-        """Wait a little for messages, let all happen to them, and do what is due."""
-        self._pipeline.accept()
+    def turn(self, folded: Callable[[], None] = lambda: None) -> None:
+        """Wait a little for messages, let all happen to them, and do what is due.
+
+        folded: is called after every batch of messages.
+        """
+        self._pipeline.accept(folded=folded)
         self._pipeline.serve_waiting()
         self._keep_time()
         self._log_accused()

@@ -35,7 +35,9 @@ from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.desertion import Desertion
 from tacit_services.aggregator.reading import state_of
 from tacit_services.aggregator.reporting import results
-from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
+from tacit_services.aggregator.reporting.early_stop import EarlyStop, watch
+from tacit_services.aggregator.reporting.evaluation import Evaluator, Points, public_sample
+from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical import record_labels
 from tacit_services.aggregator.vertical.inference import Inference
@@ -100,10 +102,14 @@ class HostedRun:
         self.app = create_app(
             run_status, operator, model, inference, settings.known_hosts(), read_token
         )
+        self._early_stop: EarlyStop | None = None
         if test is None:
             points = None
         else:
-            points = Points(definition, model, test, run_status.point)
+            sample = public_sample(definition, test)
+            series = run_status.points
+            self._early_stop = watch(definition, model, sample, series, settings.out, name)
+            points = Points(definition, model, test, run_status.point, self._early_stop)
         self._evaluator = Evaluator(points)
         self._run = run
         self._driver = driver
@@ -121,11 +127,18 @@ class HostedRun:
         role = self._run.role
         self._recover(stop)
         self._run_status.resumed()
+        if self._early_stop is not None:
+            self._early_stop.resume(role.version)
         self._train(stop)
         self._evaluator.close()  # the last evaluation, on the whole test set
         if role.halted:
             results.write(
-                settings.out, loaded.definition, self._run_status, loaded.model, loaded.test
+                settings.out,
+                loaded.definition,
+                self._run_status,
+                loaded.model,
+                loaded.test,
+                OtherModels(role.model_average, self._early_stop),
             )
         if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", state_of(role), settings.http)
@@ -177,6 +190,7 @@ class HostedRun:
         link = self._link
         driver = self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
+        early_stop = self._early_stop
         desertion = Desertion(run.reading, self._loaded.definition.edges.count)
 
         def idle() -> None:
@@ -187,9 +201,11 @@ class HostedRun:
             self._operator.enter(driver)
             if (reason := desertion.reason()) is not None:
                 driver.halt(reason)
+            if early_stop is not None and early_stop.reason:
+                driver.halt(early_stop.reason)
 
         try:
-            driver.train(stop, idle)
+            driver.train(stop, idle, lambda: self._evaluator.offer(run.role))
             if run.role.halted:  # what is asked for of a run that is over is done
                 self._operator.enter(driver)
             self._run_status.end()

@@ -47,6 +47,10 @@ AwaitAppends = Callable[
 ]  # waits for the store, and returns what it made of a batch
 
 
+def _no_more() -> None:
+    """Do nothing after a batch."""
+
+
 class Pipeline:
     """The way of edges' messages into the model, in the driver's thread, the only writer.
 
@@ -110,12 +114,15 @@ class Pipeline:
         self._checks.continuity.load(anchors, self._journal.last_seqs, folded)
         self._scheduler.resume()
 
-    def accept(self, seconds: float = 0.25) -> None:
+    def accept(self, seconds: float = 0.25, folded: Callable[[], None] = _no_more) -> None:
         """Wait for messages, and take them all of the way.
 
         seconds: how long to wait for the first; those that come meanwhile follow, for
-        ROUND_SECONDS. Raises ServiceError where the store fails; the edges whose messages were not
-        written have then been told to wait.
+        ROUND_SECONDS. folded: is called after every batch; it must not use the journal, which may
+        be writing the next one.
+
+        Raises ServiceError where the store fails; the edges whose messages were not written have
+        then been told to wait.
         """
         until = self._clock() + ROUND_SECONDS
         batch = AppendBatch([], 0.0)
@@ -131,6 +138,8 @@ class Pipeline:
                 answers = self._append(following.candidates)
             finally:
                 self._acknowledge_fold_reply(batch, appended)
+            if batch.candidates:
+                folded()
             if not following.candidates:
                 return
             batch = following

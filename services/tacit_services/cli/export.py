@@ -19,12 +19,19 @@ def export(
     code: Annotated[
         Path | None, typer.Option(help="folder of your own module [default: the run file's]")
     ] = None,
+    which: Annotated[
+        str,
+        typer.Option(
+            help="last, averaged (run.average) or best (run.stop); summary.json says how good each "
+            "is"
+        ),
+    ] = "last",
 ) -> None:
     """Write a run's model, with its model card, as a folder to use or hand on."""
     need("edge")
     from tacit import exported
 
-    files = exported.export(run, out, code)
+    files = exported.export(run, out, code, which)
     say(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
     say(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
     say(f"next: tacit predict {out} {exported.option_of_rows(out)}")

@@ -36,7 +36,7 @@ def tune(
     data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Search clip, rate and batch of a run in the simulator, on public rows; nothing is spent."""
+    """Search clip, rate, batch and updates of a run in the simulator, on public rows."""
     need("tune")
     from tacit import config
     from tacit.errors import ConfigError

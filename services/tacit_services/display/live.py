@@ -171,7 +171,14 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     files = cell(
         f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
     )
-    return Group(table, _edges(privacy), *_no_better(summary), files, *_next(summary, out))
+    return Group(
+        table,
+        _edges(privacy),
+        *_stopped(summary),
+        *_no_better(summary),
+        files,
+        *_next(summary, out),
+    )
 
 
 def _next(summary: dict[str, Any], out: Path) -> list[Text]:
@@ -195,17 +202,79 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (first, score),
         *((name, "none" if value is None else f"{value:.4g}") for name, value in others.items()),
+        *_believed(summary),
+        *((f"model {name}", _of_model(model)) for name, model in _other_models(summary)),
+    ]
+
+
+def _believed(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the model's probabilities are worth, beside those of always the same answer."""
+    if "calibration" not in summary:
+        return []
+    calibration = summary["calibration"]
+    constant = summary["constant"]
+    rows = [
+        (words, f"{calibration[key]:.4g} (always the same answer: {constant[key]:.4g})")
+        for key, words in (("log_loss", "log loss"), ("brier", "Brier score"))
+    ]
+    return [*rows, ("calibration error", f"{100 * calibration['error']:.1f} %")]
+
+
+def _other_models(summary: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, model) for name, model in summary.get("models", {}).items() if "loss" in model]
+
+
+def _of_model(model: dict[str, Any]) -> str:
+    """Return how good a model beside the last one is, and where it lies."""
+    measured = on_test(model["accuracy"], model["loss"])
+    if "calibration" in model:
+        measured += f", log loss {model['calibration']['log_loss']:.4g}"
+    return f"{measured}: {model['file']}"
+
+
+def _stopped(summary: dict[str, Any]) -> list[Text]:
+    """Return a line with what a run that ended early has left of its edges' budgets."""
+    unspent = summary.get("unspent")
+    if not unspent:
+        return []
+    least = min(unspent.values())
+    most = max(unspent.values())
+    if f"{least:.2f}" == f"{most:.2f}":
+        amount = f"{least:.2f}"
+    else:
+        amount = f"{least:.2f} to {most:.2f}"
+    return [
+        Text(
+            f"the run ended early, as more training showed no gain: each edge keeps ε = {amount} "
+            "of its budget for later runs"
+        )
     ]
 
 
 def _no_better(summary: dict[str, Any]) -> list[Text]:
-    """Return a line where the model is no better than the best constant answer."""
+    """Return a line where the model is no better than the best constant answer.
+
+    Accuracy and the probabilities are looked at: a model may be right more often, and be so sure
+    that its probabilities are worth less than the classes' shares.
+    """
     if "constant" not in summary:
         return []
     constant = Constant(**summary["constant"])
+    calibration = summary.get("calibration")
+    believed = calibration is None or calibration["log_loss_better"]
     if constant.beaten(summary["test_accuracy"], summary["test_loss"]):
-        return []
+        if believed:
+            return []
+        return [Text(_too_sure(summary), style="bold")]
     best = on_test(constant.accuracy, constant.loss)
+    if calibration is not None and believed:
+        return [
+            Text(
+                f"no more often right than always the same answer ({best}), but its probabilities "
+                f"say more (log loss {calibration['log_loss']:.4g}, of the classes' shares "
+                f"{constant.log_loss:.4g}): rank by p, or choose a threshold"
+            )
+        ]
     auc = summary.get("metrics", {}).get("auc")
     if auc is not None and auc > _TELLS_APART:
         return [
@@ -219,6 +288,16 @@ def _no_better(summary: dict[str, Any]) -> list[Text]:
         "smaller model, more rows, a larger batch or a larger learning rate help"
     )
     return [Text(f"no better than always the same answer ({best}): {why}", style="bold")]
+
+
+def _too_sure(summary: dict[str, Any]) -> str:
+    measured = summary["calibration"]["log_loss"]
+    constant = summary["constant"]["log_loss"]
+    return (
+        "more often right than always the same answer, but its probabilities are not to be "
+        f"believed: log loss {measured:.4g}, of the classes' shares alone {constant:.4g}; use the "
+        "class only, or the averaged model (run.average = 0.5), or a smaller learning rate"
+    )
 
 
 def _edges(privacy: dict[str, Any]) -> Table:

@@ -17,6 +17,7 @@ from tacit_services.project.draft import Draft, DraftRequest, check_name, check_
 from tacit_services.project.templates import GITIGNORE, POLICY, README, RUN_FILE
 
 _PUSHES = 100
+_EVALUATIONS = 100
 _DAY = 86_400  # seconds
 
 
@@ -122,11 +123,21 @@ def _copy_public(request: DraftRequest, place: Path) -> None:
             shutil.copyfile(file, copy)
 
 
+def _stop(request: DraftRequest) -> str:
+    """Return the line of run.stop, which needs a public test set."""
+    if request.public is None:
+        return '# stop = "no better"  # needs a public test set: data.test'
+    return (
+        'stop = "no better"  # ends where nothing is gained; edges keep the rest of their budgets'
+    )
+
+
 def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,
         updates=request.edges * _PUSHES,
+        stop=_stop(request),
         data="\n".join(draft.data),
         model="\n".join(draft.model),
         algorithm="\n".join(draft.algorithm),
@@ -135,7 +146,7 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
         pushes=_PUSHES,
         edges=request.edges,
         waiting=_waiting(request.sites),
-        every=_PUSHES,
+        every=max(1, request.edges * _PUSHES // _EVALUATIONS),
     )
 
 

@@ -22,12 +22,14 @@ from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
 from tacit.models import Model
+from tacit.models.module import ModuleModel
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
 from tacit_services.display.progress import SlowSteps
+from tacit_services.project import layer_times
 from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
@@ -71,13 +73,17 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home)
     facts += _budget(plan, ledgers, home)
+    slow_layers: list[str] = []
     if definition.algorithm.worker == "edge":
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
+        if isinstance(model, ModuleModel) and definition.model.entry is not None:
+            facts.append(("layers", f"of a row's time: {layer_times.words(model)}"))
+            slow_layers = layer_times.recurrent(model)
     with slow.step("comparing the test set with private rows"):
         alike = own_budget.refuse_private_test(definition, home, rows_known=False)
     notes = [*run.notes, *remarks, *alike, *_absent(definition.source, edge_rows)]
-    notes += _unequal(definition, edge_rows)
+    notes += [*_unequal(definition, edge_rows), *slow_layers]
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))
 

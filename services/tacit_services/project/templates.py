@@ -10,6 +10,8 @@ RUN_FILE = """\
 [run]
 name = "{name}"
 updates = {updates}  # of the model, by all edges together: as many as their budgets pay for
+{stop}
+average = 0.5  # the mean of the last half's models lies beside the last one
 
 [data]
 {data}
@@ -31,7 +33,7 @@ clip = {clip}  # no {row} moves an update by more
 count = {edges}
 {waiting}
 [evaluation]
-every = {every}
+every = {every}  # updates; often, as `stop` looks at these points
 """
 GITIGNORE = """\
 # All but what may be public: private rows, ledgers and results stay out of git.

@@ -1,4 +1,4 @@
-"""`tacit tune`: clip, rate and batch for a run, tried in the simulator on public rows only."""
+"""`tacit tune`: clip, rate, batch and updates for a run, tried in the simulator on public rows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tacit.config import RunFile
 from tacit.config.complaints import one_line
 from tacit.config.fingerprint import differences
 from tacit.config.own_data import OwnData
+from tacit.config.sections import MOST_PUSHES
 from tacit.datasets import load
 from tacit.datasets.own.own_rows import EDGE, OwnRows, alike
 from tacit.datasets.own.rows import EncodedRows, each_its_own
@@ -34,6 +35,8 @@ _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
 _SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
+PUSHES = "privacy.pushes"
+_PUSHES = 4  # the pushes of an edge are searched from a fourth to this many times the run file's
 
 TunedValues = dict[str, float]  # "privacy.clip": 0.5
 
@@ -129,9 +132,15 @@ class _Search:
             "privacy.batch": optuna.distributions.IntDistribution(low, max(low, high), log=True),
         }
         for key, bounds in _RATES.items():
-            if key in type(self._run.algorithm).model_fields:
+            # None: the algorithm has a rate of its own, which stays its own.
+            if getattr(self._run.algorithm, key, None) is not None:
                 rate = optuna.distributions.FloatDistribution(*bounds, log=True)
                 space[f"algorithm.{key}"] = rate
+        privacy = self._run.privacy
+        if privacy.private and privacy.noise_multiplier is None:
+            fewest = max(1, privacy.pushes // _PUSHES)
+            most = min(_PUSHES * privacy.pushes, MOST_PUSHES)
+            space[PUSHES] = optuna.distributions.IntDistribution(fewest, most, log=True)
         return space
 
     def _clip(self) -> tuple[float, float]:
@@ -144,6 +153,7 @@ class _Search:
             "privacy.clip": self._run.privacy.clip,
             "privacy.batch": round(self._run.privacy.batch),
             **{f"algorithm.{key}": getattr(self._run.algorithm, key, None) for key in _RATES},
+            PUSHES: self._run.privacy.pushes,
         }
         bounds = self.space()
         return {
@@ -155,6 +165,9 @@ class _Search:
     def tried(self, values: TunedValues) -> Trial:
         """Simulate one run with these values."""
         rounded = {key: _rounded(value) for key, value in values.items()}
+        if PUSHES in rounded:  # the budget pays for fewer pushes, or for more: so long is the run
+            share = rounded[PUSHES] / self._run.privacy.pushes
+            rounded["run.updates"] = max(1, round(share * self._run.run.updates))
         try:
             simulation = Simulation(self._with(rounded).define(), None, self._parts)
         except ValidationError as error:
@@ -265,4 +278,8 @@ def lines(values: TunedValues) -> Iterator[str]:
         yield f"[{section}]"
         for name, value in values.items():
             if name.startswith(f"{section}."):
-                yield f"{name.partition('.')[2]} = {value:g}"
+                if isinstance(value, int):
+                    shown = f"{value}"
+                else:
+                    shown = f"{value:g}"
+                yield f"{name.partition('.')[2]} = {shown}"

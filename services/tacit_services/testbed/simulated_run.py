@@ -35,7 +35,9 @@ from tacit.simulation.client_server import Simulator
 from tacit.simulation.peers import PeerSimulator
 from tacit_services.aggregator.reading import Health, RunReading, read, state_of
 from tacit_services.aggregator.reporting import results
-from tacit_services.aggregator.reporting.evaluation import Points
+from tacit_services.aggregator.reporting.early_stop import EarlyStop, watch
+from tacit_services.aggregator.reporting.evaluation import Points, public_sample
+from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.display import live, text_tables
 
@@ -186,6 +188,11 @@ class Simulation:
         _, params, data = due
         return metrics.measure(self.model, params, data)[1]
 
+    def end_early(self, early_stop: EarlyStop | None) -> None:
+        """End the run where its evaluations show no gain."""
+        if early_stop is not None and early_stop.reason and isinstance(self.simulator, Simulator):
+            self.simulator.halt(early_stop.reason)
+
     @property
     def state(self) -> str:
         """waiting, training, finished (T reached) or halted."""
@@ -209,7 +216,11 @@ def simulate(
     test = published_only(definition.source).test(root)
     run_status = RunStatus(definition, simulation, out / "metrics.jsonl", virtual=simulation.clock)
     run_status.resumed()
-    points = Points(definition, simulation.model, test, run_status.point)
+    sample = public_sample(definition, test)
+    early_stop = watch(
+        definition, simulation.model, sample, run_status.points, out, definition.run.name
+    )
+    points = Points(definition, simulation.model, test, run_status.point, early_stop)
 
     def observe(role: ServerRole) -> None:
         run_status.tick(role.version)
@@ -220,6 +231,7 @@ def simulate(
             due = role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
+            simulation.end_early(early_stop)
         report(run_status)
 
     simulation.simulator.run(observe)
@@ -227,7 +239,8 @@ def simulate(
     run_status.end()
     if (due := simulation.role.evaluation_input(points.test)) is not None:
         points.measure(*due)
-    results.write(out, definition, run_status, simulation.model, test)
+    others = OtherModels(simulation.role.model_average, early_stop)
+    results.write(out, definition, run_status, simulation.model, test, others)
     return simulation
 
 

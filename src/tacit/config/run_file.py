@@ -52,6 +52,7 @@ from tacit.privacy.release import Plan
 # Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
     "network",
+    "run.stop",
     "guard.norm_factor",
     "guard.rate",
     "guard.burst",
@@ -63,6 +64,7 @@ _THE_AGGREGATORS = (
     "evaluation",
     "run.name",
     "run.snapshot_every",
+    "run.average",
     "edges.min",
     "edges.wait",
     "edges.share",

@@ -13,6 +13,7 @@ from tacit.robust.rules import Rule
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 MOST_PUSHES = 2**53
+StopRule = Literal["never", "no better"]
 ShareRule = Literal["rows", "budget", "any"]
 Clip = Annotated[
     float, Field(ge=1e-6, le=1e6)
@@ -37,6 +38,18 @@ class Run(Section):
     )
     snapshot_every: int = Field(
         200, gt=0, description="applies between two snapshots of the journal"
+    )
+    stop: StopRule = Field(
+        "never",
+        description="no better: the run ends where the latest evaluations on the public test set "
+        "show no gain beyond its uncertainty; edges keep the rest of their budgets",
+    )
+    average: float | None = Field(
+        None,
+        ge=0.05,
+        le=0.95,
+        description="the mean of the models of this last part of the run lies beside the last "
+        "model; 0.5: its last half; left out: none",
     )
 
 

@@ -21,9 +21,24 @@ def agree(run: Sections, traits: Traits, rows: int) -> None:
     _guard(run, traits)
     run.data.agree(run)
     run.algorithm.agree(run)
+    _whole_model(run)
     _edges(run, rows)
     _network(run, traits)
     _participation(run, traits)
+
+
+def _whole_model(run: Sections) -> None:
+    """Raise ValueError for keys that need a server with the whole model."""
+    if run.run.average is not None and run.algorithm.worker != "edge":
+        raise ValueError(
+            f"run.average={run.run.average:g}: {run.algorithm.name} has no server whose models "
+            "could be averaged; leave it out"
+        )
+    if run.run.stop != "never" and run.algorithm.worker != "edge":
+        raise ValueError(
+            f'run.stop="{run.run.stop}": is for algorithms whose server has the whole model, which '
+            f"that of {run.algorithm.name} has not; leave it out"
+        )
 
 
 def _edges(run: Sections, rows: int) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError, DataError
 from tacit.exported import model_card, stored
-from tacit.exported.stored import Facts, StoredDefinition, StoredSummary, document
+from tacit.exported.stored import Facts, StoredDefinition, StoredModel, StoredSummary, document
 from tacit.exported.trust import entries, refuse_code
 from tacit.models import Model
 from tacit.shown import as_json
@@ -47,10 +47,13 @@ class Exported:
     facts: dict[str, Any]
 
 
-def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
+def export(
+    results: Path, folder: Path, code: Path | None = None, which: str = "last"
+) -> list[Path]:
     """Write the model of the run whose results are in `results` to `folder`; returns its files.
 
-    code: the folder of own code, the run file's if None.
+    code: the folder of own code, the run file's if None. which: "last", or what lies beside it,
+    "averaged" or "best".
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
@@ -77,9 +80,10 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     if summary.run_file_sha256 != run.fingerprint():
         raise ConfigError(f"{place}: its code is not what was trained; name the folder by --code")
     model = run.build_model()
-    file = results / WEIGHTS
+    chosen = _chosen(summary, which, summary_file)
     of_model = model.unflatten(torch.zeros(model.size))
-    params = stored.weights(file, summary.model_sha256, model, of_model)
+    params = stored.weights(results / chosen.file, chosen.model_sha256, model, of_model)
+    content |= {"model_sha256": chosen.model_sha256, "metrics": chosen.metrics}
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -90,6 +94,18 @@ def export(results: Path, folder: Path, code: Path | None = None) -> list[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _chosen(summary: StoredSummary, which: str, path: Path) -> StoredModel:
+    """Return what the summary at `path` says of a model. Raises ConfigError: it has no such."""
+    last = StoredModel(file=WEIGHTS, model_sha256=summary.model_sha256, metrics=summary.metrics)
+    models = {"last": last, **summary.models}
+    if which not in models:
+        raise ConfigError(
+            f"--which {which}: {path} has {', '.join(models)}; a run has a best model with "
+            'run.stop = "no better", and an averaged one with run.average'
+        )
+    return models[which]
 
 
 def read(folder: Path, *, trust_code: bool = False) -> Exported:

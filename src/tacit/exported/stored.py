@@ -56,6 +56,14 @@ class StoredDefinition(Document):
     run: dict[str, Any]
 
 
+class StoredModel(Document):
+    """A model that a run's results have beside the last one."""
+
+    file: Annotated[str, Field(pattern=r"^[a-z]+\.safetensors$")]
+    model_sha256: Sha256
+    metrics: MetricValues = {}
+
+
 class StoredSummary(Document):
     """summary.json of a run that has ended, as far as a model needs it."""
 
@@ -66,6 +74,7 @@ class StoredSummary(Document):
     tacit_version: str
     edges: int
     applied: int
+    models: dict[str, StoredModel] = {}
 
 
 DocumentType = TypeVar("DocumentType", bound=Document)

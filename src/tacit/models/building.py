@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import torch
 
 from tacit.datasets.benchmarks.load import Dataset
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import NOTHING_KEPT, Answers, MetricInputs
+from tacit.models.calibration import brier_scores, log_losses, shares
 from tacit.models.model_contract import Model, Normalization
 from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Activation, Layered, side_after
@@ -180,12 +181,15 @@ class Constant:
     """The quality of the best constant answer on a test set, and two standard errors of it.
 
     accuracy: of the most frequent class; None where the target is a number. loss: of the mean of a
-    number, by squared error; None for classes. error: two standard errors of either.
+    number, by squared error; None for classes. error: two standard errors of either. log_loss,
+    brier: of the classes' shares as probabilities; None of a number, and of a text.
     """
 
     accuracy: float | None
     loss: float | None
     error: float
+    log_loss: float | None = None
+    brier: float | None = None
 
     def beaten(self, accuracy: float | None, loss: float | None) -> bool:
         """Check whether a model of this accuracy and loss is better by over two standard errors."""
@@ -207,7 +211,27 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
         error = 2 * float(squares.std(correction=0)) / math.sqrt(len(y))
         return Constant(None, float(squares.mean()), error)
     share = float(torch.bincount(y).max()) / len(y)
-    return Constant(share, None, 2 * math.sqrt(share * (1 - share) / len(y)))
+    error = 2 * math.sqrt(share * (1 - share) / len(y))
+    if data.y.dim() > 1:
+        return Constant(share, None, error)
+    constant = shares(y, data.classes).expand(len(y), -1)
+    log_loss = float(log_losses(constant, y).mean())
+    return Constant(share, None, error, log_loss, float(brier_scores(constant, y).mean()))
+
+
+def loss_is_log_loss(model: Model) -> bool:
+    """Return whether the model's loss is the log loss of its probabilities, tried on scores.
+
+    It is not of a hinge loss, nor of a loss of one's own.
+    """
+    scores = torch.tensor([[0.5, -1.0, 2.0, 0.25]]).repeat(1, model.classes)[:, : model.classes]
+    y = torch.zeros(1, dtype=torch.int64)
+    try:
+        probability = model.probabilities(scores)[0, 0]
+        loss = float(model.data_loss(scores, y))
+    except FROM_OWN_CODE:
+        return False
+    return math.isclose(loss, -math.log(float(probability)), rel_tol=1e-4)
 
 
 def evaluate(

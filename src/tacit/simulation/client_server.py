@@ -165,6 +165,11 @@ class Simulator:
             self._step()
             observe(self.server)
 
+    def halt(self, reason: str) -> None:
+        """End the run, as an operator would."""
+        if not self.server.halted:
+            self._deliver(Halt(self.server.version, reason))
+
     def greet(self, name: str) -> None:
         """Deliver the Hello of edge `name`: it has nothing to work on."""
         self.tasks.pop(name, None)

@@ -128,6 +128,10 @@ def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url:
     agrees(tab, url)
     assert "10.00 % at 0 updates, 62.50 % at 2 updates" in tab.text("chart-words")
     assert tab.page.locator("#chart canvas").count() == 1
+    tab.page.select_option("#against", "epsilon")  # what the accuracy has cost
+    wait_for(lambda: "at ε " in tab.text("chart-words"))
+    assert tab.text("chart-words").startswith("accuracy: 10.00 % at ε ")
+    assert tab.page.locator("#chart canvas").count() == 1
     rig.update("edge-2")  # seen without asking again
     agrees(tab, url)
     assert tab.complaints == []

@@ -194,3 +194,38 @@ def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
     }
     [line] = display._no_better(summary)
     assert phrase in line.plain
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "better", "phrase"),
+    [
+        (0.9, True, None),
+        (0.9, False, "are not to be believed: log loss 0.884, of the classes' shares alone 0.691"),
+        (0.781, True, "its probabilities say more"),
+        (0.781, False, "no better than always the same answer"),
+    ],
+)
+def test_probabilities_are_looked_at_beside_the_accuracy(
+    accuracy: float, better: bool, phrase: str | None
+) -> None:
+    summary = {
+        "constant": {
+            "accuracy": 0.78,
+            "loss": None,
+            "error": 0.01,
+            "log_loss": 0.691,
+            "brier": 0.25,
+        },
+        "calibration": {"log_loss": 0.884, "log_loss_better": better},
+        "test_accuracy": accuracy,
+        "test_loss": 0.884,
+    }
+    lines = [line.plain for line in display._no_better(summary)]
+    assert len(lines) == (phrase is not None)
+    assert phrase is None or phrase in lines[0]
+
+
+def test_an_early_end_says_what_it_has_saved() -> None:
+    [line] = display._stopped({"unspent": {"edge-0": 1.5, "edge-1": 2.25}})
+    assert "each edge keeps ε = 1.50 to 2.25 of its budget" in line.plain
+    assert display._stopped({}) == []

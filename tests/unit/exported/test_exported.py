@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from tacit_services.cli.main import main
 from tacit_services.journal.weights import weights
 from torch import Tensor
@@ -420,3 +420,28 @@ def test_a_card_rounds_what_epsilon_means_up_to_two_digits(epsilon: float, odds:
     if odds in ("2.8", "7.4", "55"):
         document = (ROOT / "docs" / "privacy-officer.md").read_text(encoding="utf-8")
         assert f"{odds} times" in document
+
+
+def test_the_best_and_the_averaged_model_are_exported_by_name(tmp_path: Path) -> None:
+    run = config.load(written(tmp_path / "run"))
+    out = tmp_path / "out"
+    results(out, run)
+    model = run.build_model()
+    other = save(model.unflatten(torch.full((model.size,), 0.5)))
+    (out / "averaged.safetensors").write_bytes(other)
+    digest = hashlib.sha256(other).hexdigest()
+    summary = json.loads((out / "summary.json").read_text())
+    entry = {"file": "averaged.safetensors", "model_sha256": digest, "metrics": {"accuracy": 0.9}}
+    summary["models"] = {"averaged": entry}
+    (out / "summary.json").write_text(json.dumps(summary))
+    exported.export(out, tmp_path / "averaged", which="averaged")
+    averaged = exported.read(tmp_path / "averaged", trust_code=True)
+    assert torch.equal(averaged.params, torch.full((model.size,), 0.5))
+    assert averaged.facts["metrics"] == {"accuracy": 0.9}
+    assert averaged.facts["trained_sha256"] == digest
+    exported.export(out, tmp_path / "last")
+    assert not torch.equal(
+        exported.read(tmp_path / "last", trust_code=True).params, averaged.params
+    )
+    with pytest.raises(ConfigError, match=r"--which best: .* has last, averaged"):
+        exported.export(out, tmp_path / "best", which="best")

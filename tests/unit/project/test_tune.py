@@ -78,7 +78,8 @@ def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_co
     assert tacit(*command, "--json", "--out", str(out)) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith(
-        "1/4 privacy.clip 0.5, privacy.batch 60, algorithm.learning_rate 4:"
+        "1/4 privacy.clip 0.5, privacy.batch 60, algorithm.learning_rate 4, privacy.pushes 20, "
+        "run.updates 40:"
     )
     report = json.loads(captured.out)
     assert report["metric"] == "auc"
@@ -152,3 +153,22 @@ def test_what_cannot_be_tuned_on_is_one_line(
     run = run_of(tmp_path)
     assert tacit("tune", str(run), "--public", str(tmp_path / public), "--trials", "1") == code
     assert message in capsys.readouterr().err
+
+
+def test_the_number_of_pushes_is_searched_with_the_updates_and_a_rate_of_its_own_is_not(
+    tmp_path: Path, home: Path
+) -> None:
+    public = rows(tmp_path / "public.csv", 200, seed=1)
+    run = config.load(run_of(tmp_path))
+    result = tuning.tune(run, str(public), root=None, home=home, trials=3, seed=5)
+    tried = {trial.values["privacy.pushes"]: trial.values["run.updates"] for trial in result.trials}
+    assert len(tried) > 1
+    assert all(updates == 2 * pushes for pushes, updates in tried.items())  # two edges
+    own = '[algorithm]\nname = "mapa"\n'
+    path = run_of(tmp_path)
+    text = path.read_text().split("[algorithm]")
+    rest = text[1].partition("[")[2]
+    path.write_text(f"{text[0]}{own}[{rest}")
+    result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
+    assert "algorithm.learning_rate" not in result.best.values
+    assert "algorithm.smoothness" in result.best.values

@@ -19,10 +19,19 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit_services.aggregator.reporting.early_stop import EarlyStop
 
 # version, accuracy, loss, test rows, metrics
 Record = Callable[[int, float, float, int, dict[str, float]], None]
 log = logging.getLogger("tacit.evaluator")
+
+
+def public_sample(definition: Definition[Any], test: Dataset) -> Dataset:
+    """Return the rows of `test` that are used while training; all, where they are few."""
+    if definition.evaluation.samples >= len(test):
+        return test
+    chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(definition.run.seed))
+    return test.take(chosen[: definition.evaluation.samples])
 
 
 class Points:
@@ -33,19 +42,21 @@ class Points:
     """
 
     def __init__(
-        self, definition: Definition[Any], model: Model, test: Dataset, record: Record
+        self,
+        definition: Definition[Any],
+        model: Model,
+        test: Dataset,
+        record: Record,
+        early_stop: EarlyStop | None = None,
     ) -> None:
+        """early_stop: what looks at the points, where the run may end early."""
+        self._early_stop = early_stop
         self._every = definition.evaluation.every
         self._model = model
         self.test = test
         self._record = record
         self._metrics = definition.metrics()
-        self.sample = test
-        if definition.evaluation.samples < len(test):
-            chosen = torch.randperm(
-                len(test), generator=torch.Generator().manual_seed(definition.run.seed)
-            )
-            self.sample = test.take(chosen[: definition.evaluation.samples])
+        self.sample = public_sample(definition, test)
         self._due = 0
 
     def due(self, version: int) -> bool:
@@ -58,7 +69,13 @@ class Points:
     def measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
         """Evaluate on `data`, and add the point. Raises ConfigError where a user's metric does."""
         evaluation, metrics = self._metrics.measure(self._model, params, data)
+        stop = self._early_stop
+        # The file first: a point whose model is lost would be worse than a model without a point.
+        if stop is not None and data is self.sample:
+            stop.offer(version, evaluation.accuracy, evaluation.loss, params)
         self._record(version, evaluation.accuracy, evaluation.loss, len(data), metrics)
+        if stop is not None:
+            stop.look()
 
 
 class Evaluator:

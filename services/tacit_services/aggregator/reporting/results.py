@@ -17,6 +17,9 @@ from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
 from tacit_services.aggregator.reporting import run_picture
+from tacit_services.aggregator.reporting.best_model import BEST
+from tacit_services.aggregator.reporting.early_stop import REASON as EARLY
+from tacit_services.aggregator.reporting.other_models import AVERAGED, OtherModels, calibrated
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import Weights
 from tacit_services.transport.json_numbers import finite
@@ -28,6 +31,8 @@ FILES = (
     "ledger.json",
     "plot.png",
     "definition.json",
+    AVERAGED,
+    BEST,
 )
 DEFINITION_FORMAT = 1  # of definition.json
 
@@ -38,16 +43,18 @@ def write(
     run_status: RunStatus,
     model: Model,
     test: Dataset | None,
+    others: OtherModels,
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
-    test: the public test set, which shows how well a constant answer does.
+    test: the public test set, which shows how well a constant answer does. others: the models that
+    lie beside the last one.
 
     Raises ServiceError: the journal and the last snapshot have it all, and a process that is
     started again there tries again.
     """
     try:
-        _write(out, definition, run_status, model, test)
+        _write(out, definition, run_status, model, test, others)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
@@ -60,11 +67,20 @@ def _write(
     run_status: RunStatus,
     model: Model,
     test: Dataset | None,
+    others: OtherModels,
 ) -> None:
     reading = run_status.reading()
     status = finite(run_status.summary(reading))
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
+    if test is not None and reading.version and definition.algorithm.worker != "party":
+        believed = calibrated(definition, model, reading.params, test)
+        if believed is not None:
+            status["calibration"] = finite(asdict(believed))
+    if models := others.write(out, definition, model, test):
+        status["models"] = finite(models)
+    if reading.reason.startswith(EARLY):
+        status["unspent"] = _unspent(status["privacy"])
     file = Weights(model, reading.params)
     status["model_sha256"] = file.sha256()  # that of model.safetensors
     temporary = out / "model.tmp"
@@ -76,6 +92,15 @@ def _write(
     _dump(out / "definition.json", where | {"run": definition.differences})
     run_picture.plot(out / "plot.png", status, finite(run_status.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
+
+
+def _unspent(privacy: dict[str, Any]) -> dict[str, float]:
+    """Return the ε of each edge's budget that the run has left it, where it has a budget."""
+    return {
+        name: edge["budget"] - edge["epsilon_pld"]
+        for name, edge in privacy["edges"].items()
+        if edge["budget"] and edge["epsilon_pld"] is not None
+    }
 
 
 def _dump(path: Path, content: object) -> None:

@@ -24,7 +24,7 @@ Series = list[dict[str, Any]]
 
 
 def plot(path: Path, status: dict[str, Any], series: Series) -> None:
-    """Draw the test results, the clip norm, and each edge's ε against its budget into one file."""
+    """Draw the test results, the clip norm, ε against budgets and calibration into one file."""
     figure = drawn(status, series)
     temporary = path.with_suffix(".tmp.png")
     figure.savefig(temporary, dpi=120)
@@ -35,8 +35,14 @@ def drawn(status: dict[str, Any], series: Series) -> Figure:
     """Return the same picture as a matplotlib figure, to which nothing else refers."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(15, 3.6), layout="constrained")
-    axes = figure.subplots(1, 4)
+    calibration = status.get("calibration")
+    parts = 4
+    if calibration is not None:
+        parts = 5
+    figure = Figure(figsize=(3.75 * parts, 3.6), layout="constrained")
+    axes = figure.subplots(1, parts)
+    if calibration is not None:
+        _reliability(axes[4], calibration)
     _measured(axes[0], series)
     _line(axes[1], series, "clip", ORANGE, "clip norm C", drawstyle="steps-post", marker="")
     axes[1].set_ylim(bottom=0)
@@ -94,6 +100,20 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
         )
         axis.set_ylim(top=1.12 * max(limits))
     axis.set_ylim(bottom=0)
+
+
+def _reliability(axis: Any, calibration: dict[str, Any]) -> None:
+    """Draw how often what the model says comes true; a dot's area is the rows of its bin."""
+    bins = calibration["bins"]
+    most = max(each["rows"] for each in bins)
+    axis.plot([0, 100], [0, 100], color=GREY, linestyle="--", linewidth=1)
+    predicted = [100 * each["predicted"] for each in bins]
+    observed = [100 * each["observed"] for each in bins]
+    areas = [10 + 150 * each["rows"] / most for each in bins]
+    axis.plot(predicted, observed, color=BLUE, linewidth=1)
+    axis.scatter(predicted, observed, s=areas, color=BLUE)
+    axis.set(xlabel="probability that the model gives, %", ylabel="how often it is so, %")
+    axis.grid(alpha=0.3)
 
 
 def _edges(axis: Any, status: dict[str, Any]) -> None:

@@ -127,6 +127,10 @@ class RunStatus:
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
 
+    def points(self) -> list[dict[str, Any]]:
+        """Return the series of evaluations so far, for any thread."""
+        return list(self.series)
+
     def total(self, reading: RunReading | None = None) -> Total:
         """Return ε of the run: the largest of any edge, or of vertical parties the composed one.
 

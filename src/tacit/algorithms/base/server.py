@@ -42,6 +42,7 @@ from torch import Tensor
 
 from tacit.algorithms.base import records
 from tacit.algorithms.base.laws import Laws
+from tacit.algorithms.base.model_average import ModelAverage
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
@@ -94,6 +95,9 @@ class Fold:
             self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
         self.accused: dict[str, str] = {}  # edges whose updates no longer count, and why
         self.kept_out = 0  # updates left out as their edge was accused, or against the others
+        self.model_average: ModelAverage | None = None
+        if definition.run.average is not None:
+            self.model_average = ModelAverage(definition.run.average, self.horizon)
 
     @property
     def halted(self) -> bool:
@@ -138,6 +142,10 @@ class Fold:
             tensors |= sums
             values["watch"] = watched
             values |= {"accused": self.accused, "kept_out": self.kept_out}
+        if self.model_average is not None:
+            means, averaged = self.model_average.state()
+            tensors |= means
+            values["average"] = averaged
         return tensors, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -155,6 +163,8 @@ class Fold:
             self.watch.restore(tensors, values["watch"])
             self.accused = dict(values["accused"])
             self.kept_out = values["kept_out"]
+        if self.model_average is not None:
+            self.model_average.restore(tensors, values["average"])
 
 
 class ServerRole(Fold, ABC):
@@ -250,6 +260,12 @@ class ServerRole(Fold, ABC):
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
         """Fold one message into the state. Messages must come in journal order."""
+        outgoing = self._folded(message)
+        if self.model_average is not None:
+            self.model_average.add(self.version, self.params)
+        return outgoing
+
+    def _folded(self, message: ServerInput) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
         match message:
             case Hello():
