@@ -42,15 +42,16 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
 
-# About 16 of 64 rows, four more or less, each of which takes some milliseconds.
-MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 80), kernel=5, hidden=())
+# About 16 of 64 rows, four more or less, each of which takes some milliseconds. The model is one
+# payload, the largest that the broker takes: in several parts the time would be the transfer's.
+MODEL = build("cnn", (1, 80, 80), 2, channels=(36, 36), kernel=5, hidden=())
 ROWS = 64
 RATE = 0.25
 CLIP = 1.0
 WARM = 10
 # seconds for a push, on average; bytes of a payload
 PATIENCE = 10.0
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 
 
 class CountedRows(RowsAlone):
