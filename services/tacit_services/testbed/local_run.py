@@ -85,6 +85,7 @@ def run(
             state = output_folder.kept(out)
         else:
             state = output_folder.fresh(out, console)
+        beside.callback(output_folder.delete_rows, out)  # once nobody reads them: after `stopping`
         notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
         _print_preamble(definition, edges, notes, ledgers, console)
         _print_addresses(http, state / "token", console, keep=keep)

@@ -79,6 +79,16 @@ def fresh(out: Path, console: Console) -> Path:
     return state
 
 
+def delete_rows(out: Path) -> None:
+    """Delete what the edges of a run that has ended decoded of private rows: OUT is handed on.
+
+    A run that was stopped keeps it, as it goes on with it.
+    """
+    if (out / "summary.json").exists():
+        for decoded in (out / "state" / "identities").glob("*/rows"):
+            shutil.rmtree(decoded)
+
+
 def _moved(out: Path) -> Path:
     """Move the earlier run's files out of `out`, which stays, as it is locked; returns where to.
 

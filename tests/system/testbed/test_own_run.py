@@ -130,6 +130,8 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
     assert outcome["applied"] == 500
     assert 3.0 < outcome["privacy"]["epsilon"] <= 4.0
     assert outcome["privacy"]["unit"] == "row"
+    # no decoded copy of a row is left in the folder,
+    assert not list((out / "state" / "identities").glob("*/rows"))
     # the model is as good as one that was trained centrally at the same ε,
     reached = own_data.auc(own_data.margin(outputs(path, out)), own_data.table_of(path).y)
     assert reached > FLOOR

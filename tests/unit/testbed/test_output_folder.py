@@ -57,3 +57,19 @@ def test_where_nothing_can_be_moved_to_the_earlier_run_stays(
             output_folder.fresh(out, Console(quiet=True))
     assert (out / "model.safetensors").read_text() == "first"
     assert (out / "state" / output_folder.MARKER).exists()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_decoded_rows_stay_only_where_a_run_can_go_on(tmp_path: Path, ended: bool) -> None:
+    # Given a run whose edges have decoded private rows,
+    out = tmp_path / "out"
+    identity = output_folder.fresh(out, Console(quiet=True)) / "identities" / "0"
+    (identity / "rows").mkdir(parents=True)
+    (identity / "rows" / "x.f32").write_bytes(b"private")
+    (identity / "enrolled.json").touch()
+    if ended:
+        (out / "summary.json").touch()
+    # when it is done with, then what is handed on has none of them.
+    output_folder.delete_rows(out)
+    assert (identity / "rows").exists() is not ended
+    assert (identity / "enrolled.json").exists()
