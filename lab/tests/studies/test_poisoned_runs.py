@@ -27,7 +27,7 @@ def honest(algorithm: str, seed: int) -> float:
 def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -> None:
     result = outcome(Case(algorithm, lie, liars, 1, GUARD))
     # What no data explains is shut out; what another's data may explain counts for less.
-    exposed = result["accused"] if lie == "constant" else result["opposed"]
+    exposed = result["accused"] if lie == "constant" else result["ever opposed"]
     assert set(exposed) == {f"edge-{number}" for number in range(liars)}
     assert result["accuracy"] > honest(algorithm, 1) - (3 if liars == 1 else 10)
 

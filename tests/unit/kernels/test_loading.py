@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -60,6 +62,15 @@ def child(script: str, source: Path = ROOT / "src") -> list[str]:
     return list(process.stdout.splitlines())
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Yield a folder that other users may read; pytest closes its own where a session begins."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 def test_what_an_edge_is_made_of_does_not_load_numba() -> None:
     (loaded,) = child("import sys, tacit.algorithms.mapa; print('numba' in sys.modules)")
     assert loaded == "False"
@@ -99,19 +110,17 @@ def test_every_function_is_compiled_beforehand() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, who may not write")
-def test_a_filled_cache_serves_whoever_may_only_read(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o755)
+def test_a_filled_cache_serves_whoever_may_only_read(open_folder: Path) -> None:
+    shutil.copytree(ROOT / "src", open_folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
 
-    unfilled = child(USED, tmp_path / "src")
+    unfilled = child(USED, open_folder / "src")
     subprocess.run(
         [sys.executable, "-m", "tacit.kernels"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
+        env=os.environ | {"PYTHONPATH": str(open_folder / "src")},
         cwd="/",
         timeout=300,
         check=True,
     )
 
     assert unfilled == ["False False 0"]
-    assert child(USED, tmp_path / "src") == ["False True 1"]
+    assert child(USED, open_folder / "src") == ["False True 1"]
