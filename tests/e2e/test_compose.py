@@ -17,7 +17,7 @@ import pytest
 from tacit_client import Client
 
 from tests.e2e.stack import ROOT, Stack, docker, kill_main_process, needs_engine
-from tests.helpers.servers import free_port
+from tests.helpers.servers import free_port, wait_for
 
 pytestmark = pytest.mark.e2e
 # seconds for processes to start and be counted: on two cores, eight edges import torch at once
@@ -274,8 +274,12 @@ def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) 
     stack.compose(
         "exec", "-T", "aggregator", "tacit", "halt"
     )  # finds the token; the run is over, so no more than that
-    stack.compose("cp", "aggregator:/var/lib/tacit/out", str(tmp_path / "out"))
 
+    def copied() -> bool:
+        stack.compose("cp", "aggregator:/var/lib/tacit/out", str(tmp_path))
+        return (tmp_path / "out" / "summary.json").exists()  # which is written last
+
+    wait_for(copied, 120.0)
     names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
     assert names <= {path.name for path in (tmp_path / "out").iterdir()}
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

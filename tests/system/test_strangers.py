@@ -134,6 +134,7 @@ def test_downloads_that_nobody_reads_cost_a_few_blocks(run: Deployment) -> None:
     # Given an aggregator with a model of 18 MB, which somebody has had,
     address, model = f"{HOST}:{free_port()}", 4 * 2100 * (64 + 2100 + 10)
     aggregator = run.aggregator(TACIT_HTTP=address, MALLOC_ARENA_MAX="2")
+    wait_for(lambda: answered(address) == 200, PATIENCE)  # 503 while it takes the run over
     wait_for(lambda: downloaded(address) > model, PATIENCE)
     before = peak(aggregator)
     # when fifty, from ten addresses, ask for it and read nothing,
@@ -151,15 +152,21 @@ def test_downloads_that_nobody_reads_cost_a_few_blocks(run: Deployment) -> None:
     assert grown < 2 * model
 
 
-def downloaded(address: str) -> int:
-    """Return the bytes of the model, as a stranger gets it; 0: not yet, or not now."""
+def answered(address: str) -> int:
+    """Return the code of the answer to who asks for the status; 0: it is not there yet."""
     try:
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
-            assert web.get(f"http://{address}/v1/status").status_code == 200
-            answer = web.get(f"http://{address}/v1/model/weights")
-            return len(answer.content) if answer.status_code == 200 else 0
-    except httpx.ConnectError:  # it is not there yet
+            return web.get(f"http://{address}/v1/status").status_code
+    except httpx.ConnectError:
         return 0
+
+
+def downloaded(address: str) -> int:
+    """Return the bytes of the model, as a stranger gets it; 0: not now."""
+    assert answered(address) == 200
+    with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
+        answer = web.get(f"http://{address}/v1/model/weights")
+        return len(answer.content) if answer.status_code == 200 else 0
 
 
 class Progress:

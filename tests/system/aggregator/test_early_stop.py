@@ -21,14 +21,15 @@ from tests.helpers.run_files import toml
 from tests.helpers.servers import RedisServer, mosquitto, redis_server, wait_for
 
 EDGES = 2
-UPDATES = 600
+# Many enough for a busy machine, which evaluates fewer of them.
+UPDATES = 2400
 # It never learns, so that its curve is flat wherever the process is killed.
 RUN_FILE = toml(
     run={"updates": UPDATES, "stop": "no better", "average": 0.5, "snapshot_every": 50},
     algorithm={"name": "fedasync", "learning_rate": 1e-6, "steps_min": 1},
     privacy={"batch": 32, "clip": 1.0, "epsilon": 4.0, "pushes": UPDATES},
     edges={"count": EDGES},
-    evaluation={"every": 4},
+    evaluation={"every": 8},
 )
 
 

@@ -15,6 +15,7 @@ OTHER = {
     "run.updates": "101",
     "run.seed": "2",
     "run.snapshot_every": "201",
+    "run.average": "0.5",
     "data.dataset": '"mnist"',
     "data.features": '"scattering"',
     "data.partition": '"shards"',
@@ -82,7 +83,7 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     del sections["network"]  # for the simulator, which has no journal
     sections |= {"algorithm": Mapa, "data": BenchmarkData}
     keys = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
-    assert keys == set(OTHER) | OF_A_MODULE | {"data.kind"}
+    assert keys == set(OTHER) | OF_A_MODULE | {"data.kind", "run.stop"}
     assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
         *FEDASYNC,
         "algorithm.steps_max",
@@ -141,6 +142,10 @@ def test_every_parameter_changes_the_fingerprint(key: str) -> None:
     }  # which goes with every other parameter
     usual |= TEXT if key in ("data.vocabulary", "data.sequence") else {}
     assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
+
+
+def test_a_run_may_learn_to_stop_early_while_it_goes_on() -> None:
+    assert parsed({"run.stop": '"no better"'}).fingerprint() == parsed().fingerprint()
 
 
 def test_the_same_meaning_has_the_same_fingerprint() -> None:
