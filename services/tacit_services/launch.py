@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit_services.settings import EdgeSettings
 
 # What a write fails with when a disk is full, over its quota, read-only or broken.
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 INTERRUPTED = 130  # the exit code of a command that was interrupted
 
 
@@ -92,6 +92,6 @@ def _work(main: Callable[[EdgeSettings], None]) -> None:
     try:
         main(settings)
     except OSError as error:
-        if error.errno not in DISK:
+        if error.errno not in _DISK:
             raise
         raise PrivacyError(f"disk: {error}; nothing was sent that is not on it") from error

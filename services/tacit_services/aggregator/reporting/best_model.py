@@ -7,8 +7,8 @@ leaves the best model before or after it. A process that goes on with the run re
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -57,7 +57,7 @@ class BestModel:
         """Write the model `params` (d,) if it is the best so far. Raises OSError."""
         if self._best is not None and not is_better(evaluation, self._best):
             return
-        metadata = {"run": self._run, "evaluation": json.dumps(_as_values(evaluation))}
+        metadata = {"run": self._run, "evaluation": json.dumps(asdict(evaluation))}
         temporary = self.path.with_suffix(".tmp")
         with temporary.open("wb") as written:
             written.writelines(pieces(self._model.unflatten(params.detach().cpu()), metadata))
@@ -76,12 +76,3 @@ class BestModel:
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return None
         return evaluation, torch.cat(layers)
-
-
-def _as_values(evaluation: Evaluated) -> dict[str, Any]:
-    return {
-        "version": evaluation.version,
-        "accuracy": evaluation.accuracy,
-        "loss": evaluation.loss,
-        "samples": evaluation.samples,
-    }
