@@ -109,7 +109,7 @@ class HostedRun:
             sample = public_sample(definition, test)
             series = run_status.points
             self._early_stop = watch(definition, model, sample, series, settings.out, name)
-            points = Points(definition, model, test, run_status.point, self._early_stop)
+            points = Points(definition, model, test, sample, run_status.point, self._early_stop)
         self._evaluator = Evaluator(points)
         self._run = run
         self._driver = driver

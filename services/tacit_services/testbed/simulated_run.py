@@ -220,7 +220,7 @@ def simulate(
     early_stop = watch(
         definition, simulation.model, sample, run_status.points, out, definition.run.name
     )
-    points = Points(definition, simulation.model, test, run_status.point, early_stop)
+    points = Points(definition, simulation.model, test, sample, run_status.point, early_stop)
 
     def observe(role: ServerRole) -> None:
         run_status.tick(role.version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
-from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
+from tacit_services.aggregator.reporting.evaluation import Evaluator, Points, public_sample
 
 from tacit.algorithms import registry
 from tests.helpers.processes import PATIENCE
@@ -18,7 +18,8 @@ def test_a_model_that_was_evaluated_is_not_kept() -> None:
     model, test = definition.build_model(), definition.source.test(None)
     role = registry.server(definition, model, None)
     assert test is not None
-    evaluator = Evaluator(Points(definition, model, test, lambda *_: measured.set()))
+    sample = public_sample(definition, test)
+    evaluator = Evaluator(Points(definition, model, test, sample, lambda *_: measured.set()))
     evaluator.offer(role)
     assert measured.wait(PATIENCE)
     before = weakref.ref(role.params)

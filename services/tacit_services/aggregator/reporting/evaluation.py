@@ -46,17 +46,18 @@ class Points:
         definition: Definition[Any],
         model: Model,
         test: Dataset,
+        sample: Dataset,
         record: Record,
         early_stop: EarlyStop | None = None,
     ) -> None:
-        """early_stop: what looks at the points, where the run may end early."""
+        """sample: the `public_sample` of `test`. early_stop: looks at the points; None: nothing."""
         self._early_stop = early_stop
         self._every = definition.evaluation.every
         self._model = model
         self.test = test
+        self.sample = sample
         self._record = record
         self._metrics = definition.metrics()
-        self.sample = public_sample(definition, test)
         self._due = 0
 
     def due(self, version: int) -> bool:

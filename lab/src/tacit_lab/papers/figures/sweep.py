@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from tacit_services import python_child
-from tacit_services.aggregator.reporting.evaluation import Points
+from tacit_services.aggregator.reporting.evaluation import Points, public_sample
 from tacit_services.testbed import simulated_run
 from tacit_services.testbed.preload import die_with_parent
 from torch import Tensor
@@ -40,7 +40,8 @@ class _Series:
     def __init__(self, simulated: simulated_run.Simulation, test: Dataset) -> None:
         self.points: list[Result] = []
         self._simulated = simulated
-        self._points = Points(simulated.definition, simulated.model, test, self._record)
+        sample = public_sample(simulated.definition, test)
+        self._points = Points(simulated.definition, simulated.model, test, sample, self._record)
         self._rows = max(
             1,
             NORM_ROWS
