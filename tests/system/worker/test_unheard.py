@@ -74,8 +74,16 @@ def test_a_broker_that_drops_the_connection_at_little_is_told_of_and_tried_again
         with deployment(tmp_path, RUN, address, "memory://", "small") as run:
             service = run.edge(0, TACIT_PATIENCE="0.2") if who == "edge" else run.aggregator()
             (log,) = run.folder.glob(f"{who}-*.log")
-            wait_for(lambda: log.read_text().count("connection lost") > DROPS + 1, 2 * PATIENCE)
-            assert log.read_text().count("connections in a row ended at once") == 1
+            # then it says so once while they end in a row. On a busy machine a connection may last
+            # longer, and the count begins again.
+            warning = "connections in a row ended at once"
+
+            def after_the_first() -> str:
+                return log.read_text().partition(warning)[2]
+
+            wait_for(lambda: after_the_first().count("connection lost") > 1, 2 * PATIENCE)
+            next_ones = after_the_first().split("connection lost")[: DROPS - 1]
+            assert warning not in "".join(next_ones)
             assert service.process is not None
             assert service.process.poll() is None
 
