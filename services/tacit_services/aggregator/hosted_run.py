@@ -191,7 +191,8 @@ class HostedRun:
         driver = self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
         early_stop = self._early_stop
-        desertion = Desertion(run.reading, self._loaded.definition.edges.count)
+        edges = self._loaded.definition.edges
+        desertion = Desertion(run.reading, edges.count, edges.grace)
 
         def idle() -> None:
             if link.came_up():  # a new epoch makes the edges send again what has no receipt
