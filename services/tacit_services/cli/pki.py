@@ -64,7 +64,7 @@ ForRun = Annotated[
         f"and a token in DIR/{EDGES} for its edges only",
     ),
 ]
-Runs = Annotated[
+RunCount = Annotated[
     int,
     typer.Option(
         min=1,
@@ -92,7 +92,7 @@ def init(
     token: SharedToken = None,
     group: KeyGroups = None,
     run: ForRun = False,
-    runs: Runs = 1,
+    runs: RunCount = 1,
     days: Days = 365,
     keep: Keep = False,
     as_json: AsJson = False,
@@ -211,7 +211,7 @@ def acl_(
     plugin: Annotated[
         bool, typer.Option("--plugin", help="for mosquitto's plugin for dynamic security: JSON")
     ] = False,
-    runs: Runs = 1,
+    runs: RunCount = 1,
 ) -> None:
     """Print the broker's ACL for the run of TACIT_RUN_FILE and TACIT_RUN_ID."""
     typer.echo(_run_rules(runs)[2][RULES if plugin else ACL], nl=False)

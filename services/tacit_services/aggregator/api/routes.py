@@ -15,7 +15,11 @@ from fastapi import Depends, FastAPI, HTTPException
 from tacit.models import Model
 from tacit_services.aggregator.api.health_routes import health_routes, metrics_routes
 from tacit_services.aggregator.api.operator import Operator, Readers
-from tacit_services.aggregator.api.operator_routes import control_routes, prediction_routes
+from tacit_services.aggregator.api.operator_routes import (
+    beginning_routes,
+    control_routes,
+    prediction_routes,
+)
 from tacit_services.aggregator.api.run_routes import (
     edge_routes,
     event_routes,
@@ -81,9 +85,8 @@ def create_app(
     app.include_router(edge_routes(run_status), prefix="/v1", **read)
     app.include_router(model_routes(view), prefix="/v1/model", **read)
     app.include_router(event_routes(view, operator), prefix="/v1", tags=["control"], **read)
-    app.include_router(
-        control_routes(run_status, operator), prefix="/v1", tags=["control"], **later
-    )
+    for routes in (beginning_routes, control_routes):
+        app.include_router(routes(run_status, operator), prefix="/v1", tags=["control"], **later)
     app.include_router(
         prediction_routes(run_status, operator, inference), prefix="/v1", tags=["predict"], **later
     )
