@@ -42,6 +42,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical import record_labels
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
+from tacit_services.disk.set_aside import moved_aside
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
@@ -82,7 +83,7 @@ class HostedRun:
         self._settings = settings
         self._loaded = loaded
         name = settings.run_id
-        _prepare(settings.out)
+        _prepare(settings.out, name)
         role = registry.server(definition, model, _labelled_records(settings, definition))
         self._store = store = _store(settings, loaded.run)
         key = kept_secret(settings.receipts, "TACIT_RECEIPTS").encode()
@@ -267,9 +268,15 @@ def _labelled_records(
     return record_labels.load(vertical, settings.data, settings.salt, settings.labels)
 
 
-def _prepare(out: Path) -> None:
+def _prepare(out: Path, run: str) -> None:
+    """Make the folder of the results of `run`; those of another run are moved aside."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        other = results.run_in(out)
+        if other is not None and other != run:
+            # The summary goes first: what is left of a move that was cut short is no whole result.
+            place = moved_aside(out, results.FILES)
+            log.info("the results of run %r in %s are now in %s", other, out, place)
     except OSError as error:
         raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
 
