@@ -110,7 +110,7 @@ def _rights(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[
     for edge in edges:
         heard = []
         said = []
-        asked = []
+        asked: list[str] = []
         for run in runs:
             heard += [topics.down_all(run, edge), topics.model(run)]
             said += [topics.up_numbered(run, edge), topics.presence(run, edge)]
