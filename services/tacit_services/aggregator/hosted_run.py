@@ -101,7 +101,13 @@ class HostedRun:
             inference = None
         read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
         self.app = create_app(
-            run_status, operator, model, inference, settings.known_hosts(), read_token
+            run_status,
+            operator,
+            model,
+            inference,
+            settings.known_hosts(),
+            read_token,
+            None if tls is None else tls.ends(),
         )
         self._early_stop: EarlyStop | None = None
         if test is None:

@@ -42,12 +42,13 @@ def create_app(
     inference: Inference | None = None,
     hosts: Iterable[str] = (),
     read_token: str | None = None,
+    certificate_ends: float | None = None,
 ) -> FastAPI:
     """Return the application of one run. Call `operator.close()` before stopping its server.
 
     `inference`: vertical. `hosts`: further names under which it may be asked for. `read_token`:
     what of the run is shown, metrics too, needs it or the operator's token; None shows it to all
-    clients.
+    clients. `certificate_ends`: as for the metrics' `registry`.
     """
     app = FastAPI(
         title="tacit aggregator",
@@ -77,7 +78,9 @@ def create_app(
     else:
         may_read = [Depends(Readers(read_token, operator).check)]
     refused = documented(401) if may_read else {}
-    app.include_router(metrics_routes(run_status), dependencies=may_read, responses=refused)
+    app.include_router(
+        metrics_routes(run_status, certificate_ends), dependencies=may_read, responses=refused
+    )
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     read = later | {"dependencies": [*may_read, Depends(recovered)]}
     read["responses"] = later["responses"] | refused
