@@ -39,7 +39,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down clean
+.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down purge clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -229,6 +229,19 @@ up: ## start broker, store, aggregator and 5 edges in containers
 
 down: ## stop them, of every profile, and delete containers and networks (ALL=1: volumes, ledgers included, for good)
 	docker compose --profile '*' down $(if $(ALL),--volumes )--remove-orphans
+
+define LOST
+This deletes every volume of the project, for good:
+  identities   what each edge's rows have spent (their ledgers), unless TACIT_LEDGERS names a folder, and their keys
+  aggregator   models, results and journals of all runs
+  pki and three more   the certificate authority, and every certificate
+Nobody knows then what the rows have spent: started again on them, each edge begins with a whole budget.
+endef
+export LOST
+purge: ## as `make down`, and delete the volumes, ledgers included, once it has said what is lost and asked
+	@echo "$$LOST"; printf 'Type purge to go on: '; read -r answer; \
+	test "$$answer" = purge || { echo "nothing was deleted"; exit 1; }
+	docker compose --profile '*' down --volumes --remove-orphans
 
 clean: ## delete what was made: .venv, out, caches
 	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

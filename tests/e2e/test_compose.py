@@ -281,8 +281,8 @@ def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) 
 
     wait_for(copied, 120.0)
     names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
-    assert names <= {path.name for path in (tmp_path / "out").iterdir()}
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert names <= {path.name for path in (tmp_path / "out" / "run").iterdir()}
+    summary = json.loads((tmp_path / "out" / "run" / "summary.json").read_text())
     assert summary["model_sha256"] == status["model_sha256"]
     assert summary["applied"] == status["applied"]
 

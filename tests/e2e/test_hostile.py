@@ -116,7 +116,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(stack: Stack, tmp_path: Path
 
     # The journal has every number once, and folds to the model that is reported.
     journal = tmp_path / "server" / "run.journal"
-    summary = json.loads((tmp_path / "server" / "out" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "server" / "out" / "run" / "summary.json").read_text())
     accepted, updates = entries(journal)
     replayed = fold(journal)
     assert replayed.model_sha256 == summary["model_sha256"]

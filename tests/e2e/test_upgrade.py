@@ -73,7 +73,7 @@ def settled(stack: Stack) -> bool:
     states = [
         (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
     ]
-    out = stack.compose("exec", "-T", "aggregator", "ls", "/var/lib/tacit/out")
+    out = stack.compose("exec", "-T", "aggregator", "ls", "/var/lib/tacit/out/run")
     return states == [("exited", 0)] * len(EDGES) and "summary.json" in out.split()
 
 
@@ -81,7 +81,10 @@ def left(stack: Stack, folder: Path) -> Deployment:
     """Copy what aggregator and edges have on their volumes now."""
     stack.compose("cp", "aggregator:/var/lib/tacit", str(folder))
     stack.compose("cp", "edge:/var/lib/tacit/identities", str(folder))
-    return Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
+    deployment = Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
+    if (deployment.out / "run").is_dir():  # 0.2 wrote into the folder above
+        deployment.out = deployment.out / "run"
+    return deployment
 
 
 def goes_on(before: Deployment, after: Deployment) -> None:

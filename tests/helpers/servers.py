@@ -215,7 +215,7 @@ def secure_mosquitto(
     Its configuration is its own; without `plugin`, as its comments state, it has an `acl_file`.
     """
     for name, form in ((RULES, acl.plugin), (ACL, acl.acl)):
-        (bundle / name).write_text(form(run, edges, peers=peers))
+        (bundle / name).write_text(form([run], edges, peers=peers))
         (bundle / name).chmod(0o600)
     port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
     text = (docker / "mosquitto.conf").read_text()

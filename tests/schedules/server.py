@@ -404,7 +404,8 @@ class SimulatedAggregator:
             except ServiceError:
                 stop.wait(RECOVER_SECONDS)
         link.open(run.subscriptions(), pipeline.hear)
-        desertion = Desertion(run.reading, self._definition.edges.count, self._timeline)
+        edges = self._definition.edges
+        desertion = Desertion(run.reading, edges.count, edges.grace, self._timeline)
 
         def idle() -> None:
             if link.came_up():

@@ -2,6 +2,7 @@
 
 from tacit_client.client import ApiError, Client, Unreachable
 from tacit_client.models import (
+    Begun,
     Edge,
     EdgePrivacy,
     Halted,
@@ -20,6 +21,7 @@ from tacit_client.models import (
 
 __all__ = [
     "ApiError",
+    "Begun",
     "Client",
     "Edge",
     "EdgePrivacy",

@@ -18,6 +18,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from tacit_client.models import (
+    Begun,
     Edge,
     Halted,
     ModelInfo,
@@ -190,6 +191,15 @@ class Client:
                 "/v1/halt", json={} if reason is None else {"reason": reason}
             )
         return _parsed(self._checked(response), Halted)
+
+    def begin(self) -> Begun:
+        """Begin the run with the edges that are there; needs the token. It may be called again.
+
+        Raises ApiError 404 if the run is over; 409 if no edge is there; 503 as `halt` does.
+        """
+        with self._reached():
+            response = self._http.post("/v1/begin")
+        return _parsed(self._checked(response), Begun)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
         """Return the classes of records; needs the token, and may cost the parties' budgets.

@@ -200,6 +200,12 @@ class Halted(_Document):
     reason: str
 
 
+class Begun(_Document):
+    """The aggregator's answer to a beginning: edges that are there."""
+
+    edges: int
+
+
 class Prediction(_Document):
     """The predicted class of one record."""
 

@@ -1,4 +1,8 @@
-"""The end of a run whose connected edges have all spent their budgets."""
+"""The end of a run whose connected edges have all spent their budgets.
+
+An edge that is away and has budget, as one whose machine starts again, is waited for: for
+`edges.grace` seconds.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,13 @@ class Desertion:
         self,
         reading: Callable[[], RunReading],
         workers: int,
+        grace: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """workers: edges that the run expects."""
+        """workers: edges that the run expects. grace: seconds that one is waited for."""
         self._reading = reading
         self._workers = workers
+        self._grace = grace
         self._clock = clock
         self._looked = -LOOK_SECONDS
         self._since: float | None = None
@@ -44,10 +50,15 @@ class Desertion:
             grace = FEW_EDGES_GRACE
         else:
             grace = ALL_RETIRED_GRACE
+        away = reading.away_with_budget
+        if away:
+            grace = max(grace, self._grace)
         if self._since is None:
             self._since = now
             log.warning(
-                "every edge here has spent its budget; the run ends in %g s unless one joins", grace
+                "every edge here has spent its budget; the run ends in %g s unless one joins%s",
+                grace,
+                f" ({away[0]} is away, and has budget)" if away else "",
             )
         if now - self._since > grace:
             return "the budget of every edge online is spent"

@@ -127,10 +127,15 @@ class ServerDriver:
         elif self._timer is None or self._timer[0] != timer:
             self._timer = (timer, now + timer.seconds)
         elif now >= self._timer[1]:
-            self._timer = None
-            deadline = Deadline(timer.number)
-            entry = entries.deadline(self._run.run_id, timer.number)
-            self._reply(self._journal.enter(entry, deadline) or ())
+            self._run_out(timer)
+
+    def _run_out(self, timer: Timer) -> bool:
+        """Tell the role that its timer has run out; False: the journal is full for now."""
+        self._timer = None
+        entry = entries.deadline(self._run.run_id, timer.number)
+        outgoing = self._journal.enter(entry, Deadline(timer.number))
+        self._reply(outgoing or ())
+        return outgoing is not None
 
     def _log_accused(self) -> None:
         """Log once which edges the updates' sums accuse, or find to work against the others."""
@@ -220,6 +225,19 @@ class ServerDriver:
                 return False
             self._reply(outgoing)
         self._run.guard.release(edge)
+        return True
+
+    def begin(self) -> bool:
+        """Begin the run with the edges that are there, where it still waits for more.
+
+        Of rounds it is a journal entry, the end of the wait for the first. Else nothing needs to be
+        kept: a model goes out earlier, and it is the same model. False: the journal is full for
+        now. Driver thread only. Raises ServiceError.
+        """
+        self._run.scheduler.begin()
+        timer = self._role.timer()
+        if self._role.waits_to_begin and timer is not None and not self._role.halted:
+            return self._run_out(timer)
         return True
 
     def _reply(self, outgoing: Iterable[Outgoing]) -> None:

@@ -42,6 +42,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical import record_labels
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
+from tacit_services.disk.set_aside import moved_aside
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
@@ -82,7 +83,7 @@ class HostedRun:
         self._settings = settings
         self._loaded = loaded
         name = settings.run_id
-        _prepare(settings.out)
+        _prepare(settings.out, name)
         role = registry.server(definition, model, _labelled_records(settings, definition))
         self._store = store = _store(settings, loaded.run)
         key = kept_secret(settings.receipts, "TACIT_RECEIPTS").encode()
@@ -100,7 +101,13 @@ class HostedRun:
             inference = None
         read_token = _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
         self.app = create_app(
-            run_status, operator, model, inference, settings.known_hosts(), read_token
+            run_status,
+            operator,
+            model,
+            inference,
+            settings.known_hosts(),
+            read_token,
+            None if tls is None else tls.ends(),
         )
         self._early_stop: EarlyStop | None = None
         if test is None:
@@ -191,7 +198,8 @@ class HostedRun:
         driver = self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
         early_stop = self._early_stop
-        desertion = Desertion(run.reading, self._loaded.definition.edges.count)
+        edges = self._loaded.definition.edges
+        desertion = Desertion(run.reading, edges.count, edges.grace)
 
         def idle() -> None:
             if link.came_up():  # a new epoch makes the edges send again what has no receipt
@@ -266,9 +274,15 @@ def _labelled_records(
     return record_labels.load(vertical, settings.data, settings.salt, settings.labels)
 
 
-def _prepare(out: Path) -> None:
+def _prepare(out: Path, run: str) -> None:
+    """Make the folder of the results of `run`; those of another run are moved aside."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        other = results.run_in(out)
+        if other is not None and other != run:
+            # The summary goes first: what is left of a move that was cut short is no whole result.
+            place = moved_aside(out, results.FILES)
+            log.info("the results of run %r in %s are now in %s", other, out, place)
     except OSError as error:
         raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
 

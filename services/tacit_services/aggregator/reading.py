@@ -23,7 +23,8 @@ from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
 
 _ONLINE = ("online", "refusing", "retired")
-_ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
+_GONE = ("left", "offline")
+_ABSENT = (*_GONE, "refusing")  # no push will come from there, as things stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,15 @@ class RunReading:
             for name in self.records
         )
         return bool(spent) and not able and not newcomer
+
+    @property
+    def away_with_budget(self) -> list[str]:
+        """The edges that the run has heard of, which are gone and have not spent their budgets."""
+        return [
+            name
+            for name, record in sorted(self.records.items())
+            if not record.retired and self.presence.get(name, "offline") in _GONE
+        ]
 
     def ages(self) -> dict[str, float | int]:
         """Return the staleness of all updates: mean, 95th percentile, largest, largest lately."""

@@ -28,6 +28,9 @@ class TaskScheduler:
         """Edges that the run waits for before it begins; 0: it has begun."""
         return 0
 
+    def begin(self) -> None:
+        """Begin the run with the edges that are there, and wait for no more."""
+
     def resume(self) -> None:
         """Continue a run that was taken over."""
 
@@ -76,6 +79,12 @@ class FairScheduler(TaskScheduler):
     def needed(self) -> int:
         """Edges that the run waits for before it begins; 0: it has begun."""
         return self._start.needed
+
+    def begin(self) -> None:
+        """Begin the run with the edges that are there, and wait for no more."""
+        if not self._start.begun:
+            self._start.begun = True
+            log.info("the operator begins the run with %d edges", self._count_there())
 
     def resume(self) -> None:
         """Continue a run that was taken over; one that has begun does not wait to begin."""

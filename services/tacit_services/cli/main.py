@@ -237,6 +237,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (remote.watch, "tacit watch --url http://127.0.0.1:8000"),
             (ledgers.app, "tacit ledger --url http://127.0.0.1:8000"),
             (remote.model, "tacit model --out model.safetensors"),
+            (remote.begin, "tacit begin --token-file token"),
             (remote.halt, "tacit halt --reason 'enough' --token-file token"),
             (remote.release, "tacit release edge-3 --token-file token"),
         ),

@@ -64,10 +64,22 @@ ForRun = Annotated[
         f"and a token in DIR/{EDGES} for its edges only",
     ),
 ]
+RunCount = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=99,
+        metavar="N",
+        help="rules for N runs of these edges, TACIT_RUN_ID and then TACIT_RUN_ID-2 "
+        "to -N, for which the broker needs no restart",
+    ),
+]
 Keep = Annotated[
     bool,
     typer.Option(
-        "--keep", help="keep what is there; make what is missing, renew what ends within 30 days"
+        "--keep",
+        help="keep what is there; make what is missing, renew what ends within 30 days "
+        "[with --run: always]",
     ),
 ]
 
@@ -80,6 +92,7 @@ def init(
     token: SharedToken = None,
     group: KeyGroups = None,
     run: ForRun = False,
+    runs: RunCount = 1,
     days: Days = 365,
     keep: Keep = False,
     as_json: AsJson = False,
@@ -90,7 +103,7 @@ def init(
     hosts_by_name = _servers(server) | dict.fromkeys(
         ["aggregator"] if client is None else client, ()
     )
-    exists = keep and (folder / CA).exists()
+    exists = (keep or run) and (folder / CA).exists()
     if exists:
         authority = CertificateAuthority(folder)
     else:
@@ -99,22 +112,27 @@ def init(
         created = [
             name
             for name, hosts in hosts_by_name.items()
-            if _ensured(authority, name, hosts, days, name in (group or []))
+            if _ensured(authority, name, hosts, days, name in (group or []), server is not None)
         ]
+        ruled: list[str] = []
         if run:
-            token = _prepared_for_run(folder, group=BROKER in (group or []))
+            ruled, token = _prepared_for_run(folder, runs, group=BROKER in (group or []))
         if token is not None and _token_for_edges(authority, token):
             created.append(EDGES)
-    content = {
-        "dir": str(folder),
-        "made": created,
-        "kept": [name for name in hosts_by_name if name not in created],
-    }
-    _show(
-        content,
-        as_json,
-        f"{folder}: {', '.join(created) or 'nothing new'}; ca.key stays here, and opens everything",
-    )
+    kept = [name for name in hosts_by_name if name not in created]
+    content = {"dir": str(folder), "made": created, "kept": kept, "rules": ruled}
+    written = f"{folder}: {', '.join(created) or 'no new certificate'}; "
+    if ruled:
+        written += (
+            f"the broker's rules are those of {_listed(ruled)}: restart it, unless it has them; "
+        )
+    _show(content, as_json, f"{written}ca.key stays here, and opens everything")
+
+
+def _listed(runs: list[str]) -> str:
+    if len(runs) > 2:
+        return f"{len(runs)} runs, {runs[0]}, {runs[1]} to {runs[-1]}"
+    return f"run {' and '.join(runs)}"
 
 
 def _servers(entries: list[str] | None) -> dict[str, tuple[str, ...]]:
@@ -130,9 +148,17 @@ def _servers(entries: list[str] | None) -> dict[str, tuple[str, ...]]:
 
 
 def _ensured(
-    authority: CertificateAuthority, name: str, hosts: tuple[str, ...], days: int, group: bool
+    authority: CertificateAuthority,
+    name: str,
+    hosts: tuple[str, ...],
+    days: int,
+    group: bool,
+    stated: bool,
 ) -> bool:
-    """Issue or renew the certificate of `name`; False where it is there and not due."""
+    """Issue or renew the certificate of `name`; False where it is there and not due.
+
+    stated: whether the caller named the hosts. A renewed server keeps its own where not.
+    """
     from tacit_services.enrollment import certificates
     from tacit_services.enrollment.authority import KEY, RENEW_DAYS
 
@@ -142,36 +168,42 @@ def _ensured(
     issued = authority.issued(name)
     if issued and not certificates.due(issued[-1], RENEW_DAYS):
         return False
-    authority.renew(name, hosts, days)
+    authority.renew(name, hosts if stated else (), days)
     return True
 
 
-def _prepared_for_run(folder: Path, *, group: bool) -> str:
-    """Write the broker's rules for the run of the environment; the pattern of its edges' names."""
+def _prepared_for_run(folder: Path, count: int, *, group: bool) -> tuple[list[str], str]:
+    """Write the broker's rules for `count` runs, the first that of the environment.
+
+    Returns the names of the runs, and the pattern of their edges' names.
+    """
     from tacit_services.disk import files
 
-    names, texts = _run_rules()
+    runs, names, texts = _run_rules(count)
     if not (folder / BROKER).is_dir():
         raise ConfigError(f"--run: {folder / BROKER} is missing; name the server {BROKER}")
     for name, text in texts.items():
         # Mosquitto warns of rules that everybody may read: a later one will refuse them.
-        files.write(folder / BROKER / name, text.encode(), files.GROUP if group else files.SECRET)
-    return f"edge-0..{len(names) - 1}"
+        mode = files.GROUP if group else files.SECRET
+        files.write_for_owner(folder / BROKER / name, text.encode(), mode)
+    return runs, f"edge-0..{len(names) - 1}"
 
 
-def _run_rules() -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the names of the edges of the environment's run, and the broker's files for it."""
-    from tacit_services.enrollment.acl import acl, plugin
+def _run_rules(count: int) -> tuple[list[str], tuple[str, ...], dict[str, str]]:
+    """Return the names of `count` runs and of their edges, and the broker's files for them.
+
+    The first run, and the edges, are the environment's.
+    """
+    from tacit_services.enrollment.acl import acl, federation, plugin
     from tacit_services.settings import ServiceSettings, read_settings
 
     settings = read_settings(ServiceSettings)
     definition = settings.load_run().define()
     peers = definition.algorithm.worker == "peer"
     forms = {RULES: plugin, ACL: acl}
-    return definition.worker_names, {
-        file: form(settings.run_id, definition.worker_names, peers=peers)
-        for file, form in forms.items()
-    }
+    runs = federation(settings.run_id, count)
+    texts = {file: form(runs, definition.worker_names, peers=peers) for file, form in forms.items()}
+    return runs, definition.worker_names, texts
 
 
 @app.command("acl", epilog="Example: TACIT_RUN_FILE=run.toml tacit pki acl")
@@ -179,9 +211,10 @@ def acl_(
     plugin: Annotated[
         bool, typer.Option("--plugin", help="for mosquitto's plugin for dynamic security: JSON")
     ] = False,
+    runs: RunCount = 1,
 ) -> None:
     """Print the broker's ACL for the run of TACIT_RUN_FILE and TACIT_RUN_ID."""
-    typer.echo(_run_rules()[1][RULES if plugin else ACL], nl=False)
+    typer.echo(_run_rules(runs)[2][RULES if plugin else ACL], nl=False)
 
 
 def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:

@@ -115,6 +115,13 @@ def halt(
     )
 
 
+def begin(url: Url = DEFAULT_URL, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Begin the run with the edges that are there, and wait for no more."""
+    with _client(url, token_file) as client:
+        answer = client.begin()
+    _show(answer.to_json(), as_json, lambda _: f"the run begins with {answer.edges} edges")
+
+
 def release(
     edge: Annotated[str, typer.Argument(help="an edge in quarantine", show_default=False)],
     url: Url = DEFAULT_URL,

@@ -41,15 +41,34 @@ def write(path: Path, data: bytes, mode: int) -> None:
     write_pieces(path, (data,), mode)
 
 
+def write_for_owner(path: Path, data: bytes, mode: int) -> None:
+    """Write as `write` does, for the owner and group of the folder, where root writes.
+
+    The folder of a service that has a user of its own stays readable by it. Raises OSError.
+    """
+    write_pieces(path, (data,), mode, of_folder=os.geteuid() == 0)
+
+
 def write_pieces(
-    path: Path, pieces: Iterable[bytes | memoryview], mode: int, disk: Disk | None = None
+    path: Path,
+    pieces: Iterable[bytes | memoryview],
+    mode: int,
+    disk: Disk | None = None,
+    *,
+    of_folder: bool = False,
 ) -> None:
-    """Write as `write` does, with content in pieces, which are not put together."""
+    """Write as `write` does, with content in pieces, which are not put together.
+
+    of_folder: the file has the folder's owner and group.
+    """
     disk = disk or Disk()
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
     with os.fdopen(descriptor, "wb") as file:
+        if of_folder:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
         os.fchmod(descriptor, mode)
         file.writelines(pieces)
         file.flush()

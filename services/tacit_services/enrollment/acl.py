@@ -1,8 +1,11 @@
-"""The broker's access control list for one run, in the two forms that mosquitto reads.
+"""The broker's access control list for a few runs, in the two forms that mosquitto reads.
 
-It is made for the run's name and its edges, name by name. So a certificate of another name says
+It is made for the runs' names and their edges, name by name. So a certificate of another name says
 nothing; and an edge has a fixed, short list of topics to write, so that what the broker retains of
-it is one message a topic, whatever it publishes.
+it is one message a topic, whatever it publishes. A wildcard for the run would give that up.
+
+The rules hold for the runs that a federation is to have: a broker that has read them needs no
+restart for the next one (`federation`).
 
 `plugin` is for mosquitto's dynamic security, which also refuses subscriptions: an edge has a fixed,
 short list of those, too. `acl` is for `acl_file`, which grants every subscription, and so leaves an
@@ -42,25 +45,36 @@ class _Rights:
     asks: Sequence[str] = ()
 
 
-def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
-    """Return the text of mosquitto's `acl_file` for `run` with these `edges`.
+def federation(first: str, count: int) -> list[str]:
+    """Return the names of `count` runs of one federation: first, first-2, first-3 and so on.
+
+    >>> federation("trial", 3)
+    ['trial', 'trial-2', 'trial-3']
+    """
+    return [first, *(f"{first}-{number}" for number in range(2, count + 1))]
+
+
+def acl(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
+    """Return the text of mosquitto's `acl_file` for `runs` with these `edges`.
 
     peers: whether they talk to one another.
     """
-    lines = [f"# Run {run}, {len(edges)} edges. Made by tacit pki: a change here is lost."]
-    for user in _rights(run, edges, peers):
+    lines = [
+        f"# Run {', '.join(runs)}, {len(edges)} edges. Made by tacit pki: a change here is lost."
+    ]
+    for user in _rights(runs, edges, peers):
         lines.append(f"\nuser {user.name}")
         lines += [f"topic read {topic}" for topic in user.read]
         lines += [f"topic write {topic}" for topic in user.write]
     return "\n".join(lines) + "\n"
 
 
-def plugin(run: str, edges: Sequence[str], *, peers: bool) -> str:
+def plugin(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
     """Return the same rules as the configuration of mosquitto's plugin for dynamic security.
 
     A client is its certificate's name; none has a password, and nobody may change the rules.
     """
-    everybody = list(_rights(run, edges, peers))
+    everybody = list(_rights(runs, edges, peers))
     content = {
         "defaultACLAccess": _OTHERWISE,
         "clients": [
@@ -87,19 +101,25 @@ def _rules(user: _Rights) -> Iterator[dict[str, object]]:
         yield from ({"acltype": kind, "topic": name, "allow": True} for name in names)
 
 
-def _rights(run: str, edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
+def _rights(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
     # The aggregator leaves out who floods: it asks for the others by their names.
-    yield _Rights(AGGREGATOR, _read_topics(run), _written_topics(run), parts=True)
+    read = [topic for run in runs for topic in _read_topics(run)]
+    written = [topic for run in runs for topic in _written_topics(run)]
+    yield _Rights(AGGREGATOR, read, written, parts=True)
     yield _Rights(BROKER, [topics.health()])
     for edge in edges:
-        read = [topics.down_all(run, edge), topics.model(run), *_heard_of_peers(run, edge, peers)]
-        write = [
-            topics.up_numbered(run, edge),
-            topics.presence(run, edge),
-            *(_said_by_peers(run, edge, edges) if peers else ()),
-        ]
-        # A peer leaves out who floods, as the aggregator does.
-        yield _Rights(edge, read, write, asks=list(_others(run, edge, edges)) if peers else ())
+        heard = []
+        said = []
+        asked: list[str] = []
+        for run in runs:
+            heard += [topics.down_all(run, edge), topics.model(run)]
+            said += [topics.up_numbered(run, edge), topics.presence(run, edge)]
+            if peers:
+                heard += _heard_of_peers(run, edge)
+                said += _said_by_peers(run, edge, edges)
+                # A peer leaves out who floods, as the aggregator does.
+                asked += _others(run, edge, edges)
+        yield _Rights(edge, heard, said, asks=asked)
 
 
 def _read_topics(run: str) -> list[str]:
@@ -110,12 +130,9 @@ def _written_topics(run: str) -> list[str]:
     return [topics.down(run, "+", "+").removesuffix("0") + "+", topics.model(run)]
 
 
-def _heard_of_peers(run: str, edge: str, peers: bool) -> list[str]:
+def _heard_of_peers(run: str, edge: str) -> list[str]:
     # Who is there, and how far: peers have no server that would tell them.
-    everybody = [topics.presence_all(run), topics.steps_all(run)]
-    if peers:
-        return [topics.peer_all(run, edge), *everybody]
-    return []
+    return [topics.peer_all(run, edge), topics.presence_all(run), topics.steps_all(run)]
 
 
 def _others(run: str, edge: str, peers: Iterable[str]) -> Iterator[str]:

@@ -156,7 +156,7 @@ class CertificateAuthority:
         certificate = self.sign(name, key.public_key(), days, hosts)
         bundle.mkdir(exist_ok=True)
         files.write(bundle / CA, certificates.pem(self.certificate), files.PUBLIC)
-        files.write(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
+        files.write_for_owner(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
         if hosts:
             files.write(bundle / REVOKED, (self.folder / REVOKED).read_bytes(), files.PUBLIC)
         files.write(bundle / KEY, certificates.key_pem(key), files.GROUP if group else files.SECRET)
@@ -177,7 +177,7 @@ class CertificateAuthority:
         if newest is None:
             raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
         certificate = self.sign(name, key.public_key(), days, hosts or certificates.hosts(newest))
-        files.write(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
+        files.write_for_owner(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
         return bundle
 
     def revoke(self, name: str) -> int:
@@ -195,7 +195,7 @@ class CertificateAuthority:
             certificates.revocations(self.certificate, self._key, revoked | serials)
         )
         for path in (self.folder / REVOKED, *self.folder.glob(f"*/{REVOKED}")):
-            files.write(path, data, files.PUBLIC)
+            files.write_for_owner(path, data, files.PUBLIC)
         return len(serials - revoked)
 
     # -- reading --

@@ -157,4 +157,5 @@ def _waiting(sites: int | None) -> str:
     return (
         f"min = {sites}  # the run begins when so many sites are there\n"
         f"wait = {_DAY}.0  # seconds that it waits for them\n"
+        f"grace = {_DAY}.0  # and, near the end, for a site that is away and has budget\n"
     )

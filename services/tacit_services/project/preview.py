@@ -21,6 +21,7 @@ from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
+from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.models.module import ModuleModel
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -49,29 +50,35 @@ class CheckReport:
     refused: str | None
 
 
-def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> CheckReport:
+def check(
+    run: RunFile, root: Path | None, home: Path, slow: SlowSteps, only: int | None = None
+) -> CheckReport:
     """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
 
-    slow: is told what is under way. Raises ConfigError, DataError, PrivacyError for what would stop
+    slow: is told what is under way. only: the number of the edge whose data is looked at, at a site
+    that has no other's. Raises ConfigError, DataError, PrivacyError for what would stop
     the run, but for a budget that is spent: the report names it.
     """
     torch.set_num_threads(1)  # as every edge of `tacit run`, and faster on single rows
     with slow.step("looking at the files"):
-        run.source.check(root)
         definition = run.define()
+        count = definition.plans.workers
+        if only is not None and only >= count:
+            raise ConfigError(f"--identity {only}: the run has edges 0 to {count - 1}")
+        run.source.check(root, only)
     definition.metrics()
     model = definition.build_model()
     plan = definition.plans.plan(0)
     began = time.perf_counter()
-    edge_rows = _rows_of_edges(definition, root, slow)
+    edge_rows = _rows_of_edges(definition, root, slow, only)
     reading = time.perf_counter() - began
     with slow.step("looking at the columns"):
-        remarks = definition.source.remarks()
+        remarks = definition.source.remarks(only)
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
     facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
     with slow.step("adding up what the ledgers have spent"):
-        ledgers = own_budget.left(definition, home)
+        ledgers = own_budget.left(definition, home, only)
     facts += _budget(plan, ledgers, home)
     slow_layers: list[str] = []
     if definition.algorithm.worker == "edge":
@@ -81,9 +88,11 @@ def check(run: RunFile, root: Path | None, home: Path, slow: SlowSteps) -> Check
             facts.append(("layers", f"of a row's time: {layer_times.words(model)}"))
             slow_layers = layer_times.recurrent(model)
     with slow.step("comparing the test set with private rows"):
-        alike = own_budget.refuse_private_test(definition, home, rows_known=False)
-    notes = [*run.notes, *remarks, *alike, *_absent(definition.source, edge_rows)]
-    notes += [*_unequal(definition, edge_rows), *slow_layers]
+        alike = own_budget.refuse_private_test(definition, home, rows_known=False, only=only)
+    notes = [*run.notes, *remarks, *alike]
+    if only is None:  # what is compared are the rows of all
+        notes += [*_absent(definition.source, edge_rows), *_unequal(definition, edge_rows)]
+    notes += slow_layers
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))
 
@@ -97,12 +106,16 @@ class _EdgeRows:
 
 
 def _rows_of_edges(
-    definition: Definition[Any], root: Path | None, slow: SlowSteps
+    definition: Definition[Any], root: Path | None, slow: SlowSteps, only: int | None
 ) -> list[_EdgeRows]:
-    """Read every row of every edge, as the run will read it."""
+    """Read every row of every edge, or of `only` one, as the run will read it."""
     edge_rows = []
+    if only is None:
+        numbers = range(definition.edges.count)
+    else:
+        numbers = range(only, only + 1)
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        for number in range(definition.edges.count):
+        for number in numbers:
             with slow.step(f"reading the rows of edge {number + 1} of {definition.edges.count}"):
                 edge_rows.append(_rows(definition.source, number, root, Path(folder)))
     return edge_rows

@@ -7,7 +7,6 @@ what a budget was spent on.
 from __future__ import annotations
 
 import fcntl
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from rich.console import Console
 
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
+from tacit_services.disk.set_aside import moved_aside
 
 MARKER = ".tacit-run"  # in OUT/state: the folder is of a `tacit run`
 
@@ -71,7 +71,9 @@ def fresh(out: Path, console: Console) -> Path:
     refuse(out, resume=False)
     try:
         if state.exists():
-            console.print(f"the earlier run in {out} is now in {_moved(out)}", soft_wrap=True)
+            # `state` goes last: a move that was cut short is known for what it is, and goes on.
+            place = moved_aside(out, (*results.FILES, "state"))
+            console.print(f"the earlier run in {out} is now in {place}", soft_wrap=True)
         state.mkdir(parents=True)
         (state / MARKER).touch()
     except OSError as error:
@@ -87,30 +89,3 @@ def delete_rows(out: Path) -> None:
     if (out / "summary.json").exists():
         for decoded in (out / "state" / "identities").glob("*/rows"):
             shutil.rmtree(decoded)
-
-
-def _moved(out: Path) -> Path:
-    """Move the earlier run's files out of `out`, which stays, as it is locked; returns where to.
-
-    `state` goes last, so that a move that was cut short is known for what it is, and goes on.
-    """
-    place = _free(out)
-    for name in (*results.FILES, "state"):
-        if (out / name).exists():
-            shutil.move(out / name, place / name)
-    return place
-
-
-def _free(out: Path) -> Path:
-    """Return a new folder beside `out`: its name, and the first number that no other has."""
-    resolved = out.resolve()  # "." has no name
-    for number in itertools.count(1):
-        place = resolved.with_name(f"{resolved.name}-{number}")
-        try:
-            place.mkdir()
-        except FileExistsError:
-            continue
-        if out.is_absolute():
-            return place
-        return Path(os.path.relpath(place))
-    raise AssertionError

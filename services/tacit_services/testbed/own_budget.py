@@ -55,16 +55,23 @@ def register(definition: Definition[Any], home: Path) -> None:
             own_ledgers.place(owned, number, home)
 
 
-def left(definition: Definition[Any], home: Path) -> list[Left]:
+def left(definition: Definition[Any], home: Path, only: int | None = None) -> list[Left]:
     """Return what is left to every edge of a run on own data; none of published data.
 
-    Writes nothing. Raises PrivacyError, ConfigError, DataError.
+    only: the number of an edge, where the machine has no data of others. Writes nothing.
+    Raises PrivacyError, ConfigError, DataError.
     """
     return [
         ledger
-        for number in range(definition.edges.count)
+        for number in _numbers(definition, only)
         if (ledger := _of_edge(definition, number, home)) is not None
     ]
+
+
+def _numbers(definition: Definition[Any], only: int | None) -> range:
+    if only is None:
+        return range(definition.edges.count)
+    return range(only, only + 1)
 
 
 def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | None:
@@ -100,15 +107,21 @@ def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[st
     )
 
 
-def refuse_private_test(definition: Definition[Any], home: Path, *, rows_known: bool) -> list[str]:
+def refuse_private_test(
+    definition: Definition[Any], home: Path, *, rows_known: bool, only: int | None = None
+) -> list[str]:
     """Return notes on a test set with people of the training data, or rows like theirs.
 
     rows_known: whether the ledgers know the training rows already, which are then not read again.
-    Raises ConfigError where it has private rows, DataError for a file that cannot be read.
+    only: as `left`. Raises ConfigError where it has private rows, DataError for a file that cannot
+    be read.
     """
     if (test := definition.source.test_file()) is None:
         return []
-    numbers = range(0 if rows_known else definition.edges.count)
+    if rows_known:
+        numbers = range(0)
+    else:
+        numbers = _numbers(definition, only)
     every = [definition.source.owned(number) for number in numbers]
     notes = []
     for overlap in overlaps(test, [owned for owned in every if owned is not None], home):

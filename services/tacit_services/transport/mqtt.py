@@ -114,6 +114,7 @@ class Connection:
             self._tls = None
         else:
             self._tls = tls.context()
+            tls.warn_of_end()
         self._id = client_id
         self.listening = frozenset(subscriptions)
         self._will = will

@@ -5,12 +5,20 @@ Only paths are passed around, so that secrets stay in their files.
 
 from __future__ import annotations
 
+import logging
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+
 from tacit import regular_file
 from tacit.errors import ConfigError
+
+log = logging.getLogger("tacit.tls")
+NEAR_DAYS = 30.0  # a certificate that ends sooner is to be renewed
+_DAY = 86400.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,34 @@ class Tls:
                 f"{self.cert} with {self.key}: not a certificate and its key ({why})"
             ) from error
         return context
+
+    def ends(self) -> float:
+        """Return when the own certificate ends, in seconds since 1970. Raises ConfigError."""
+        try:
+            certificate = x509.load_pem_x509_certificate(regular_file.content(self.cert))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.cert}: not a certificate ({error})") from error
+        return certificate.not_valid_after_utc.timestamp()
+
+    def warn_of_end(self) -> None:
+        """Log a warning where the own certificate ends soon. Raises ConfigError."""
+        if remark := near_end(self.ends()):
+            log.warning(
+                "%s %s; renew it, and start this again (tacit pki issue NAME --renew; an edge that "
+                "has enrolled renews its own at its start)",
+                self.cert,
+                remark,
+            )
+
+
+def near_end(ends: float) -> str:
+    """Return how soon a certificate ends, in words; "" where it is not soon."""
+    days = (ends - time.time()) / _DAY
+    if days >= NEAR_DAYS:
+        return ""
+    if days < 0:
+        return "has ended"
+    return f"ends in {days:.0f} days"
 
 
 def context_trusting(ca: Path) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tacit import regular_file
 from tacit.errors import ConfigError, ServiceError
+from tacit_services.transport.tls import near_end
 
 log = logging.getLogger("tacit.edge")
 PERIOD = 5.0  # seconds between two beats
@@ -31,6 +33,7 @@ class Heartbeat:
         self._state = "starting"
         self._up: Callable[[], bool] = lambda: True  # no broker is missed before it is looked for
         self._up_at = time.monotonic()
+        self._certificate_ends: float | None = None
         self._ended = False
         self._wake = threading.Event()
         self._failed = False
@@ -58,6 +61,10 @@ class Heartbeat:
         """Write from now on for how long `up`, whether there is a broker, has been False."""
         self._up = up
 
+    def certificate(self, ends: float) -> None:
+        """Write from now on when the worker's certificate ends, in seconds since 1970."""
+        self._certificate_ends = ends
+
     def close(self) -> None:
         """End the thread and delete the file, so that this process is no longer looked for."""
         self._ended = True
@@ -83,13 +90,15 @@ class Heartbeat:
         now = time.monotonic()
         if self._up():
             self._up_at = now
-        content = {
+        content: dict[str, float | str] = {
             "at": now,
             "pid": os.getpid(),
             "edge": self._who,
             "state": self._state,
             "without_broker_s": round(now - self._up_at, 1),
         }
+        if self._certificate_ends is not None:
+            content["certificate_ends"] = self._certificate_ends
         temporary = path.with_name(f".{path.name}.new")
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
         temporary.replace(path)
@@ -107,6 +116,7 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
         lonely = float(beat["without_broker_s"])
         who = beat["edge"] or "a worker"
         state = beat["state"]
+        remark = near_end(float(beat.get("certificate_ends", math.inf)))
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file; the service does not run") from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -117,4 +127,6 @@ def judged(path: Path, silent: float, without_broker: float) -> str:
         )
     if lonely > without_broker:
         raise ServiceError(f"{who} has been without its broker for {lonely:.0f} s")
+    if remark:
+        return f"{who}: {state}; its certificate {remark}"
     return f"{who}: {state}"

@@ -72,6 +72,8 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         will=Will(topic, b"offline"),
         tls=tls,
     )
+    if tls is not None:
+        resources.heartbeat.certificate(tls.ends())
     connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
     resources.heartbeat.watch(lambda: connection.hears)

@@ -67,6 +67,7 @@ _THE_AGGREGATORS = (
     "run.average",
     "edges.min",
     "edges.wait",
+    "edges.grace",
     "edges.share",
     "edges.slowdown",
 )

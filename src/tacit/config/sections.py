@@ -172,6 +172,13 @@ class Edges(Section):
         le=1e6,
         description="seconds after the first edge has come, when the run begins with fewer",
     )
+    grace: float = Field(
+        60.0,
+        ge=0,
+        le=1e6,
+        description="seconds that a run without an edge that could push waits for those that are "
+        "away and have budget",
+    )
     share: ShareRule = Field(
         "rows",
         description="an edge's part of the updates is proportional to this, while other edges wait "

@@ -110,15 +110,19 @@ class Source(Protocol):
         """
         ...
 
-    def remarks(self) -> list[str]:
+    def remarks(self, only: int | None = None) -> list[str]:
         """Return what the owner should know of the training rows before they cost anything.
 
-        Raises OwnersError for rows that are nearly all of another schema; ConfigError, DataError.
+        only: of this edge's file alone. Raises OwnersError for rows that are nearly all of another
+        schema; ConfigError, DataError.
         """
         ...
 
-    def check(self, root: Path | None) -> None:
-        """Raise ConfigError or DataError for a file that is not there, without reading it all."""
+    def check(self, root: Path | None, only: int | None = None) -> None:
+        """Raise ConfigError or DataError for a file that is not there, without reading it all.
+
+        only: look at this edge's file alone.
+        """
         ...
 
     def available(self, root: Path | None) -> bool:
@@ -224,11 +228,11 @@ class Benchmark:
     def test_file(self) -> None:
         """Return None: published data is nobody's own."""
 
-    def remarks(self) -> list[str]:
+    def remarks(self, only: int | None = None) -> list[str]:
         """Return nothing: published rows are known."""
         return []
 
-    def check(self, root: Path | None) -> None:
+    def check(self, root: Path | None, only: int | None = None) -> None:
         """Raise ConfigError or DataError for a training file that is missing or another."""
         published.load_labels(self.name, "train", root)
 

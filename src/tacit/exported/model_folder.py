@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ def export(
 ) -> list[Path]:
     """Write the model of the run whose results are in `results` to `folder`; returns its files.
 
-    code: the folder of own code, the run file's if None. which: "last", or what lies beside it,
-    "averaged" or "best".
+    code: the folder of own code; None: the run file's, else `results` itself. which: "last", or
+    what lies beside it, "averaged" or "best".
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
@@ -68,17 +68,15 @@ def export(
             "that one away"
         )
     if code is None:
-        place = Path(definition.folder)
+        places = [Path(definition.folder), results]
     else:
-        place = code
-    run = _run(definition.run, place, of_the_run)
+        places = [code]
+    run = _with_its_code(definition.run, places, summary.run_file_sha256, of_the_run)
     if run.algorithm.worker == "party":
         raise ConfigError(
             f"{results}: a vertical run's model is in parts that stay where they are; use "
             f"`tacit predict {results} --ids`"
         )
-    if summary.run_file_sha256 != run.fingerprint():
-        raise ConfigError(f"{place}: its code is not what was trained; name the folder by --code")
     model = run.build_model()
     chosen = _chosen(summary, which, summary_file)
     of_model = model.unflatten(torch.zeros(model.size))
@@ -200,6 +198,27 @@ def _without_files(run: RunFile) -> dict[str, Any]:
         stated["data"]["train"] = "rows" if dealt else "rows{edge}"
     stated.get("evaluation", {}).pop("metrics", None)
     return stated
+
+
+def _with_its_code(
+    content: dict[str, Any], places: list[Path], fingerprint: str, where: Path
+) -> RunFile:
+    """Return the run whose code lies in the first of `places` that has what was trained.
+
+    Raises ConfigError where none has; DataError for what is no run.
+    """
+    for place in places:
+        with suppress(ConfigError, DataError):
+            run = _run(content, place, where)
+            if run.fingerprint() == fingerprint:
+                return run
+    if not places[0].is_dir():
+        raise ConfigError(
+            f"{places[0]}: the run file's folder is not on this machine; bring a copy, with the "
+            "code of the run, and name it by --code"
+        )
+    _run(content, places[0], where)  # its own complaint goes first
+    raise ConfigError(f"{places[0]}: its code is not what was trained; name the folder by --code")
 
 
 def _run(content: dict[str, Any], folder: Path, where: Path) -> RunFile:

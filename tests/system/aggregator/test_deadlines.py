@@ -78,6 +78,36 @@ def test_a_round_of_three_goes_on_with_two(
     assert again.run.role.state()[1] == role.state()[1]
 
 
+def test_the_operator_begins_the_first_round_by_an_entry_of_the_journal(
+    rigged: Callable[[RunFile], Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given rounds that are to wait ten minutes for three edges, of which two are there,
+    run = made(
+        RUN,
+        "[algorithm]\nsteps_min = 2\ndeadline_s = 600\nquorum = 0.6",
+        run={"updates": 6},
+        algorithm={"name": "fedavg"},
+        edges={"wait": 600.0},
+    )
+    rig = rigged(run)
+    monkeypatch.setattr(rig.driver, "save", lambda: None)  # no snapshot trims the journal
+
+    def begin() -> None:
+        if len(rig.live.role.edges) == 2 and rig.live.role.waits_to_begin:
+            assert rig.driver.begin()
+
+    rig.idle = begin
+    rig.serve()
+    rig.edge(0, tmp_path)
+    rig.edge(1, tmp_path)
+    # when the operator begins, then the run trains to its end, and a replay begins there, too.
+    role = rig.finished()
+    assert (role.version, role.halt_reason) == (6, "all updates applied")
+    again = rig.assembled(rig.store)
+    again.driver.recover()
+    assert sha256(again.run.role) == sha256(role)
+
+
 def test_the_slot_of_a_silent_edge_is_given_to_another(
     rigged: Callable[[RunFile], Rig], tmp_path: Path
 ) -> None:

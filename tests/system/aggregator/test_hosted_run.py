@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx
 from tacit_services.aggregator.hosted_run import HostedRun, Loaded
+from tacit_services.aggregator.reporting.results import run_in
 from tacit_services.settings import AggregatorSettings, read_settings
 
 from tests.helpers.run_files import MAPA, toml
@@ -32,8 +34,11 @@ class Served:
 
 
 @contextmanager
-def hosted(folder: Path, address: str) -> Iterator[Served]:
-    """Serve a run named after its folder, until it has ended or the test is over."""
+def hosted(folder: Path, address: str, out: Path | None = None) -> Iterator[Served]:
+    """Serve a run named after its folder, until it has ended or the test is over.
+
+    out: of its results, in place of a folder of its own.
+    """
     folder.mkdir()
     (folder / "run.toml").write_text(toml(MAPA, run={"updates": 4}), encoding="utf-8")
     settings = read_settings(
@@ -42,7 +47,7 @@ def hosted(folder: Path, address: str) -> Iterator[Served]:
         run_id=folder.name,
         broker=address,
         store="memory://",
-        out=folder / "out",
+        out=out or folder / "out",
         receipts=folder / "receipts.key",
         token_file=folder / "token",
     )
@@ -76,3 +81,24 @@ def test_one_run_of_a_process_ends_and_the_other_goes_on(tmp_path: Path, address
         assert (status["run"], status["state"]) == ("two", "waiting")
         assert second.thread.is_alive()
     assert not (tmp_path / "two/out/summary.json").exists()
+
+
+def test_a_run_moves_the_results_of_another_aside_and_its_own_not(
+    tmp_path: Path, address: str
+) -> None:
+    # Given three runs, one after the other, that were told the same folder,
+    out = tmp_path / "out"
+    for name in ("one", "two", "three"):
+        with hosted(tmp_path / name, address, out) as run:
+            token = (tmp_path / name / "token").read_text(encoding="utf-8").strip()
+            assert run.is_halted(token)
+            run.thread.join(PATIENCE)
+    # then each has its results, whole, in a folder of its own.
+    for name, folder in (("three", out), ("one", tmp_path / "out-1"), ("two", tmp_path / "out-2")):
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        weights = (folder / "model.safetensors").read_bytes()
+        assert summary["run"] == name
+        assert summary["model_sha256"] == hashlib.sha256(weights).hexdigest()
+    assert run_in(out) == "three"
+    (out / "summary.json").write_text("[]")
+    assert run_in(out) is None

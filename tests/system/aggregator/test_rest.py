@@ -115,12 +115,29 @@ class TestStrangers:
         with web.stream("GET", "/v1/events") as answer:
             return answer.status_code == 200
 
-    @pytest.mark.parametrize("path", ["/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"])
+    @pytest.mark.parametrize(
+        "path", ["/v1/begin", "/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"]
+    )
     def test_without_a_token_no_body_is_waited_for(self, still: httpx.Client, path: str) -> None:
         with closing(dial(str(still.base_url))) as connection:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
             connection.sendall(head.encode())
             assert connection.recv(12) == b"HTTP/1.1 401"
+
+
+class TestBegin:
+    def test_a_run_begins_with_the_edges_that_are_there(self, rig: Rig, web: httpx.Client) -> None:
+        assert "no edge" in problem(web.post("/v1/begin", headers=BEARER), 409)
+        assert rig.live.scheduler.needed == 3
+        rig.hello("edge-0")
+        rig.hello("edge-1")
+        assert rig.live.scheduler.needed == 3
+        problem(web.post("/v1/begin"), 401)
+        for _ in range(2):
+            assert web.post("/v1/begin", headers=BEARER).json() == {"edges": 2}
+        assert rig.live.scheduler.needed == 0
+        web.post("/v1/halt", headers=BEARER)
+        assert "over" in problem(web.post("/v1/begin", headers=BEARER), 404)
 
 
 class TestHalt:
@@ -168,14 +185,16 @@ class TestHalt:
         assert refused.headers["www-authenticate"] == "Bearer"
         assert not rig.role.halted
 
-    @pytest.mark.parametrize("path", ["/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"])
+    @pytest.mark.parametrize(
+        "path", ["/v1/begin", "/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"]
+    )
     @pytest.mark.parametrize("body", [b"{not json", b'{"unknown": 1}', b"[]"])
     def test_the_token_is_asked_for_before_the_body_is_read(
         self, still: httpx.Client, path: str, body: bytes
     ) -> None:
         header = {"Content-Type": "application/json"}
         problem(still.post(path, content=body, headers=header), 401)
-        if "release" not in path:
+        if "release" not in path and "begin" not in path:
             problem(still.post(path, content=body, headers=header | BEARER), 422)
 
     def test_without_a_configured_token_nobody_may(self, tmp_path: Path) -> None:

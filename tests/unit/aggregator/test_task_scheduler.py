@@ -73,6 +73,15 @@ def test_edges_min_begins_with_so_many() -> None:
     assert [gated.hello(edge) for edge in ("edge-0", "edge-1", "edge-2")] == [False, True, True]
 
 
+def test_the_operator_begins_the_run_with_those_that_are_there() -> None:
+    gated = Gated()
+    assert [gated.hello(edge) for edge in ("edge-0", "edge-1")] == [False, False]
+    gated.scheduler.begin()
+    assert sorted(gated.scheduler.due()) == ["edge-0", "edge-1"]
+    assert gated.scheduler.needed == 0
+    assert gated.hello("edge-2")
+
+
 def test_after_the_wait_the_run_begins_with_those_that_are_there() -> None:
     gated = Gated("wait = 5.0")
     assert not gated.hello("edge-0")

@@ -56,6 +56,7 @@ OTHER = {
     "edges.slowdown": "[2.0]",
     "edges.min": "1",
     "edges.wait": "61.0",
+    "edges.grace": "61.0",
     "edges.share": '"budget"',
     "evaluation.every": "51",
     "evaluation.samples": "2001",

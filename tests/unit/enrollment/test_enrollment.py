@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -334,6 +335,55 @@ class TestCommand:
         for option, file in (((), text), (("--plugin",), rules)):
             assert tacit("pki", "acl", *option) == 0
             assert capsys.readouterr().out == file.read_text()
+
+    def test_the_command_for_a_run_is_given_again_for_the_next_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # Given the command that made authority, certificates and rules, with hosts of its own,
+        folder, run = tmp_path / "pki", tmp_path / "run.toml"
+        run.write_text(toml(MAPA, run={"updates": 5}, edges={"count": 2}))
+        monkeypatch.setenv("TACIT_RUN_FILE", str(run))
+        monkeypatch.setenv("TACIT_RUN_ID", "trial")
+        servers = ("--server", "broker=b.net", "--server", "enrollment=b.net")
+        assert tacit("pki", "init", str(folder), *servers, "--days", "20", "--run") == 0
+        before = (folder / "broker" / "tls.key").read_bytes()
+        # when it is given again for two runs more, with fewer words,
+        monkeypatch.setenv("TACIT_RUN_ID", "second")
+        capsys.readouterr()
+        assert tacit("pki", "init", str(folder), "--run", "--runs", "3") == 0
+        # then it names the runs that the broker's rules are of, for every edge,
+        assert "rules are those of 3 runs, second, second-2 to second-3" in capsys.readouterr().out
+        lines = (folder / "broker" / "acl").read_text().splitlines()
+        for name in ("second", "second-2", "second-3"):
+            assert f"topic write tacit/v1/{name}/up/edge-1/0/0" in lines
+            assert f"topic read tacit/v1/{name}/down/edge-1/#" in lines
+        assert not [line for line in lines if "trial" in line or "second-4" in line]
+        # keys stay, and a renewed server has the hosts that it had.
+        assert (folder / "broker" / "tls.key").read_bytes() == before
+        newest = CertificateAuthority(folder).issued("broker")[-1]
+        assert not certificates.due(newest, 300)
+        assert list(certificates.hosts(newest)) == ["b.net"]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+    def test_what_root_writes_into_the_folder_of_a_service_belongs_to_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder, run = tmp_path / "pki", tmp_path / "run.toml"
+        run.write_text(toml(MAPA, run={"updates": 5}, edges={"count": 2}))
+        monkeypatch.setenv("TACIT_RUN_FILE", str(run))
+        assert tacit("pki", "init", str(folder), "--days", "20", "--run") == 0
+        for path in (folder / "broker", *(folder / "broker").iterdir()):
+            os.chown(path, 1883, 1884)
+        # When rules and certificate are written anew, and a client's certificate is revoked,
+        assert tacit("pki", "init", str(folder), "--run") == 0
+        assert tacit("pki", "revoke", "aggregator", "--dir", str(folder)) == 0
+        # then all that the broker reads is still its own, and its key for nobody else.
+        owners = {
+            (path.stat().st_uid, path.stat().st_gid) for path in (folder / "broker").iterdir()
+        }
+        assert owners == {(1883, 1884)}
+        assert mode(folder / "broker" / "tls.key") == 0o600
+        assert (folder / "ca.key").stat().st_uid == 0
 
     def test_init_makes_what_a_run_needs_and_refuses_to_do_it_twice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

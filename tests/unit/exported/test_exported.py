@@ -265,6 +265,24 @@ def test_the_cards_lines_make_the_network_that_was_trained(
         )
 
 
+def test_results_from_another_machine_find_the_code_beside_them_or_ask_for_it(
+    tmp_path: Path,
+) -> None:
+    # Given results that were copied out of a container, whose run file's folder is not here,
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    code = (tmp_path / "run" / "nets.py").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(ConfigError, match="is not on this machine; bring a copy"):
+        exported.export(tmp_path / "out", tmp_path / "model")
+    # when a copy of the code lies beside them, then it is found, if it is what was trained.
+    (tmp_path / "out" / "nets.py").write_text(code + "# another", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not on this machine"):
+        exported.export(tmp_path / "out", tmp_path / "model")
+    (tmp_path / "out" / "nets.py").write_text(code, encoding="utf-8")
+    exported.export(tmp_path / "out", tmp_path / "model")
+    exported.read(tmp_path / "model", trust_code=True)
+
+
 def test_other_code_than_was_trained_is_refused_before_it_runs(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")

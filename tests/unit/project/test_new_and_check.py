@@ -80,6 +80,31 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     assert "4000 to 4002 rows an edge, 5000 taken" in capsys.readouterr().out
 
 
+def test_a_site_checks_its_own_file_alone(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Given the machine of a site, with the run file and the file of its own rows,
+    assert tacit("new", "clinic", "--table", str(sample), "--sites", "3") == 0
+    folder = sample.parent / "clinic"
+    table(folder / "site1.csv", 4001, seed=3)
+    # when all are checked, then the others' files are missing;
+    assert tacit("check", "clinic/run.toml") == 2
+    assert "site0.csv" in capsys.readouterr().err
+    # when its own is, then its rows and its ledger are, and what comes next is the edge.
+    assert tacit("check", "clinic/run.toml", "--identity", "1") == 0
+    output = capsys.readouterr().out
+    assert "4001 to 4001 rows an edge" in output
+    assert "ledger of edge-1" in output
+    assert "edge-0" not in output
+    assert "next: TACIT_RUN_FILE=clinic/run.toml TACIT_IDENTITY=1 tacit edge" in output
+    # A bad cell of it is named, and an identity that the run has not is refused.
+    text = (folder / "site1.csv").read_text(encoding="utf-8").splitlines()
+    text[1] = ",".join(["x"] * len(text[0].split(",")))
+    (folder / "site1.csv").write_text("\n".join(text) + "\n", encoding="utf-8")
+    assert tacit("check", "clinic/run.toml", "--identity", "1") == 3
+    assert "column 'age': expected numbers, found string, in row 1" in capsys.readouterr().err
+    assert tacit("check", "clinic/run.toml", "--identity", "3") == 2
+    assert "0 to 2" in capsys.readouterr().err
+
+
 def test_a_table_that_a_ledger_knows_does_not_become_public(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -152,6 +153,35 @@ def test_whoever_takes_compose_down_takes_all_profiles_down(
         check=True,
     )
     assert completed.stdout == f"docker compose --profile '*' down {volumes}--remove-orphans\n"
+
+
+@pytest.mark.parametrize("answer", ["", "yes\n", "Purge\n", "down\n"])
+def test_purge_names_what_is_lost_and_deletes_nothing_unless_told(
+    tmp_path: Path, answer: str
+) -> None:
+    # Given a docker that tells if it is called,
+    (tmp_path / "docker").write_text("#!/bin/sh\necho docker was called\n")
+    (tmp_path / "docker").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def purged(words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", "--no-print-directory", "purge"],
+            cwd=ROOT,
+            env=environment,
+            input=words,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = purged(answer)
+    assert refused.returncode != 0
+    assert "what each edge's rows have spent" in refused.stdout
+    assert "docker was called" not in refused.stdout
+    done = purged("purge\n")
+    assert done.returncode == 0
+    assert "docker was called" in done.stdout
 
 
 def test_no_document_takes_compose_down_in_another_way() -> None:

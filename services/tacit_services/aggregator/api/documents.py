@@ -212,6 +212,12 @@ class Halted(_Document):
     reason: str
 
 
+class Begun(_Document):
+    """The run waits for no more edges than these, which are there."""
+
+    edges: int
+
+
 class PredictRequest(BaseModel):
     """The records whose class is asked for, and how long to wait for the parties."""
 

@@ -37,9 +37,9 @@ def health_routes(run_status: RunStatus) -> APIRouter:
     return router
 
 
-def metrics_routes(run_status: RunStatus) -> APIRouter:
+def metrics_routes(run_status: RunStatus, certificate_ends: float | None) -> APIRouter:
     router = APIRouter(tags=["health"])
-    registry = prometheus_metrics.registry(run_status)
+    registry = prometheus_metrics.registry(run_status, certificate_ends)
     text: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
     }

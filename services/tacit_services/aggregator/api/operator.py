@@ -25,7 +25,9 @@ HEALTH = ("/healthz", "/readyz")  # paths; whoever restarts processes asks there
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 STORE_SECONDS = 5.0  # that a write waits for the store; a client waits twice as long
 WAITING = 8  # writes that wait at a time: of 40 threads reads have the rest
-_HALT = ""  # the request to end the run; any other is named after the edge that it releases
+# The requests to end the run and to begin it; any other is named after the edge that it releases.
+_HALT = ""
+_BEGIN = " "  # no name of an edge
 
 
 class Operator:
@@ -56,6 +58,10 @@ class Operator:
         """End the quarantine of `edge`. Raises ServiceError as `halt` does."""
         self._entered(edge, "")
 
+    def begin(self) -> None:
+        """Begin the run with the edges that are there. Raises ServiceError as `halt` does."""
+        self._entered(_BEGIN, "")
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Hold a place among the requests that wait. Raises ServiceError, at once: none is free."""
@@ -85,7 +91,7 @@ class Operator:
         with self._changed:
             requests = dict(self._open)
         for name, reason in requests.items():
-            if driver.halt(reason) if name == _HALT else driver.release(name):
+            if _done(driver, name, reason):
                 with self._changed:
                     del self._open[name]
                     self._changed.notify_all()
@@ -119,6 +125,15 @@ class Operator:
     def shown(self, credentials: HTTPAuthorizationCredentials | None) -> bool:
         """Return whether `credentials` is the operator's token."""
         return _same(credentials, self._token)
+
+
+def _done(driver: ServerDriver, name: str, reason: str) -> bool:
+    """Do what is asked for by `name`; False: the journal is full for now."""
+    if name == _HALT:
+        return driver.halt(reason)
+    if name == _BEGIN:
+        return driver.begin()
+    return driver.release(name)
 
 
 class Readers:

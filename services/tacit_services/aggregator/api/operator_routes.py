@@ -66,6 +66,31 @@ def control_routes(run_status: RunStatus, operator: Operator) -> APIRouter:
     return router
 
 
+def beginning_routes(run_status: RunStatus, operator: Operator) -> APIRouter:
+    """Return the route that begins a run which waits for more edges."""
+    router = _operators(operator)
+
+    @router.post(
+        "/begin",
+        response_model=documents.Begun,
+        summary="Begin with the edges that are there; may be said again",
+        responses=documented(401, 403, 404, 409, 411, 413, 422),
+    )
+    def begin() -> Response:
+        reading = run_status.reading()
+        if reading.halted:
+            return problem(404, "the run is over")
+        if not reading.online:
+            return problem(409, "no edge is there to begin with")
+        try:
+            operator.begin()
+        except ServiceError as error:
+            return _later(error, 1)
+        return document({"edges": reading.online})
+
+    return router
+
+
 def prediction_routes(
     run_status: RunStatus, operator: Operator, inference: Inference | None
 ) -> APIRouter:

@@ -47,16 +47,20 @@ _COUNTED = {
 }
 
 
-def registry(run_status: RunStatus) -> CollectorRegistry:
-    """Return a registry of this run alone."""
+def registry(run_status: RunStatus, certificate_ends: float | None = None) -> CollectorRegistry:
+    """Return a registry of this run alone.
+
+    certificate_ends: of the aggregator, in seconds since 1970; None: it has none.
+    """
     registry = CollectorRegistry()
-    registry.register(_Run(run_status))
+    registry.register(_Run(run_status, certificate_ends))
     return registry
 
 
 class _Run(Collector):
-    def __init__(self, run_status: RunStatus) -> None:
+    def __init__(self, run_status: RunStatus, certificate_ends: float | None) -> None:
         self._run_status = run_status
+        self._certificate_ends = certificate_ends
 
     def collect(self) -> Iterable[Metric]:
         """Yield all families: one consistent reading of the run."""
@@ -75,6 +79,12 @@ class _Run(Collector):
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(reading.halted))
         yield from _health(reading)
+        if self._certificate_ends is not None:
+            yield GaugeMetricFamily(
+                "tacit_certificate_end_timestamp_seconds",
+                "When the aggregator's certificate ends.",
+                self._certificate_ends,
+            )
         if load is not None:
             yield from _load(load)
         yield _staleness(reading.staleness)

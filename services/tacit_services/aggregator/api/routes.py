@@ -15,7 +15,11 @@ from fastapi import Depends, FastAPI, HTTPException
 from tacit.models import Model
 from tacit_services.aggregator.api.health_routes import health_routes, metrics_routes
 from tacit_services.aggregator.api.operator import Operator, Readers
-from tacit_services.aggregator.api.operator_routes import control_routes, prediction_routes
+from tacit_services.aggregator.api.operator_routes import (
+    beginning_routes,
+    control_routes,
+    prediction_routes,
+)
 from tacit_services.aggregator.api.run_routes import (
     edge_routes,
     event_routes,
@@ -38,12 +42,13 @@ def create_app(
     inference: Inference | None = None,
     hosts: Iterable[str] = (),
     read_token: str | None = None,
+    certificate_ends: float | None = None,
 ) -> FastAPI:
     """Return the application of one run. Call `operator.close()` before stopping its server.
 
     `inference`: vertical. `hosts`: further names under which it may be asked for. `read_token`:
     what of the run is shown, metrics too, needs it or the operator's token; None shows it to all
-    clients.
+    clients. `certificate_ends`: as for the metrics' `registry`.
     """
     app = FastAPI(
         title="tacit aggregator",
@@ -73,7 +78,9 @@ def create_app(
     else:
         may_read = [Depends(Readers(read_token, operator).check)]
     refused = documented(401) if may_read else {}
-    app.include_router(metrics_routes(run_status), dependencies=may_read, responses=refused)
+    app.include_router(
+        metrics_routes(run_status, certificate_ends), dependencies=may_read, responses=refused
+    )
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     read = later | {"dependencies": [*may_read, Depends(recovered)]}
     read["responses"] = later["responses"] | refused
@@ -81,9 +88,8 @@ def create_app(
     app.include_router(edge_routes(run_status), prefix="/v1", **read)
     app.include_router(model_routes(view), prefix="/v1/model", **read)
     app.include_router(event_routes(view, operator), prefix="/v1", tags=["control"], **read)
-    app.include_router(
-        control_routes(run_status, operator), prefix="/v1", tags=["control"], **later
-    )
+    for routes in (beginning_routes, control_routes):
+        app.include_router(routes(run_status, operator), prefix="/v1", tags=["control"], **later)
     app.include_router(
         prediction_routes(run_status, operator, inference), prefix="/v1", tags=["predict"], **later
     )

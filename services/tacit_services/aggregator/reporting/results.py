@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tacit import regular_file
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
@@ -35,6 +36,14 @@ FILES = (
     BEST,
 )
 DEFINITION_FORMAT = 1  # of definition.json
+
+
+def run_in(out: Path) -> str | None:
+    """Return the name of the run whose results are in `out`; None: there are none."""
+    try:
+        return str(json.loads(regular_file.content(out / "summary.json"))["run"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def write(

@@ -50,6 +50,11 @@ class RoundServer(ServerRole):
         self.absent: set[str] = set()
         self.waits = 0  # the running timer's number
 
+    @property
+    def waits_to_begin(self) -> bool:
+        """Whether no round has begun yet."""
+        return not self.asked and not self.version
+
     @abstractmethod
     def combine(self, answers: list[Tensor]) -> Tensor:
         """Return the next model (d,), from a round's vectors in the order of their edges' names."""

@@ -222,6 +222,11 @@ class ServerRole(Fold, ABC):
         """Handle an edge that will send no more."""
         return []
 
+    @property
+    def waits_to_begin(self) -> bool:
+        """Whether a timer of the role's decides when the run begins, and it has not begun."""
+        return False
+
     def refuses(self, hello: Hello) -> str:
         """Return why this edge cannot take part in the run; "" where it can."""
         return ""

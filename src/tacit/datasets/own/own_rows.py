@@ -132,20 +132,24 @@ class OwnRows:
         """
         return self._owned(str(path), path, "")
 
-    def remarks(self) -> list[str]:
+    def remarks(self, only: int | None = None) -> list[str]:
         """Return what the owner should know of the training rows before they cost anything.
 
-        Raises OwnersError where nearly all of a column does not fit the schema; DataError.
+        only: of this edge's file alone. Raises OwnersError where nearly all of a column does not
+        fit the schema; DataError.
         """
         remarks = []
-        for number in range(1 if self.dealt else self.edges):
+        for number in self._files(only):
             path = self.path(number)
             remarks += [f"{path.name}: {remark}" for remark in self.reader.remarks(path)]
         return remarks
 
-    def check(self, root: Path | None) -> None:
-        """Raise ConfigError for a missing file, or a test file that is a training file."""
-        files = [self.path(number) for number in range(1 if self.dealt else self.edges)]
+    def check(self, root: Path | None, only: int | None = None) -> None:
+        """Raise ConfigError for a missing file, or a test file that is a training file.
+
+        only: look at this edge's file alone.
+        """
+        files = [self.path(number) for number in self._files(only)]
         if self.examples is None:
             return
         test = self._test_path(self.examples)
@@ -155,6 +159,14 @@ class OwnRows:
                     f"data.test={self.examples!r}: is the training file {path.name}; "
                     "the test set is public, and of other people"
                 )
+
+    def _files(self, only: int | None) -> range:
+        """Return the numbers of the edges whose files are all that there are, or of `only` one."""
+        if self.dealt:
+            return range(1)
+        if only is None:
+            return range(self.edges)
+        return range(only, only + 1)
 
     def _test_path(self, name: str) -> Path:
         return located(name, self.folder, "data.test", folders=self.reader.folders)

@@ -20,6 +20,7 @@ function showStatus(status) {
     + `${count(status.parameters)} parameters`);
   const pill = at("state");
   say(pill, status.edges_needed ? `waiting for edges: ${status.edges_online} of ${status.edges_needed}` : status.state);
+  at("begin").hidden = !status.edges_needed;
   pill.className = `pill ${stateClass(status.state)}`;
   say(at("applied"), `${count(status.applied)} of ${count(status.target)}`);
   at("progress").value = Math.min(1, status.applied / status.target);
@@ -186,6 +187,7 @@ at("operator").addEventListener("submit", (event) => {
   event.preventDefault();
   operate("/v1/halt", { reason: at("reason").value });
 });
+at("begin").addEventListener("click", () => operate("/v1/begin", {}));
 at("edges").addEventListener("click", (event) => {
   const edge = event.target.dataset?.release;
   if (edge !== undefined) operate(`/v1/edges/${encodeURIComponent(edge)}/release`, {});
