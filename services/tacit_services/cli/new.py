@@ -18,7 +18,9 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="folder to make")],
     table: Annotated[
         Path | None,
-        typer.Option(help="PUBLIC sample (CSV, Parquet): columns, bounds and classes come of it"),
+        typer.Option(
+            help="PUBLIC sample (CSV, Parquet, xlsx): columns, bounds and classes come of it"
+        ),
     ] = None,
     images: Annotated[
         Path | None,
@@ -57,6 +59,9 @@ def new(
             show_default="found",
         ),
     ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="of an Excel workbook [default: its only one]")
+    ] = None,
 ) -> None:
     """Write a run file for your own table or pictures, with a policy, a module and a README."""
     if table is not None and images is not None:
@@ -67,7 +72,7 @@ def new(
     from tacit_services.settings import data_home
 
     _check_form(separator, decimal)
-    form = StatedForm(separator, decimal, encoding, header)
+    form = StatedForm(separator, decimal, encoding, header, sheet)
     request = DraftRequest(table, target, unit, model, sites, images, form=form)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")

@@ -47,7 +47,8 @@ ModelFolder = Annotated[
     ),
 ]
 NewTable = Annotated[
-    Path | None, typer.Option(help="new rows: CSV or Parquet with the columns of the training")
+    Path | None,
+    typer.Option(help="new rows: CSV, Parquet or xlsx with the columns of the training"),
 ]
 NewImages = Annotated[
     Path | None, typer.Option(help="new pictures: a file, a folder, or a table of paths")

@@ -201,10 +201,20 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     others.pop("accuracy", None)
     return [
         (first, score),
-        *((name, "none" if value is None else f"{value:.4g}") for name, value in others.items()),
+        *((name, _metric(name, value, summary)) for name, value in others.items()),
         *_believed(summary),
         *((f"model {name}", _of_model(model)) for name, model in _other_models(summary)),
     ]
+
+
+def _metric(name: str, value: float | None, summary: dict[str, Any]) -> str:
+    """Return a metric in words, beside that of always the same answer where it is known."""
+    if value is None:
+        return "none"
+    constant = summary.get("constant_errors", {}).get(name)
+    if constant is None:
+        return f"{value:.4g}"
+    return f"{value:.4g} (always the same answer: {constant:.4g})"
 
 
 def _believed(summary: dict[str, Any]) -> list[tuple[str, str]]:

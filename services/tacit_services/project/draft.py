@@ -20,6 +20,7 @@ class StatedForm:
     decimal: str | None = None
     encoding: str | None = None
     header: bool | None = None
+    sheet: str | None = None
 
 
 UNSTATED = StatedForm()

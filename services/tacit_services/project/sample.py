@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 
 from tacit.datasets.own.cells import texts
 from tacit.datasets.own.csv_head import csv_head, text_lines
+from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.table_file import batches, readable_columns
 from tacit.datasets.own.table_form import NO_NUMBER, SEPARATORS, TableForm
@@ -25,6 +27,10 @@ from tacit_services.project.draft import StatedForm
 
 _SAMPLE_ROWS = 200_000
 _LOOKED_AT = 200  # records that tell the form
+_NO_HEADER = (
+    "its first line looks like a row: columns are called 1, 2, 3, … (data.header = false); where "
+    "it names them: --header"
+)
 _ENOUGH = 0.95  # of a column's cells that are numbers, so that it is one of numbers
 
 
@@ -53,16 +59,22 @@ def read_sample(path: Path, stated: StatedForm) -> Sample:
     except OSError as error:
         raise DataError(f"--table {path}: {error.strerror or 'cannot be read'}") from error
     try:
+        remarks: list[str] = []
+        passed_over: dict[str, str] = {}
         if start == b"PAR1":
             names, passed_over = readable_columns(path)
-            form, remarks = TableForm(), list[str]()
+            form = TableForm()
+        elif start == EXCEL:
+            form, names = _sheet_form(path, stated, remarks)
         else:
-            form, remarks = _form(path, start, stated)
-            names, passed_over = csv_head(path, form, []).names, {}
+            form = _form(path, start, stated, remarks)
+            names = csv_head(path, form, []).names
         _refuse_twice(path, names)
         columns, rows = _rows(path, [name for name in names if name], form)
         if start != b"PAR1":
             form = _with_numbers(columns, form, stated, remarks)
+        if start == EXCEL and not form.plain_numbers:  # a sheet's own numbers are written so, too
+            columns, rows = _rows(path, [name for name in names if name], form)
     except DataError as error:
         raise DataError(f"--table {error}") from error
     if "" in names and any(names):
@@ -96,13 +108,28 @@ def _refuse_twice(path: Path, names: list[str]) -> None:
 # -- the form of a CSV ---------------------------------------------------------------------------
 
 
-def _form(path: Path, start: bytes, stated: StatedForm) -> tuple[TableForm, list[str]]:
+def _sheet_form(path: Path, stated: StatedForm, remarks: list[str]) -> tuple[TableForm, list[str]]:
+    """Return the form of a workbook's sheet, and its columns' names."""
+    form = TableForm(sheet=stated.sheet)
+    with opened(path) as file, excel_sheet(path, file, form, {}) as sheet:
+        records = list(islice(sheet.records(), _LOOKED_AT))
+        header = stated.header
+        if header is None:
+            header = not _looks_like_a_row(records, TableForm().number)
+            if not header:
+                remarks.append(_NO_HEADER)
+        names = sheet.names
+    if header:
+        return form, names
+    return replace(form, header=False), [str(place + 1) for place in range(len(names))]
+
+
+def _form(path: Path, start: bytes, stated: StatedForm, remarks: list[str]) -> TableForm:
     for magic, what in OTHERS.items():
         if start.startswith(magic):
-            raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
+            raise DataError(f"{path.name}: is {what}, not a CSV, Parquet or Excel (.xlsx) table")
     if not start:
         raise DataError(f"{path.name}: is empty")
-    remarks: list[str] = []
     encoding = stated.encoding or _encoding(path)
     if encoding is not None and stated.encoding is None:
         remarks.append(f"read as {encoding} (data.encoding); where letters look wrong: --encoding")
@@ -115,11 +142,8 @@ def _form(path: Path, start: bytes, stated: StatedForm) -> tuple[TableForm, list
     if header is None:
         header = not _begins_with_a_row(lines, csv_head(path, form, []).lines, separator)
         if not header:
-            remarks.append(
-                "its first line looks like a row: columns are called 1, 2, 3, … (data.header = "
-                "false); where it names them: --header"
-            )
-    return replace(form, header=header), remarks
+            remarks.append(_NO_HEADER)
+    return replace(form, header=header)
 
 
 def _encoding(path: Path) -> str | None:
@@ -175,12 +199,16 @@ def _records(lines: list[str], separator: str) -> Iterator[list[str]]:
 
 
 def _begins_with_a_row(lines: list[str], head_lines: int, separator: str) -> bool:
-    """Check whether each cell of the first line is like those below it, and one is a number."""
+    number = TableForm(decimal=",").number if separator != "," else TableForm().number
     records = list(_records(lines[max(0, head_lines - 1) :], separator))
+    return _looks_like_a_row(records, number)
+
+
+def _looks_like_a_row(records: list[list[str]], number: Callable[[str], float | None]) -> bool:
+    """Check whether each cell of the first record is like those below it, and one is a number."""
     if len(records) < 3:
         return False
     head, *rows = records
-    number = TableForm(decimal=",").number if separator != "," else TableForm().number
     numbers = [number(cell.strip()) is not None for cell in head]
     if head == [str(place) for place in range(len(head))] or not any(numbers):
         return False

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from tacit.config.algorithm_contract import Sections
 from tacit.config.own_data import OwnData
@@ -157,6 +157,17 @@ class ImagesData(ShapedData):
         "and time",
     )
 
+    window: tuple[FiniteFloat, ...] | None = Field(
+        None,
+        strict=False,
+        min_length=2,
+        max_length=2,
+        description="public, of DICOM and NIfTI: [center, width] of the values that are told apart",
+    )
+    slice: int | None = Field(
+        None, ge=0, description="of DICOM and NIfTI: the plane, from 0; left out: the middle one"
+    )
+
     @field_validator("size", mode="before")
     @classmethod
     def _square(cls, value: Any) -> Any:
@@ -171,6 +182,14 @@ class ImagesData(ShapedData):
             raise ValueError(f"classes: {twice!r} stands there twice")
         return self
 
+    @model_validator(mode="after")
+    def _has_a_window(self) -> Self:
+        if self.window is None and self.slice is not None:
+            raise ValueError(f"slice={self.slice}: needs window = [center, width]")
+        if self.window is not None and self.window[1] <= 0:
+            raise ValueError(f"window: its width is {self.window[1]:g}; it must be positive")
+        return self
+
     def example(self) -> tuple[int, ...]:
         """Return (channels, height, width)."""
         return (self.channels, *self.size)
@@ -180,8 +199,13 @@ class ImagesData(ShapedData):
         if find_spec("PIL") is None:
             raise ConfigError("data.kind=images: needs Pillow; pip install 'tacit[images]'")
         from tacit.datasets.own.images import ImagesReader
+        from tacit.datasets.own.scans import GreyWindow
 
         height, width = self.size
+        if self.window is None:
+            window = None
+        else:
+            window = GreyWindow(self.window[0], self.window[1], self.slice)
         return ImagesReader(
             (height, width),
             self.channels,
@@ -190,4 +214,5 @@ class ImagesData(ShapedData):
             self.label,
             self.unit,
             self.pixels_max,
+            window,
         )

@@ -1,4 +1,4 @@
-"""[data] kind = "table": the columns of an own CSV or Parquet file, with their public constants."""
+"""[data] kind = "table": the columns of an own table, with their public constants."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ class ColumnSection(Section):
 
 
 class TableData(OwnData):
-    """An own table, CSV or Parquet: its public schema, and whose privacy it is."""
+    """An own table, CSV, Parquet or Excel: its public schema, and whose privacy it is."""
 
-    kind: Literal["table"] = Field(description="an own CSV or Parquet file")
+    kind: Literal["table"] = Field(description="an own CSV, Parquet or Excel file")
     target: str = Field(description="the column that is learnt: values are classes, or a number")
     columns: dict[str, ColumnSection] = Field(
         min_length=1, description="every column that is read, the target among them"
@@ -161,6 +161,12 @@ class TableData(OwnData):
     )
     header: bool = Field(
         True, description="whether a CSV's first line names its columns; else they are 1, 2, 3, …"
+    )
+    sheet: str | None = Field(
+        None,
+        min_length=1,
+        max_length=31,
+        description="of an Excel workbook; left out: its only one that is shown",
     )
     bad_rows: BadRows = Field(
         "refuse", description="a row that does not fit: refused, or left out, which nobody is told"
@@ -212,7 +218,9 @@ class TableData(OwnData):
     @property
     def form(self) -> TableForm:
         """The form of its text tables."""
-        return TableForm(self.separator, self.decimal, self.thousands, self.encoding, self.header)
+        return TableForm(
+            self.separator, self.decimal, self.thousands, self.encoding, self.header, self.sheet
+        )
 
     def plain_reader(self, folder: Path) -> Reader:
         """Return the reader of its tables. Raises ConfigError without pyarrow."""

@@ -66,6 +66,20 @@ def mae(answered: Answers, target: Target) -> dict[str, float]:
     return {"mae": float(_errors(answered, target).abs().mean())}
 
 
+def constant_errors(y: Tensor, target: Target) -> dict[str, float]:
+    """Return what the best constant answers reach for numbers y (n,), n >= 1, in the file's unit.
+
+    The mean has the least RMSE, and the median the least MAE. Of another target there are none.
+    """
+    if target.kind != "number":
+        return {}
+    numbers = target.unscaled(y.flatten())
+    return {
+        "rmse": float(numbers.std(correction=0)),
+        "mae": float((numbers - numbers.median()).abs().mean()),
+    }
+
+
 def perplexity(answered: Answers, target: Target) -> dict[str, float]:
     """Return the exponential of a word's mean loss."""
     return {"perplexity": math.exp(min(answered.loss, 700.0))}

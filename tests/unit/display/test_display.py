@@ -225,6 +225,19 @@ def test_probabilities_are_looked_at_beside_the_accuracy(
     assert phrase is None or phrase in lines[0]
 
 
+def test_errors_of_a_number_stand_beside_those_of_a_constant() -> None:
+    summary = {
+        "test_accuracy": None,
+        "test_loss": 0.01,
+        "metrics": {"rmse": 8.5, "mae": 6.25, "own": 2.0},
+        "constant_errors": {"rmse": 12.0, "mae": 10.0},
+    }
+    shown = dict(display._measured(summary))
+    assert shown["rmse"] == "8.5 (always the same answer: 12)"
+    assert shown["mae"] == "6.25 (always the same answer: 10)"
+    assert shown["own"] == "2"
+
+
 def test_an_early_end_says_what_it_has_saved() -> None:
     [line] = display._stopped({"unspent": {"edge-0": 1.5, "edge-1": 2.25}})
     assert "each edge keeps ε = 1.50 to 2.25 of its budget" in line.plain

@@ -14,7 +14,7 @@ from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import build
 from tacit.models.losses import bce_with_logits, mse
-from tacit.models.metrics import METRICS, chosen
+from tacit.models.metrics import METRICS, chosen, constant_errors
 from tacit.models.model_contract import Model
 from tacit.models.module import module_model
 
@@ -144,3 +144,11 @@ class TestOwn:
     def test_one_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"evaluation\.metrics=costs:cost"):
             chosen(["costs:cost"], TWO, tmp_path)
+
+
+def test_a_constants_errors_are_in_the_unit_of_the_file() -> None:
+    y = torch.tensor([0.0, 0.0, 0.0, 0.4])  # 10, 10, 10 and 50 days: mean 20, median 10
+    errors = constant_errors(y, DAYS)
+    assert errors["rmse"] == pytest.approx(300**0.5)
+    assert errors["mae"] == pytest.approx(10.0)
+    assert constant_errors(torch.tensor([0, 1]), TWO) == {}

@@ -22,10 +22,10 @@ def bodies() -> Iterator[tuple[str, int]]:
                 yield f"{module.name}.{node.name}", lines
 
 
-def test_no_function_has_sixty_lines_and_most_have_four() -> None:
+def test_no_function_has_sixty_lines_and_half_have_five_at_most() -> None:
     lengths = sorted(lines for _, lines in bodies())
     assert [name for name, lines in bodies() if lines >= 60] == []
-    assert lengths[len(lengths) // 2] <= 4
+    assert lengths[len(lengths) // 2] <= 5
     assert lengths[round(0.9 * len(lengths))] < 17
 
 

@@ -17,6 +17,7 @@ from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
+from tacit.models.metrics import constant_errors
 from tacit_services.aggregator.reporting import run_picture
 from tacit_services.aggregator.reporting.best_model import BEST
 from tacit_services.aggregator.reporting.early_stop import REASON as EARLY
@@ -82,6 +83,8 @@ def _write(
     status = finite(run_status.summary(reading))
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
+        if errors := constant_errors(test.y, definition.source.target):
+            status["constant_errors"] = finite(errors)
     if test is not None and reading.version and definition.algorithm.worker != "party":
         believed = calibrated(definition, model, reading.params, test)
         if believed is not None:

@@ -15,7 +15,7 @@ from tacit.regular_file import opened
 PIXELS_MAX = 25_000_000
 OTHERS = {
     b"PK\x03\x04": "a zip",
-    b"\xd0\xcf\x11\xe0": "an Excel file",
+    b"\xd0\xcf\x11\xe0": "an old or encrypted Excel file (save it as .xlsx)",
     b"\x93NUM": "one array (.npy)",
     b"\x1f\x8b": "a gzip",
     b"\x80\x04": "a pickle",

@@ -21,11 +21,19 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from tacit.datasets.own.file_reading import PIXELS_MAX, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of
+from tacit.datasets.own.scans import (
+    SUFFIXES,
+    GreyWindow,
+    Kind,
+    LargeScanError,
+    ScanError,
+    scan,
+    scan_kind,
+)
 from tacit.datasets.own.table_form import MISSING_WORDS
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.sketch import Marks
@@ -53,7 +61,7 @@ class ImagesReader:
 
     names: the classes, in the order of y. Where `path` is a table, its columns `path`, `label` and,
     if it has a name, `unit` are read; paths are relative to it. pixels_max: the most that a picture
-    may have; one with more is refused by its header.
+    may have; one with more is refused by its header. window: how the values of scans are read.
     """
 
     size: tuple[int, int]
@@ -63,6 +71,7 @@ class ImagesReader:
     label: str
     unit: str | None
     pixels_max: int = PIXELS_MAX
+    window: GreyWindow | None = None
 
     folders: ClassVar[bool] = True
 
@@ -80,6 +89,8 @@ class ImagesReader:
         """Return SHA-256 of the schema: of all that a row depends on, so not of what is refused."""
         encoded = asdict(self)
         del encoded["pixels_max"]
+        if self.window is None:  # as tacit 0.2 had it
+            del encoded["window"]
         return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
 
     def content(self, path: Path) -> str:
@@ -117,7 +128,7 @@ class ImagesReader:
         """Return the pictures' files, in the order of `inputs`. Raises DataError."""
         if path.is_dir():
             return _files(path)
-        if path.suffix.lower() in Image.registered_extensions():
+        if path.suffix.lower() in (*Image.registered_extensions(), *SUFFIXES):
             return [path]
         return [picture.path for picture in self._listed(path, [self.path])]
 
@@ -174,7 +185,7 @@ class ImagesReader:
 
     def _x(self, block: list[Picture], path: Path) -> Floats:
         pixels = [self._pixels(picture.path, _folder(path)) for picture in block]
-        return np.stack(pixels).astype(np.float32) / np.float32(255)
+        return np.stack(pixels)
 
     def _place(self, picture: Picture, folder: Path) -> int:
         names = [_composed(name) for name in self.names]
@@ -184,21 +195,26 @@ class ImagesReader:
             raise RowError("a picture's class is not among data.classes", 0, file)
         return names.index(label)
 
-    def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
-        """Return uint8 (channels, height, width). Raises RowError."""
+    def _pixels(self, file: Path, folder: Path) -> Floats:
+        """Return float32 (channels, height, width) in [0, 1]. Raises RowError."""
         try:
+            kind = scan_kind(file)
+            if kind is not None:
+                return self._scan(file, kind)
             with opened_picture(file, self.pixels_max) as picture:
                 image = _plain(picture, "L" if self.channels == 1 else "RGB")
                 if image.size != self.size[::-1]:
                     image = image.resize(self.size[::-1], Image.Resampling.BILINEAR)
                 pixels = np.asarray(image).reshape(*self.size, self.channels)
-        except TooLargeError as error:
+        except (TooLargeError, LargeScanError) as error:
             raise RowError(
                 f"a picture has over data.pixels_max={self.pixels_max:,} pixels; make it smaller, "
                 "or set the key higher: it is public",
                 0,
                 _shown(file, folder),
             ) from error
+        except ScanError as error:
+            raise RowError(str(error), 0, _shown(file, folder)) from error
         except FloatsError as error:
             raise RowError(
                 "a picture's pixels are floats; save it in 8 or 16 bits, or as arrays with low and "
@@ -209,7 +225,15 @@ class ImagesReader:
         except _NO_PICTURE as error:
             what = f"a file is not a whole picture ({', '.join(FORMATS)})"
             raise RowError(what, 0, _shown(file, folder)) from error
-        return pixels.transpose(2, 0, 1)
+        return pixels.transpose(2, 0, 1).astype(np.float32) / np.float32(255)
+
+    def _scan(self, file: Path, kind: Kind) -> Floats:
+        """Return a scan; its values are not rounded to 8 bits. Raises ScanError."""
+        plane = Image.fromarray(scan(file, kind, self.window, self.pixels_max))
+        if plane.size != self.size[::-1]:
+            plane = plane.resize(self.size[::-1], Image.Resampling.BILINEAR)
+        grey = np.clip(np.asarray(plane, dtype=np.float32), 0.0, 1.0)
+        return np.repeat(grey[None], self.channels, axis=0)
 
 
 # What Pillow says of damaged files, by format; a division, an index or a struct out of its place.

@@ -1,4 +1,4 @@
-"""Rows of a CSV or Parquet table, by its public schema."""
+"""Rows of a CSV, Parquet or Excel table, by its public schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
-from tacit.datasets.own.schema import Number, TableSchema
+from tacit.datasets.own.schema import Dated, Number, TableSchema
 from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
@@ -99,9 +99,17 @@ class TableReader:
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the table's rows in pieces whose x is no larger than a block."""
         step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))
-        for batch in batches(path, columns, self.form):
+        for batch in self._batches(path, columns):
             for first in range(0, batch.num_rows, step):
                 yield batch.slice(first, step)
+
+    def _batches(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        dated = {
+            column.name: column.format
+            for column in self.schema.features
+            if isinstance(column, Dated)
+        }
+        return batches(path, columns, self.form, dated)
 
     def marks(self, path: Path) -> Iterator[Marks]:
         """Yield what its rows hold, before bounds and places, and whose they are.
@@ -109,7 +117,7 @@ class TableReader:
         Raises DataError.
         """
         first = 0
-        for batch in batches(path, self.schema.names, self.form):
+        for batch in self._batches(path, self.schema.names):
             rows = batch
             if self.bad_rows == "leave out":
                 rows = batch.filter(pa.array(fitting(self.schema, batch, self.form)))
@@ -122,6 +130,6 @@ class TableReader:
         Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
         """
         shares = ShareCounter(self.schema, self.form)
-        for batch in batches(path, self.schema.names, self.form):
+        for batch in self._batches(path, self.schema.names):
             shares.count(batch)
         return filter(None, shares.remarks())

@@ -1,16 +1,17 @@
-"""A table's file as record batches, in bounded memory: CSV or Parquet, told by its first bytes.
+"""A table's file as record batches, in bounded memory: CSV, Parquet or Excel, by its first bytes.
 
-All columns of a CSV are read as text, so that no type is guessed from the rows; none of its cells
-is null, as `cells` reads them. A file whose author
+All columns of a CSV or a sheet are read as text, so that no type is guessed from the rows; none of
+its cells is null, as `cells` reads them. A file whose author
 would have more memory taken than the public bounds here is refused before it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from io import BufferedReader
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from tacit.datasets.own.csv_head import MOST_HEADER, check_count, csv_head, not_in
+from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.datasets.own.table_form import USUAL, TableForm
@@ -41,13 +43,17 @@ _TEXTS = (
     pa.types.is_large_binary,
     pa.types.is_fixed_size_binary,
 )
+_UNDATED: Mapping[str, str] = MappingProxyType({})
 _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
 
 
-def batches(path: Path, columns: list[str], form: TableForm = USUAL) -> Iterator[pa.RecordBatch]:
-    """Yield the `columns` of the table, some thousand rows at a time; a CSV is of this `form`.
+def batches(
+    path: Path, columns: list[str], form: TableForm = USUAL, dated: Mapping[str, str] = _UNDATED
+) -> Iterator[pa.RecordBatch]:
+    """Yield the `columns` of the table, some thousand rows at a time; its text is of this `form`.
 
-    Raises DataError.
+    dated: how the run file writes the dates of a column, for sheets, which have dates by
+    themselves. Raises DataError.
     """
     head = b""
     try:
@@ -56,6 +62,8 @@ def batches(path: Path, columns: list[str], form: TableForm = USUAL) -> Iterator
             file.seek(0)
             if head == b"PAR1":
                 record_batches = _parquet(path, file, columns)
+            elif head == EXCEL:
+                record_batches = _excel(path, file, columns, form, dated)
             else:
                 record_batches = _csv(path, columns, head, form)
             yield from record_batches
@@ -86,6 +94,14 @@ def readable_columns(path: Path) -> tuple[list[str], dict[str, str]]:
         if pa.types.is_nested(field.type)
     }
     return [name for name in schema.names if name not in nested], nested
+
+
+def _excel(
+    path: Path, file: BufferedReader, columns: list[str], form: TableForm, dated: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    with excel_sheet(path, file, form, dated) as sheet:
+        _all_there(path, columns, sheet.names)
+        yield from sheet.batches(columns)
 
 
 def wrong(head: bytes, error: Exception, form: TableForm = USUAL) -> str:
@@ -202,7 +218,7 @@ def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.
 def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Iterator[pa.RecordBatch]:
     for magic, what in OTHERS.items():
         if start.startswith(magic):
-            raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
+            raise DataError(f"{path.name}: is {what}, not a CSV, Parquet or Excel (.xlsx) table")
     if not start:
         raise DataError(f"{path.name}: is empty")
     head = csv_head(path, form, columns)

@@ -23,11 +23,12 @@ NO_NUMBER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The form of a CSV, as the run file states it.
+    """The form of a CSV or an Excel sheet, as the run file states it.
 
     separator: None: the first of comma, semicolon, tab and bar that gives the header the columns.
     decimal, thousands: of numbers in text. encoding: None: UTF-8, or what a byte order mark says.
     header: whether the first line names the columns; without one they are called 1, 2, 3, …
+    sheet: of an Excel workbook. None: its only one.
     """
 
     separator: str | None = None
@@ -35,6 +36,7 @@ class TableForm:
     thousands: str = ""
     encoding: str | None = None
     header: bool = True
+    sheet: str | None = None
 
     @property
     def plain_numbers(self) -> bool:
