@@ -5,6 +5,7 @@ A search that is ended, and begun again on the same commit, goes on with the par
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import time
@@ -73,8 +74,9 @@ def run_part(seeds: range) -> Part:
 
 
 def quiet() -> None:
-    """Log nothing, and compute in one thread."""
+    """Log nothing, compute in one thread, and let no collection look at what is imported."""
     logging.disable(logging.CRITICAL)
+    gc.freeze()
     torch.set_num_threads(1)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 DEFINITION_FORMAT = 1
 _MOST_SHOWN = 60  # characters of a value that differs
@@ -28,7 +29,7 @@ def differences(section: BaseModel) -> dict[str, Any]:
     different: dict[str, Any] = {}
     for key, field in type(section).model_fields.items():
         value = getattr(section, key)
-        if not field.is_required() and value == field.get_default(call_default_factory=True):
+        if not field.is_required() and value == _default(field):
             continue
         if isinstance(value, tuple | list):
             different[key] = [
@@ -42,6 +43,13 @@ def differences(section: BaseModel) -> dict[str, Any]:
         else:
             different[key] = differences(value) if isinstance(value, BaseModel) else value
     return different
+
+
+def _default(field: FieldInfo) -> object:
+    """Return the field's default itself: a copy costs more than all else that a name does."""
+    if field.default_factory is None:
+        return field.default
+    return field.get_default(call_default_factory=True)
 
 
 def canonical(content: object) -> str:
