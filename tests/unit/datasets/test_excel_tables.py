@@ -85,7 +85,7 @@ def test_a_sheet_is_read_as_the_same_table_in_csv(tmp_path: Path) -> None:
 
 
 def test_numbers_are_the_same_whatever_decimal_mark_the_text_has(tmp_path: Path) -> None:
-    rows = [[41.5, "a", None, "true"], ["41,5", "a", None, "true"]]
+    rows: list[list[Any]] = [[41.5, "a", None, "true"], ["41,5", "a", None, "true"]]
     path = workbook(tmp_path / "t.xlsx", {"rows": [HEAD, *rows]})
     x, _ = read(path, TableForm(decimal=",", thousands="."))
     assert x[:, 0] == pytest.approx([0.415, 0.415])
