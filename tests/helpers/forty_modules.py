@@ -208,7 +208,7 @@ class Functions(nn.Module):
         y = self.inner(x)
         parts = (
             torch.exp(-y.abs()) + torch.log1p(y * y),
-            torch.where(y > 0, y.sqrt().nan_to_num(), y.sin()),
+            torch.where(y > 0, y.abs().add(0.1).sqrt(), y.sin()).nan_to_num(),
             functional.normalize(y, dim=1) + y.clamp(-1, 1) + y.pow(2) / (1 + y.square()),
         )
         return self.out(torch.cat(parts, 1))

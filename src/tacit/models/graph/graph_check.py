@@ -8,7 +8,6 @@ allow. So running it on a row takes the same steps for every row, and does not r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +53,7 @@ class CheckedGraph:
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
     """Return the graph, ready to run. Raises ConfigError, naming the node and its line.
 
-    values: the weights' numbers, by name. target: a y of one example, of any device; its bounds are
-    those of its numbers, as of a class among classes.
+    values: the weights' numbers, by name. target: (2,), the least and the largest y.
     """
     tried = _Trial()
     for weight in graph.weights:
@@ -71,7 +69,7 @@ def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> C
     if graph.loss is not None:
         of_loss = tried.apart()
         of_loss.known(OUTPUT, output[0], None)
-        of_loss.known(TARGET, target.to("meta"), _bounds(target))
+        of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
         loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
@@ -182,9 +180,7 @@ class _Trial:
         if operation.index is not None:
             self._check_places(node, operation.index, stated)
 
-    def _check_places(
-        self, node: Node, index: tuple[str, str], stated: Mapping[str, Any]
-    ) -> None:
+    def _check_places(self, node: Node, index: tuple[str, str], stated: Mapping[str, Any]) -> None:
         """Refuse an index that could lie outside of what it is an index of."""
         places, source = (stated[name] for name in index)
         size = self.value(source.of).shape

@@ -6,7 +6,7 @@ size. That its nodes fit together is `graph_check`'s to say.
     {"format": 1, "example": {"shape": [4], "dtype": "float32", "below": null},
      "weights": [{"name": "fc.weight", "shape": [2, 4], "dtype": "float32", "trained": true}, …],
      "nodes": [{"name": "%linear", "op": "linear.default",
-                "args": [{"of": "$x"}, {"of": "fc.weight"}, {"of": "fc.bias"}], "line": "nets.py:9"}],
+                "args": [{"of": "$x"}, {"of": "fc.weight"}, {"of": "fc.bias"}]}],
      "output": "%linear", "loss": null, "values": "<SHA-256 of net.safetensors>"}
 
 A value is named by where it comes from: `$x` is the example as a batch of one, `%…` a node, all

@@ -1,10 +1,10 @@
 """A node's arguments as its operation takes them: each checked against the type that torch states.
 
-    >>> from tacit.models.graph.graph_file import Node, Of
-    >>> from tacit.models.graph.operations import OPERATIONS
-    >>> node = Node(name="%sum", op="sum.dim_IntList", args=(Of(of="$x"), (1,), True))
-    >>> bound(node, OPERATIONS["sum.dim_IntList"])
-    {'self': Of(of='$x'), 'dim': [1], 'keepdim': True}
+>>> from tacit.models.graph.graph_file import Node, Of
+>>> from tacit.models.graph.operations import OPERATIONS
+>>> node = Node(name="%sum", op="sum.dim_IntList", args=(Of(of="$x"), (1,), True))
+>>> bound(node, OPERATIONS["sum.dim_IntList"])
+{'self': Of(of='$x'), 'dim': [1], 'keepdim': True}
 """
 
 from __future__ import annotations
@@ -55,47 +55,43 @@ def bound(node: Node, operation: Operation) -> dict[str, Any]:
     }
 
 
-def _typed(node: Node, name: str, value: Argument, kind: torch.Type) -> Any:
+def _typed(node: Node, name: str, value: Argument, kind: object) -> Any:
     """Return an argument as torch takes it, if its type is that of the parameter."""
-    stated = str(kind)
-    if stated.startswith("Optional["):
-        if value is None:
-            return None
-        stated = stated.removeprefix("Optional[").removesuffix("]")
-    if stated.startswith("List["):
-        inner = stated.removeprefix("List[").removesuffix("]")
-        if not isinstance(value, tuple):
-            raise refusal(node, f"{name} is no list")
-        return [_single(node, name, item, inner) for item in value]
-    if isinstance(value, tuple):
-        raise refusal(node, f"{name} is a list")
-    return _single(node, name, value, stated)
+    optional, stated = _inside(str(kind), "Optional[")
+    if optional and value is None:
+        return None
+    several, stated = _inside(stated, "List[")
+    if not several:
+        return _single(node, name, value, stated)
+    if not isinstance(value, tuple):
+        raise refusal(node, f"{name} is no list")
+    optional, stated = _inside(stated, "Optional[")
+    return [
+        None if optional and item is None else _single(node, name, item, stated) for item in value
+    ]
+
+
+def _inside(stated: str, begin: str) -> tuple[bool, str]:
+    """Return whether a type's name has this form, and what stands inside."""
+    if stated.startswith(begin):
+        return True, stated.removeprefix(begin).removesuffix("]")
+    return False, stated
 
 
 def _single(node: Node, name: str, value: Any, stated: str) -> Any:
-    if stated.startswith("Optional["):
-        if value is None:
-            return None
-        stated = stated.removeprefix("Optional[").removesuffix("]")
     if isinstance(value, FarFloat):
         value = float(value.float)
     match stated, value:
-        case "Tensor", Of():
+        case "Tensor", Of() | bool() | int() | float():  # torch makes a tensor of one number
             return value
         case "int", DtypeName():
             return DTYPES[value.dtype]
         case "int", MemoryOrder():
             return _MEMORY[value.memory]
-        case "Tensor", bool() | int() | float():  # torch makes a tensor of one number
+        case ("bool" | "number", bool()) | ("str", str()) | ("float" | "number", float()):
             return value
-        case ("bool" | "number", bool()) | ("str", str()):
-            return value
-        case "int" | "float", bool():
-            pass
-        case "int" | "float" | "number", int() if abs(value) < _LARGEST:
+        case "int" | "float" | "number", int() if type(value) is int and abs(value) < _LARGEST:
             return float(value) if stated == "float" else value
-        case "float" | "number", float():
-            return value
     raise refusal(node, f"{name} is no {stated.lower()}")
 
 

@@ -206,9 +206,7 @@ def _operation(name: str, *, products: bool) -> Operation:
     packet, _, overload = name.partition(".")
     call = getattr(getattr(torch.ops.aten, packet), overload)
     floats_only = name in _FLOATS_ONLY
-    return Operation(
-        name, call, _CONDITIONS.get(name), _PLACES.get(name), floats_only, products
-    )
+    return Operation(name, call, _CONDITIONS.get(name), _PLACES.get(name), floats_only, products)
 
 
 _NAMES = " ".join((_MOVES, _MAKES, _POINTWISE, _REDUCES, _LAYERS, _INDEXES)).split()

@@ -15,7 +15,10 @@ def multiply_adds(name: str, arguments: Mapping[str, Any], result: Any) -> int:
     arguments: by parameter, tensors of any device. An upper bound where the form is not looked at
     (`einsum`: every index of its operands).
     """
-    packet = name.partition(".")[0]
+    return int(_counted(name.partition(".")[0], arguments, result))
+
+
+def _counted(packet: str, arguments: Mapping[str, Any], result: Any) -> Any:
     first = result[0] if isinstance(result, tuple | list) else result
     if packet.startswith("conv_transpose"):
         weight = arguments["weight"]

@@ -23,14 +23,13 @@ class Bounds(NamedTuple):
 
 _Known = Bounds | None
 # Their result's numbers are among those of their inputs.
-_MOVES = frozenset(
-    """
-    alias cat chunk clone contiguous detach diagonal expand expand_as flatten flip movedim narrow
-    permute repeat repeat_interleave reshape roll select select_scatter slice slice_scatter split
-    split_with_sizes squeeze stack t transpose unbind unflatten unfold unsqueeze
-    amax amin gather index index_select
-    """.split()
-)
+_MOVE_NAMES = """
+alias amax amin cat chunk clone contiguous detach diagonal expand expand_as flatten flip gather
+index index_select movedim narrow permute repeat repeat_interleave reshape roll select
+select_scatter slice slice_scatter split split_with_sizes squeeze stack t transpose unbind unflatten
+unfold unsqueeze
+"""
+_MOVES = frozenset(_MOVE_NAMES.split())
 
 
 def bounds_of(
