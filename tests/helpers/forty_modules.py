@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(16, 3)
         self.causal, self.masked = causal, masked
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         places = self.words(x)
         mask = None
@@ -55,7 +56,7 @@ class OwnAttention(nn.Module):
         self.out = nn.Linear(8, 3)
         self.register_buffer("mask", torch.tril(torch.ones(6, 6)) == 0)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         weights = self.q(x) @ self.k(x).transpose(1, 2) / math.sqrt(8)
         weights = weights.masked_fill(self.mask, float("-inf")).softmax(-1)
@@ -70,7 +71,7 @@ class Recurrent(nn.Module):
         self.layer = layer
         self.out = nn.Linear(width, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         states, _ = self.layer(x)
         return self.out(states[:, -1])
@@ -84,7 +85,7 @@ class OwnRecurrent(nn.Module):
         self.cell = nn.GRUCell(4, 8)
         self.out = nn.Linear(8, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         state = x.new_zeros(len(x), 8)
         for place in range(x.shape[1]):
@@ -102,7 +103,7 @@ class Tied(nn.Module):
         self.out = nn.Linear(8, WORDS, bias=False)
         self.out.weight = self.words.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, WORDS)."""
         return self.out(torch.tanh(self.inner(self.words(x)))).mean(1)
 
@@ -116,7 +117,7 @@ class Twice(nn.Module):
         self.factor = nn.Parameter(torch.ones(6))
         self.out = nn.Linear(6, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         return self.out(self.layer(torch.relu(self.layer(x) * self.factor)) + self.factor)
 
@@ -129,7 +130,7 @@ class Residual(nn.Module):
         self.inner = inner
         self.project = project or nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return inner(x) + x."""
         return self.inner(x) + self.project(x)
 
@@ -142,12 +143,12 @@ class First(nn.Module):
         self.inner = nn.Linear(6, 8)
         self.first, self.second = nn.Linear(8, 3), nn.Linear(8, 5)
 
-    def both(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def both(self, x: Tensor) -> tuple[Any, Any]:
         """Return two heads' scores."""
         inner = torch.relu(self.inner(x))
         return self.first(inner), self.second(inner)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         return self.both(x)[0]
 
@@ -163,7 +164,7 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.zeros(6, 2))
         self.out = nn.Linear(6, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         return self.out(torch.relu(self.base(x) + x @ self.down.T @ self.up.T))
 
@@ -177,7 +178,7 @@ class Positions(nn.Module):
         self.norm = nn.LayerNorm(8)
         self.gate, self.out = nn.Linear(8, 16), nn.Linear(8, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         mixed = self.words(x) + self.places(torch.arange(x.shape[1]))
         return self.out(functional.glu(self.gate(self.norm(mixed))).mean(1))
@@ -191,7 +192,7 @@ class Pooled(nn.Module):
         self.convolution = convolution
         self.out = nn.Linear(width, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         return self.out(torch.relu(self.convolution(x)).flatten(2).amax(2))
 
@@ -203,7 +204,7 @@ class Functions(nn.Module):
         super().__init__()
         self.inner, self.out = nn.Linear(6, 6), nn.Linear(18, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         y = self.inner(x)
         parts = (
@@ -222,7 +223,7 @@ class Series(nn.Module):
         self.first, self.second = nn.Conv1d(3, 8, 2), nn.Conv1d(8, 8, 2, dilation=2)
         self.out = nn.Linear(8, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         y = torch.relu(self.first(functional.pad(x, (1, 0))))
         return self.out(torch.relu(self.second(functional.pad(y, (2, 0))))[:, :, -1])
@@ -235,7 +236,7 @@ class Einsum(nn.Module):
         super().__init__()
         self.form = nn.Parameter(torch.randn(3, 6, 6) * 0.1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         return torch.einsum("bi,cij,bj->bc", x, self.form, x)
 
@@ -247,7 +248,7 @@ class InPlace(nn.Module):
         super().__init__()
         self.layer, self.out = nn.Linear(6, 8), nn.Linear(8, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Return scores (B, 3)."""
         y = self.layer(x)
         y[:, 0] = 1.0

@@ -49,6 +49,10 @@ class UserModule:
             digests["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
         return digests
 
+    def files(self) -> list[Path]:
+        """Return the files beside the code that make the model, relative to its folder."""
+        return [] if self.weights is None else [Path(self.weights)]
+
     def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
         """Return the model for examples of `shape`; classes: 0 where the target is a number.
 

@@ -16,13 +16,12 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.models.graph.graph_check import CheckedGraph
+from tacit.models.graph.interpreter import Program
 from tacit.models.losses import Loss, cross_entropy, mse, of_each
 from tacit.models.model_contract import LayerValues, Layout, Model
 
 # Writes the gradient (d,) of one row: x (1, *shape), y () -> out (d,).
 RowGradient = Callable[[Tensor, Tensor, Tensor], None]
-
-_NOT_MAPPED = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +65,8 @@ class GraphModel(Model):
 
     @property
     def maps(self) -> bool:
-        """Whether torch can map it over the rows of a batch: a recurrent layer it cannot."""
-        operations = {node.op.partition(".")[0] for node in self.checked.graph.nodes}
-        return operations.isdisjoint(_NOT_MAPPED)
+        """Whether torch can map it over the rows of a batch."""
+        return self.checked.network.maps
 
     @property
     def traced(self) -> bool:
@@ -91,17 +89,10 @@ class GraphModel(Model):
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
         """Return the graph's output of a batch x (B, *shape), or of one example (*shape)."""
         weights = self._weights(self.unflatten(params), params.device)
-        run = self.checked.network.run
+        network = self.checked.network
         if x.dim() == len(self.shape):
-            return run(weights, x.unsqueeze(0)).squeeze(0)
-
-        def alone(row: Tensor) -> Tensor:
-            return run(weights, row.unsqueeze(0)).squeeze(0)
-
-        if not self.maps:
-            return torch.stack([alone(row) for row in x])
-        with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
-            return vmap(alone)(x)
+            return network.run(weights, x.unsqueeze(0)).squeeze(0)
+        return run_batch(network, weights, x)
 
     def row_gradient(self, params: Tensor) -> RowGradient:
         """Return the function that writes one row's gradient at `params` (d,), by autograd.
@@ -184,3 +175,15 @@ class GraphModel(Model):
 
     def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         return {**trained, **{name: value.to(device) for name, value in self.frozen.items()}}
+
+
+def run_batch(network: Program, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return the outputs of a batch x (B, *shape), each row by itself."""
+
+    def alone(row: Tensor) -> Tensor:
+        return network.run(weights, row.unsqueeze(0)).squeeze(0)
+
+    if not network.maps or not len(x):
+        return torch.stack([alone(row) for row in x])
+    with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
+        return vmap(alone)(x)

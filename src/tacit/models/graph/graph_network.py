@@ -46,6 +46,11 @@ class GraphNetwork:
             digests["weights"] = _digest(self._values_path())
         return digests
 
+    def files(self) -> list[Path]:
+        """Return the files that make the model, relative to the run file's folder."""
+        root = self.folder.resolve()
+        return [Path(self.file), self._values_path().relative_to(root)]
+
     def graph(self) -> GraphFile:
         """Return what the file says, not tried yet. Raises ConfigError."""
         return read_graph(path_inside(self.folder, self.file, "model.file"))

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from tacit.models.graph.graph_file import Of
 
+_aten: Any = torch.ops.aten
+_NOT_MAPPED = (*(_aten.gru.input, _aten.lstm.input), *(_aten.rnn_relu.input, _aten.rnn_tanh.input))
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -55,9 +58,11 @@ class Program:
             used.append(step)
         return cls(tuple(inputs), tuple(reversed(used)), output, tuple(reversed(last)))
 
-    def reads(self) -> set[str]:
-        """Return the names of all values that the steps read."""
-        return {name for step in self.steps for name in _sources(step.arguments)} | {self.output}
+    @property
+    def maps(self) -> bool:
+        """Whether torch can map it over the rows of a batch: a recurrent layer it cannot."""
+        calls = (step.call for step in self.steps)
+        return not any(call in _NOT_MAPPED for call in calls if call is not None)
 
     def run(self, weights: Mapping[str, Tensor], *inputs: Tensor) -> Tensor:
         """Return the output. weights: by name; the inputs are on the same device."""

@@ -21,7 +21,8 @@ import torch
 # Its result shares its input's memory, or is a copy of it, in another order or form.
 _MOVES = """
 alias.default cat.default chunk.default clone.default contiguous.default detach.default
-diag_embed.default diagonal.default expand.default expand_as.default flatten.using_ints flip.default
+diag.default diag_embed.default diagonal.default expand.default expand_as.default
+flatten.using_ints flip.default
 masked_fill.Scalar masked_fill.Tensor movedim.int narrow.default pad.default permute.default
 repeat.default repeat_interleave.self_int reshape.default roll.default select.int
 select_scatter.default slice.Tensor slice_scatter.default split.Tensor split_with_sizes.default
@@ -157,6 +158,7 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
     ("_local_scalar_dense", "asks for a number of a row (item(), if, while); use torch.where"),
     ("item", "asks for a number of a row; use torch.where"),
     ("nonzero", "gives a size by numbers; use torch.where with three arguments"),
+    ("sym_", "gives a size by numbers; use torch.where with three arguments"),
     ("masked_select", "gives a size by numbers; use torch.where with three arguments"),
     ("unique", "gives a size by numbers"),
     ("bincount", "gives a size by numbers; compare with torch.arange and add up"),

@@ -69,11 +69,14 @@ class GraphSums:
         with one_thread():
             write = self.model.row_gradient(params)
             for place in drawn.index:
-                self._x.copy_(drawn.x[place])
-                self._y.copy_(drawn.y[place])
-                write_or_nan(partial(write, self._x, self._y, self._gradient[0]), self._gradient)
+                x, y = self._row(drawn, place)
+                write_or_nan(partial(write, x, y, self._gradient[0]), self._gradient)
                 adder.add(self._gradient)
         return adder.clipped()
+
+    def _row(self, drawn: Drawn, place: int) -> tuple[Tensor, Tensor]:
+        """Return a row as a batch of one, and its y, at the addresses of every row."""
+        return self._x.copy_(drawn.x[place]), self._y.copy_(drawn.y[place])
 
     def _make_room(self, drawn: Drawn) -> None:
         shape = (1, *drawn.x.shape[1:])
