@@ -126,8 +126,7 @@ class Outbox:
             with self._ledger.transaction(ahead) as db:
                 # Deleting the receipted ones here, not in done(), saves a commit; a crash between
                 # costs one duplicate.
-                delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
-                db.executemany(delete, [(*self._key, n) for n in self._finished])
+                self._delete_finished(db)
                 row = (*self._key, seq, digest, inline)
                 db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
                 db.execute(_KEEP_SENDER, (*self._key, seq, *receipt, state))
@@ -160,6 +159,21 @@ class Outbox:
             return False
         self._finished.append(seq)
         return True
+
+    def settle(self) -> None:
+        """Delete what has a final receipt now, for a process that ends without another message.
+
+        A refused Hello would otherwise be sent again by the next one. Raises PrivacyError.
+        """
+        try:
+            with self._ledger.transaction() as db:
+                self._delete_finished(db)
+        except sqlite3.Error as error:
+            raise PrivacyError(f"outbox of run {self._key[1]}: {error}") from error
+
+    def _delete_finished(self, db: sqlite3.Connection) -> None:
+        delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
+        db.executemany(delete, [(*self._key, number) for number in self._finished])
 
     def _written(self, seq: int, pieces: EnvelopePieces) -> bytes:
         """Return the digest of a large envelope, computed while its file is written and synced."""

@@ -316,6 +316,8 @@ class Session:
         facts = {"edge": self._role.edge, "seq": seq}
         log.warning("message %d was refused: %s", seq, why, extra=facts)
         self._stop_if_rolled_back(reason)
+        if reason.startswith(("definition", "name")):
+            self.outbox.settle()  # with another run file the worker is heard
         if reason.startswith("definition"):
             raise ConfigError(
                 f"{self._role.edge}: its run definition is not the aggregator's; {why}; "

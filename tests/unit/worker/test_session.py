@@ -77,6 +77,23 @@ def test_an_edge_whose_hello_is_refused_for_good_ends_and_has_charged_nothing(
     assert (list(run.witness.sent), run.edge.charged) == ([1], 0)
 
 
+@pytest.mark.parametrize("reason", ["definition: data.seed=1, here 2", "name: edge-9 is none"])
+def test_an_edge_that_was_refused_is_heard_with_another_run_file(
+    tmp_path: Path, reason: str
+) -> None:
+    # given an edge that ended, as its Hello was refused
+    run = SimulatedRun(tmp_path, updates=1)
+    run.server.verdicts.append(receipt(REJECTED, reason))
+    with pytest.raises(ConfigError):
+        run.edge.run()
+    # when it is started again, with the aggregator's run file
+    ending = run.edge.run()
+    # expected: the refused Hello is not sent again
+    assert ending == OVER
+    assert len(run.witness.sent[1]) == 1
+    assert run.server.kinds() == ["hello", "update", "hello"]
+
+
 def test_an_edge_whose_hello_is_refused_otherwise_says_another_after_a_while(
     tmp_path: Path,
 ) -> None:
