@@ -40,7 +40,7 @@ def freeze(
 ) -> None:
     """Write a module of torch as a graph of operations, for [model] name = "graph".
 
-    The module's code is run here, once. Whoever reads the graph runs none of it.
+    The module's code is run here, once. A reader of the graph runs none of it.
     """
     need("edge")
     from tacit.models.graph.frozen_entry import FreezeRequest, frozen_entry

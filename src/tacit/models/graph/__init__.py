@@ -1,1 +1,1 @@
-"""Models as data: a graph of listed operations, that is read, checked and run without its code."""
+"""Models as data: graphs of listed operations."""

@@ -20,9 +20,9 @@ from tacit.user_code import load_entry, load_module
 class FreezeRequest:
     """What is frozen.
 
-    entry: in `folder`, called with `arguments`. shape: of one example. integers: its whole numbers
-    lie below; None: it has floats. loss: "module:function" of one example; None: one of tacit's
-    own. classes: of its target; 0: a number. trainable: patterns of the weights' names.
+    entry: in `folder`, called with `arguments`. shape: of one example. integers: the bound of its
+    whole numbers, or None where it has floats. loss: "module:function" of one example, or None for
+    one of tacit's own. classes: of its target, or 0 for a number. trainable: patterns of names.
     """
 
     entry: str

@@ -1,9 +1,9 @@
 """What a graph is, before any row is there: that it fits together, and what it costs.
 
 Every node is tried on torch's meta device, which has shapes and no numbers, so that nothing is
-allocated. Guarantee: of a graph that passes, every operation is of the closed list, every shape is
-fixed, no index leaves what it is an index of, and no node has more numbers than the bounds below
-allow. So running it on a row takes the same steps for every row, and does not raise.
+allocated. Guarantee for a graph that passes: every operation is of the closed list. Every shape is
+fixed. No index leaves what it is an index of. No node has more numbers than the bounds below allow.
+So a row takes the same steps as every other row, and none raises.
 """
 
 from __future__ import annotations

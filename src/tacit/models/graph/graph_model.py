@@ -29,8 +29,8 @@ class GraphModel(Model):
     """A graph, its weights' first values and its loss. Compared by identity.
 
     digest: SHA-256 of the graph's text, in hexadecimal. classes: numbers that it gives for an
-    example; 0: whatever its own loss takes. labels: classes of the target; 0: it is a number.
-    own_loss: of one example, if it is none of the graph's.
+    example, or 0 where only its own loss knows them. labels: classes of the target, or 0 for a
+    number. example_loss: of one example, where the graph has none of its own.
     """
 
     digest: str = ""
@@ -78,7 +78,7 @@ class GraphModel(Model):
         return [LayerValues(x, self.logits(params, x))]
 
     def init(self, seed: int) -> Tensor:
-        """Return the first values (d,) that stand beside the graph, whatever the seed."""
+        """Return the first values (d,) that stand beside the graph; the seed changes nothing."""
         return torch.cat([self.values[name].reshape(-1) for name, _ in self.layout])
 
     def state(self, params: Tensor) -> dict[str, Tensor]:
@@ -97,8 +97,8 @@ class GraphModel(Model):
     def row_gradient(self, params: Tensor) -> RowGradient:
         """Return the function that writes one row's gradient at `params` (d,), by autograd.
 
-        It computes one row alone, at a fixed shape: its result is a function of the row's numbers
-        and `params`, if x and y lie at addresses that are alike for all rows.
+        It computes one row alone, at a fixed shape. Its result is a function of the row's numbers
+        and `params`, if all rows come at the same address.
         """
         leaves, weights = self._leaves(params)
 

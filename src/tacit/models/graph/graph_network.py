@@ -29,8 +29,8 @@ GRAPH_SUFFIX = ".graph.json"
 class GraphNetwork:
     """The keys of [model] for a graph. Nothing is read before `build`.
 
-    file, weights: in `folder`, the run file's; weights: None: beside the graph, as `tacit freeze`
-    writes it. loss: a name of `LOSSES`; None: the graph's own, else by the target.
+    file, weights: in `folder`, the run file's. Without weights they lie beside the graph, as `tacit
+    freeze` writes them. loss: a name of `LOSSES`, or None: the graph's own, else by the target.
     """
 
     file: str

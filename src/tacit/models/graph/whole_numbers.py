@@ -35,10 +35,10 @@ _MOVES = frozenset(_MOVE_NAMES.split())
 def bounds_of(
     name: str, arguments: Mapping[str, Any], inputs: Mapping[str, _Known], result: Tensor
 ) -> _Known:
-    """Return the bounds of a node's result; None: there are none that follow.
+    """Return the bounds of a node's result, or None where none follow.
 
     name: of its operation. arguments: the constants, by parameter. inputs: the bounds of tensors,
-    by parameter; of a list of tensors, their hull. result: of the meta device.
+    by parameter, and of a list of tensors their hull. result: of the meta device.
     """
     packet = name.partition(".")[0]
     if packet in _MOVES:

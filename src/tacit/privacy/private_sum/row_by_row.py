@@ -1,11 +1,10 @@
 """Sums over drawn rows of a graph: each goes forward and backward alone.
 
-That a row's gradient is a function of its own numbers is read off the graph (`models.graph`): an
-operation of its list is a function of its inputs, and the only example it is given is this row. One
-thing more can reach a result, where numbers lie: a library's products round by the alignment of
-their operands. So every row is copied into the same memory first, and its clipped gradient is made
-of whole numbers, or added in float64 within the allowance for any order, before the next row
-begins.
+That a row's gradient is a function of its own numbers is read off the graph (`models.graph`). An
+operation of its list is a function of its inputs, and this row is the only example among them. One
+thing more can reach a result: where numbers lie. A library's products round by the alignment of
+their operands. So every row is copied to the same memory first. Its clipped gradient is then made
+of whole numbers, or added in float64 within the allowance for any order.
 
 Shapes: R drawn rows, d parameters.
 """
@@ -38,12 +37,12 @@ from tacit.privacy.private_sum.row_sums import Drawn, SumTerms
 class GraphSums:
     """`integer_sum` and `clipped_sum` of the gradients of drawn rows, each computed by itself.
 
-    Guarantee: that of `integer_sum` or `clipped_sum` on those rows, with the other rows' gradients
+    Guarantee: that of `integer_sum` or `clipped_sum` on those rows. The other rows' gradients are
     the same with and without a record, to the bit. Proof: between two rows nothing is kept but the
-    total. A row is copied to `self._x` and `self._y`, whose addresses are the same for every row;
-    `GraphModel.row_gradient` runs the listed operations on these copies and the parameters, on one
-    thread and at one shape; all memory that it asks for is aligned alike. So the gradient is a
-    function of the row and the parameters. A row that is not finite, or longer than 2^60, adds
+    total. A row is copied to `self._x` and `self._y`, whose addresses are those of every row.
+    `GraphModel.row_gradient` runs listed operations on these copies and the parameters, on one
+    thread and at one shape. All memory that it asks for is aligned alike. So the gradient is a
+    function of the row and the parameters. A row that is not finite, or is longer than 2^60, adds
     zero.
 
     It takes time in proportion to R, which is secret: the caller must hide that time. One gradient
