@@ -1,6 +1,6 @@
 """A node's arguments as its operation takes them.
 
-Each has the type that torch states for it. Here a sum's arguments get their names:
+Each has the type that torch states for it. An example is a sum.
 
 >>> from tacit.models.graph.graph_file import Node, Of
 >>> from tacit.models.graph.operations import OPERATIONS
