@@ -2,11 +2,11 @@
 
 Each has the type that torch states for it. An example is a sum.
 
->>> from tacit.models.graph.graph_file import Node, Of
->>> from tacit.models.graph.operations import OPERATIONS
->>> node = Node(name="%sum", op="sum.dim_IntList", args=(Of(of="$x"), (1,), True))
->>> bound(node, OPERATIONS["sum.dim_IntList"])
-{'self': Of(of='$x'), 'dim': [1], 'keepdim': True}
+    >>> from tacit.models.graph.graph_file import Node, Of
+    >>> from tacit.models.graph.operations import OPERATIONS
+    >>> node = Node(name="%sum", op="sum.dim_IntList", args=(Of(of="$x"), (1,), True))
+    >>> bound(node, OPERATIONS["sum.dim_IntList"])
+    {'self': Of(of='$x'), 'dim': [1], 'keepdim': True}
 """
 
 from __future__ import annotations
