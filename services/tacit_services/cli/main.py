@@ -21,6 +21,7 @@ from tacit_services.cli import (
     basis,
     check,
     export,
+    freeze,
     health,
     keys,
     new,
@@ -30,6 +31,7 @@ from tacit_services.cli import (
     recover,
     remote,
     replay,
+    show,
     simulate,
     tune,
 )
@@ -258,6 +260,8 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         "To look into it",
         (
             (keys.keys, "tacit keys privacy"),
+            (freeze.freeze, "tacit freeze nets:Net --shape 64 --out net.graph.json"),
+            (show.show, "tacit show net.graph.json"),
             (basis.basis, "tacit basis photos.safetensors --public photos --axes 256"),
             (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
             (simulate.simulate, "tacit simulate experiments/mapa-digits.toml"),

@@ -91,7 +91,7 @@ class BenchmarkData(FeaturedData):
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
         name = run.model.name
-        if is_text(self.dataset) != (name == "lstm") and name != "python":
+        if is_text(self.dataset) != (name == "lstm") and name not in ("python", "graph"):
             raise ValueError(
                 f"model.name={name}: lstm is for text and text for lstm, "
                 f"data.dataset={self.dataset}"

@@ -19,7 +19,7 @@ from tacit.datasets.features.standardise import Standardise
 from tacit.datasets.own.file_reading import located
 from tacit.user_code import entry_digest, entry_files
 
-_ANY_SHAPE = ("logistic", "svm", "mlp", "python")  # models that take records of any shape
+_ANY_SHAPE = ("logistic", "svm", "mlp", "python", "graph")  # models that take records of any shape
 
 
 _Bounds = FiniteFloat | Annotated[tuple[FiniteFloat, ...], Field(strict=False)]

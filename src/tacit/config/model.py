@@ -10,18 +10,27 @@ from pydantic import Field, field_validator, model_validator
 from tacit.config.sections import Section
 from tacit.errors import ConfigError
 from tacit.models import Model, Name, Normalization, build
+from tacit.models.graph.graph_network import GraphNetwork
 from tacit.models.user_module import UserModule
 
 Size = Annotated[int, Field(gt=0, le=65_536)]
-_OF_A_MODULE = ("entry", "arguments", "loss", "weights", "trainable", "control_flow")
-_OF_BOTH = ("name", "regularization")
+# The keys that each kind of model reads; all other keys are of tacit's own networks.
+_OF_KIND = {
+    "python": ("entry", "arguments", "loss", "weights", "trainable", "control_flow"),
+    "graph": ("file", "loss", "weights", "trainable"),
+}
+_OF_ALL = ("name", "regularization")
 
 
 class ModelSection(Section):
     """The model and its layer sizes."""
 
-    name: Literal[Name, "python"] = Field(
-        description="the architecture; lstm is for text; python: your own module, see entry"
+    name: Literal[Name, "python", "graph"] = Field(
+        description="the architecture; lstm is for text; python: your own module, see entry; "
+        "graph: a file, see file"
+    )
+    file: str | None = Field(
+        None, description='graph: "NAME.graph.json", which tacit freeze has written'
     )
     entry: str | None = Field(
         None, description='python: "module:name", a class or function that gives a torch module'
@@ -29,14 +38,17 @@ class ModelSection(Section):
     arguments: dict[str, Any] = Field({}, description="python: what the entry is called with")
     loss: str | None = Field(
         None,
-        description='python: cross_entropy, mse, bce_with_logits, or "module:function" of one '
-        "example; left out: by the target",
+        description="python and graph: cross_entropy, mse, bce_with_logits; python: also "
+        '"module:function" of one example; left out: by the target',
     )
     weights: str | None = Field(
-        None, description="python: public weights to start from, a safetensors file"
+        None, description="python and graph: public weights to start from, a safetensors file"
     )
     trainable: tuple[str, ...] = Field(
-        ("*",), strict=False, min_length=1, description="python: parameters that are trained"
+        ("*",),
+        strict=False,
+        min_length=1,
+        description="python and graph: parameters that are trained",
     )
     control_flow: Literal["refused", "trusted"] = Field(
         "refused",
@@ -75,23 +87,35 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        from_python = self.name == "python"
-        if from_python and self.entry is None:
-            raise ValueError('name=python: needs entry = "module:name"')
+        needed = {"python": "entry", "graph": "file"}.get(self.name)
+        if needed is not None and getattr(self, needed) is None:
+            raise ValueError(f"name={self.name}: needs {needed}")
         fields = type(self).model_fields
-        strange = [
+        changed = [
             key
             for key, field in fields.items()
-            if key not in _OF_BOTH and (key in _OF_A_MODULE) != from_python
             if getattr(self, key) != field.get_default(call_default_factory=True)
         ]
-        if strange:
-            if from_python:
-                whose = "tacit's own networks have it"
-            else:
-                whose = "only python has it"
-            raise ValueError(f"{strange[0]}: name={self.name} does not read it; {whose}")
+        if strange := [key for key in changed if not self._reads(key)]:
+            raise ValueError(
+                f"{strange[0]}: name={self.name} does not read it; {_whose(strange[0])}"
+            )
         return self
+
+    def _reads(self, key: str) -> bool:
+        of_some = {each for keys in _OF_KIND.values() for each in keys}
+        return key in _OF_ALL or (
+            key in _OF_KIND[self.name] if self.name in _OF_KIND else key not in of_some
+        )
+
+    def parts(self, folder: Path) -> UserModule | GraphNetwork | None:
+        """Return what a model of several files is made of, not loaded yet; None: tacit's own."""
+        if self.name == "python":
+            return self.module(folder)
+        if self.name == "graph":
+            assert self.file is not None
+            return GraphNetwork(self.file, self.loss, self.weights, self.trainable, folder)
+        return None
 
     def module(self, folder: Path) -> UserModule:
         """Return the user's module in `folder`, not loaded yet; only where there is an `entry`."""
@@ -111,8 +135,8 @@ class ModelSection(Section):
 
         Raises ConfigError.
         """
-        if self.entry is not None:
-            return self.module(folder).build(shape, classes, self.regularization)
+        if (parts := self.parts(folder)) is not None:
+            return parts.build(shape, classes, self.regularization)
         if not classes:
             raise ConfigError(
                 f"model.name={self.name}: is for classes, and the target is a number; "
@@ -133,3 +157,10 @@ class ModelSection(Section):
             width=self.width,
             blocks=self.blocks,
         )
+
+
+def _whose(key: str) -> str:
+    kinds = [kind for kind, keys in _OF_KIND.items() if key in keys]
+    if not kinds:
+        return "tacit's own networks have it"
+    return f"only {' and '.join(kinds)} {'has' if len(kinds) == 1 else 'have'} it"

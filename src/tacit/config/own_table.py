@@ -233,7 +233,7 @@ class TableData(OwnData):
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
-        if run.model.name not in ("logistic", "svm", "mlp", "python"):
+        if run.model.name not in ("logistic", "svm", "mlp", "python", "graph"):
             raise ValueError(
                 f"model.name={run.model.name}: is for images or text; a table needs logistic, svm, "
                 "mlp or python"

@@ -161,10 +161,8 @@ class RunFile(Section):
         unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
         of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
         of_the_run["data"] = self.data.stated(of_the_run["data"])
-        if self.model.entry is None:
-            model_code = {}
-        else:
-            model_code = self.model.module(self._folder).digests()
+        parts = self.model.parts(self._folder)
+        model_code = {} if parts is None else parts.digests()
         if code := model_code | self.data.code(self._folder):
             of_the_run["code"] = code
         return of_the_run

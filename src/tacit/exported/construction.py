@@ -23,6 +23,9 @@ network.load_state_dict(load_file("model.safetensors"))"""
 
 def lines(run: RunFile, model: Model) -> str:
     """Return Python that makes `network`, with its weights, in the exported folder."""
+    if run.model.file is not None:
+        arguments = {"file": f"code/{run.model.file}"}
+        return _written("", "tacit.models.graph.frozen_network", "FrozenNetwork", arguments)
     if run.model.entry is None:
         name, arguments = _of_tacit(model)
         return _written("", "tacit.models.zoo.modules", name, arguments)

@@ -97,7 +97,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         network=construction.lines(run, model).replace("\n", "\n    "),
         learns="a number" if target.kind == "number" else f"classes: {_classes(target.names)}",
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
-        model=run.model.entry or run.model.name,
+        model=run.model.entry or run.model.file or run.model.name,
         parameters=model.size,
         algorithm=run.algorithm.name,
         applied=summary["applied"],

@@ -181,11 +181,11 @@ def _write(
 
 
 def _code(run: RunFile) -> Iterator[Path]:
-    """Yield all files of own code and public weights, relative to the run file's folder."""
+    """Yield all files of own code, graphs and public weights, relative to the run's folder."""
     for field, entry in entries(run):
         yield from entry_files(entry, run.folder, field)
-    if run.model.weights is not None:
-        yield Path(run.model.weights)
+    if (parts := run.model.parts(run.folder)) is not None:
+        yield from parts.files()
     yield from run.data.files(run.folder)
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tacit.errors import ConfigError
+
 Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 
 
@@ -39,6 +41,28 @@ LOSSES: dict[str, Loss] = {
     "mse": mse,
     "bce_with_logits": bce_with_logits,
 }
+
+
+def chosen_loss(name: str | None, classes: int) -> tuple[Loss, int]:
+    """Return the loss of a name and a target, and how many outputs it takes of an example.
+
+    name: None: by the target. classes: 0 where the target is a number. Raises ConfigError.
+    """
+    if name is None:
+        name = "cross_entropy" if classes else "mse"
+    if name not in LOSSES:
+        raise ConfigError(f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"')
+    if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
+        if classes:
+            kind = "classes"
+        else:
+            kind = "a number"
+        raise ConfigError(f"model.loss={name}: the target is {kind}; leave loss out")
+    if name == "bce_with_logits" and classes != 2:
+        raise ConfigError(f"model.loss={name}: needs a target of two values, not {classes}")
+    return LOSSES[name], classes if name == "cross_entropy" else 1
+
+
 # To learn to map takes torch a second.
 _TOGETHER: dict[Loss, Loss] = {
     cross_entropy: partial(functional.cross_entropy, reduction="none"),

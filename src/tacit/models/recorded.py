@@ -68,12 +68,17 @@ class Recorded:
 
 
 def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: Tensor) -> None:
-    """Write one row's gradient into `out` (d,); if computing it raises, nan throughout.
+    """Write one row's gradient into `out` (d,); if computing it raises, nan throughout."""
+    write_or_nan(lambda: out.copy_(gradient(params, x, y)), out)
+
+
+def write_or_nan(write: Callable[[], object], out: Tensor) -> None:
+    """Call `write`, which writes one row's gradient into `out` (d,); if it raises, write nan.
 
     The one place where any exception is caught, as an exception is a message: it would end the
-    edge, and the wire would say so. Guarantee: the call returns, whatever `gradient` raises, and
-    what it raised is in nothing that is kept: not its words, not its kind, not its traceback; `out`
-    is a function of the row and the parameters, as far as `gradient` is. Proof: no statement after
+    edge, and the wire would say so. Guarantee: the call returns, whatever `write` raises, and what
+    it raised is in nothing that is kept: not its words, not its kind, not its traceback; `out` is a
+    function of the row and the parameters, as far as what is written is. Proof: no statement after
     the `try` reads the exception, and `out` is written as a whole in either case, as a copy that
     breaks off is overwritten. SystemExit, MemoryError and RecursionError are caught as well, and
     KeyboardInterrupt where SIGINT does not raise it, so that it comes from the code: an edge, a
@@ -81,7 +86,7 @@ def write_alone(gradient: Gradient, params: Tensor, x: Tensor, y: Tensor, out: T
     exception: `os._exit`, a crash of compiled code, a loop without an end.
     """
     try:
-        out.copy_(gradient(params, x, y))
+        write()
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and _raised_by_signals():
             raise

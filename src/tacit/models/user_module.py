@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from tacit.errors import ConfigError
-from tacit.models.losses import LOSSES, Loss
+from tacit.models.losses import Loss, chosen_loss
 from tacit.models.module import ModuleModel, module_model
+from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import entry_digest, load_entry, load_module
 
 
@@ -51,6 +49,10 @@ class UserModule:
             digests["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
         return digests
 
+    def files(self) -> list[Path]:
+        """Return the files beside the code that make the model, relative to its folder."""
+        return [] if self.weights is None else [Path(self.weights)]
+
     def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
         """Return the model for examples of `shape`; classes: 0 where the target is a number.
 
@@ -78,39 +80,14 @@ class UserModule:
 
     def _loss(self, classes: int) -> tuple[Loss, int]:
         """Return the loss of one example, and the module's outputs for one (0: any number)."""
-        name = self.loss or ("cross_entropy" if classes else "mse")
         if self._own_loss:
-            return load_entry(name, self.folder, "model.loss").target, 0
-        if name not in LOSSES:
-            raise ConfigError(
-                f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"'
-            )
-        if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
-            if classes:
-                kind = "classes"
-            else:
-                kind = "a number"
-            raise ConfigError(f"model.loss={name}: the target is {kind}; leave loss out")
-        if name == "bce_with_logits" and classes != 2:
-            raise ConfigError(f"model.loss={name}: needs a target of two values, not {classes}")
-        return LOSSES[name], classes if name == "cross_entropy" else 1
+            return load_entry(str(self.loss), self.folder, "model.loss").target, 0
+        return chosen_loss(self.loss, classes)
 
     def _weights_path(self) -> Path:
-        name = str(self.weights)
-        folder = self.folder.resolve()
-        path = (folder / name).resolve()
-        if Path(name).is_absolute() or not path.is_relative_to(folder):
-            raise ConfigError(f"model.weights={name!r}: leaves the run file's folder")
-        if not path.is_file():
-            raise ConfigError(f"model.weights={name!r}: no such file in {self.folder}")
-        return path
+        return path_inside(self.folder, str(self.weights), "model.weights")
 
     def _start(self) -> dict[str, Tensor]:
         if self.weights is None:
             return {}
-        try:
-            return load_file(self._weights_path())
-        except (SafetensorError, OSError) as error:
-            raise ConfigError(
-                f"model.weights={self.weights!r}: not a safetensors file: {error}"
-            ) from error
+        return start_values(self._weights_path())

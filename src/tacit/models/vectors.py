@@ -12,15 +12,17 @@ layer's input, written once, where it belongs in (B, d).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch.func import grad, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import PrivacyError
+from tacit.models.graph.graph_model import GraphModel
 from tacit.models.model_contract import LayerValues, Model, Window
-from tacit.models.recorded import Recorded, recorded, write_alone
+from tacit.models.recorded import Recorded, recorded, write_alone, write_or_nan
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
 LARGEST = 1e6
@@ -112,10 +114,25 @@ def _write_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
 ) -> None:
     """Write each example's gradient into its row of `out` (B, d), layer by layer."""
-    if model.traced:
+    if isinstance(model, GraphModel):
+        _write_row_by_row(model, params, x, y, out)
+    elif model.traced:
         _write_in_one_pass(model, params, x, y, out)
     else:
         _write_alone(model, params.detach(), x, y, out)
+
+
+def _write_row_by_row(
+    model: GraphModel, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Write the gradients of a graph; on a GPU all at once, where torch can map it."""
+    if params.device.type != "cpu" and model.maps:
+        with sdpa_kernel(SDPBackend.MATH):
+            out.copy_(_transformed(model)(params.detach(), x, y))
+        return
+    write = model.row_gradient(params.detach())
+    for row, label, gradient in zip(x, y, out, strict=True):
+        write_or_nan(partial(write, row.unsqueeze(0).clone(), label.clone(), gradient), gradient)
 
 
 def _write_alone(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -60,6 +61,16 @@ class SumTerms:
     clip: float
     step: float | None
     rows: int
+
+
+class DrawnSums(Protocol):
+    """Adds up drawn rows, each computed by itself. way: how, for the log."""
+
+    way: str
+
+    def sum(self, params: Tensor, drawn: Drawn, terms: SumTerms) -> Clipped:
+        """Return the sum over drawn rows, at the parameters (d,)."""
+        ...
 
 
 class RowKernel:
@@ -156,6 +167,8 @@ class RowSums:
     It takes time in proportion to R, which is secret. So the caller must hide that time: a push has
     to leave at a time that does not depend on it.
     """
+
+    way = "drawn rows alone"
 
     def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
         """Use `checked` instead, which tries the kernel first."""

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.models import Model
+from tacit.models.graph.graph_model import GraphModel
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan, padded_size
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.rehearsal import rehearsed
-from tacit.privacy.private_sum.row_sums import Drawn, RowSums, SumTerms
+from tacit.privacy.private_sum.row_by_row import GraphSums
+from tacit.privacy.private_sum.row_sums import Drawn, DrawnSums, RowSums, SumTerms
 from tacit.privacy.private_sum.sampling import drawn_rows
 
 _FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
@@ -31,8 +33,6 @@ class RowsAlone:
     at a time that does not depend on it.
     """
 
-    way = "drawn rows alone"
-
     def __init__(self, data: EdgeRows, model: Model, plan: Plan, random: Random) -> None:
         """Raise NotAlone where the model or this machine does not allow it."""
         self.model = model
@@ -44,8 +44,15 @@ class RowsAlone:
         self.y = data.y
         self.sums = self.sums_of(model)
 
-    def sums_of(self, model: Model) -> RowSums:
+    @property
+    def way(self) -> str:
+        """How a step is computed."""
+        return self.sums.way
+
+    def sums_of(self, model: Model) -> DrawnSums:
         """Return what adds up rows of this model. Raises NotAlone."""
+        if isinstance(model, GraphModel):
+            return GraphSums(model)
         return RowSums.checked(model)
 
     def compute(self, params: Tensor, clip: float) -> Clipped:

@@ -1,0 +1,75 @@
+"""Freezing of a module that is named: "module:name" in a folder, or installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit.errors import ConfigError
+from tacit.models.graph.freezing import Frozen, freeze
+from tacit.models.graph.graph_check import checked
+from tacit.models.graph.graph_file import Example
+from tacit.user_code import load_entry, load_module
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeRequest:
+    """What is frozen.
+
+    entry: in `folder`, called with `arguments`. shape: of one example. integers: the bound of its
+    whole numbers, or None where it has floats. loss: "module:function" of one example, or None for
+    one of tacit's own. classes: of its target, or 0 for a number. trainable: patterns of names.
+    """
+
+    entry: str
+    folder: Path
+    shape: tuple[int, ...]
+    integers: int | None
+    arguments: Mapping[str, Any]
+    seed: int
+    loss: str | None
+    classes: int
+    trainable: tuple[str, ...]
+
+
+def frozen_entry(request: FreezeRequest) -> Frozen:
+    """Return the graph of the module that is named, tried as a site tries it.
+
+    The module's code is executed. Raises ConfigError.
+    """
+    factory, _ = load_module(request.entry, request.arguments, request.folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(request.seed)
+        module = factory().to("cpu")
+    own = None
+    if request.loss is not None:
+        own = load_entry(request.loss, request.folder, "model.loss").target
+    network = freeze(
+        f"model.entry={request.entry}",
+        module,
+        _example(request),
+        trainable=request.trainable,
+        loss=own,
+        target=_target(request.classes)[0],
+    )
+    checked(network.graph, network.values, _target(request.classes))
+    return network
+
+
+def _example(request: FreezeRequest) -> Example:
+    if request.integers is None:
+        return Example(shape=request.shape, dtype="float32", below=None)
+    if request.integers < 1:
+        raise ConfigError(f"--integers {request.integers}: expected at least 1")
+    return Example(shape=request.shape, dtype="int64", below=request.integers)
+
+
+def _target(classes: int) -> torch.Tensor:
+    """Return a target's least and largest value."""
+    if classes:
+        return torch.tensor([0, classes - 1])
+    return torch.zeros(2)

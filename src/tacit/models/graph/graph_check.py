@@ -1,0 +1,242 @@
+"""What a graph is, before any row is there: that it fits together, and what it costs.
+
+Every node is tried on torch's meta device, which has shapes and no numbers, so that nothing is
+allocated. Guarantee for a graph that passes: every operation is of the closed list. Every shape is
+fixed. No index leaves what it is an index of. No node has more numbers than the bounds below allow.
+So a row takes the same steps as every other row, and none raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.errors import ConfigError
+from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, GraphFile, Node, Of
+from tacit.models.graph.interpreter import Program, Step
+from tacit.models.graph.node_arguments import DTYPES, bound, refusal
+from tacit.models.graph.operations import ITEM, OPERATIONS, Operation, instead
+from tacit.models.graph.products import multiply_adds
+from tacit.models.graph.whole_numbers import Bounds, bounds_of, hull
+
+MOST_NUMBERS = 1 << 28  # of one node's result
+MOST_HELD = 1 << 30  # of all results of a row together
+MOST_MULTIPLY_ADDS = 1 << 38  # of a row
+_WHOLE = (torch.int64, torch.int32)
+# What torch raises on the meta device, for shapes and constants.
+_RAISED = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedGraph:
+    """A graph that may be run. network: $x to the output. loss: $output, $y to one number.
+
+    output: the shape of the network's output for a batch of one. multiply_adds: of a row, forward.
+    numbers: of all results of a row together.
+    """
+
+    graph: GraphFile
+    network: Program
+    loss: Program | None
+    output: tuple[int, ...]
+    multiply_adds: int
+    numbers: int
+
+
+def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
+    """Return the graph, ready to run. Raises ConfigError, naming the node and its line.
+
+    values: the weights' numbers, by name. target: (2,), the least and the largest y.
+    """
+    tried = _Trial()
+    for weight in graph.weights:
+        _check_weight(weight.name, weight.shape, weight.dtype, values)
+        value = values[weight.name]
+        tried.known(weight.name, value.to("meta"), _bounds(value))
+    example = graph.example
+    x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
+    tried.known(EXAMPLE, x, None if example.below is None else Bounds(0, example.below - 1))
+    network = tried.program((EXAMPLE,), graph.nodes, graph.output)
+    output = tried.value(graph.output)
+    loss = None
+    if graph.loss is not None:
+        of_loss = tried.apart()
+        of_loss.known(OUTPUT, output[0], None)
+        of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
+        loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
+        if of_loss.value(graph.loss.output).dim():
+            raise ConfigError("model.file: loss: is not one number")
+        tried.numbers += of_loss.numbers
+    return CheckedGraph(
+        graph, network, loss, tuple(output.shape), tried.multiply_adds, tried.numbers
+    )
+
+
+def _check_weight(
+    name: str, shape: tuple[int, ...], dtype: str, values: Mapping[str, Tensor]
+) -> None:
+    if name not in values:
+        raise ConfigError(f"model.weights: has no {name}")
+    value = values[name]
+    if tuple(value.shape) != shape or value.dtype != DTYPES[dtype]:
+        raise ConfigError(
+            f"model.weights: {name} is {list(value.shape)} of {value.dtype}; the graph has "
+            f"{list(shape)} of {dtype}"
+        )
+
+
+def _bounds(value: Tensor) -> Bounds | None:
+    if value.dtype not in _WHOLE or not value.numel():
+        return None
+    return Bounds(int(value.min()), int(value.max()))
+
+
+class _Trial:
+    """The values of a graph on the meta device, node by node."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._limits: dict[str, Bounds | None] = {}
+        self.numbers = 0
+        self.multiply_adds = 0
+
+    def known(self, name: str, value: Any, limits: Bounds | None) -> None:
+        """Add a value. Raises ConfigError for a name that is taken."""
+        if name in self._values:
+            raise ConfigError(f"model.file: {name} stands there twice")
+        self._values[name] = value
+        if isinstance(value, Tensor) and value.dtype == torch.bool:
+            limits = Bounds(0, 1)
+        self._limits[name] = limits
+
+    def apart(self) -> _Trial:
+        """Return a trial that knows nothing of this one's values: weights are no loss's."""
+        return _Trial()
+
+    def value(self, name: str) -> Tensor:
+        """Return a value. Raises ConfigError for one that is not there, or is no tensor."""
+        value = self._values.get(name)
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"model.file: {name}: no tensor has this name")
+        return value
+
+    def program(self, inputs: Sequence[str], nodes: Sequence[Node], output: str) -> Program:
+        """Try `nodes`, and return them as a program."""
+        steps = [self._tried(node) for node in nodes]
+        self.value(output)
+        return Program.of(inputs, [step for step in steps if step is not None], output)
+
+    def _tried(self, node: Node) -> Step:
+        if node.op == ITEM:
+            return self._item(node)
+        operation = OPERATIONS.get(node.op)
+        if operation is None:
+            why = instead(node.op) or "is not an operation that tacit knows"
+            raise refusal(node, why)
+        stated = bound(node, operation)
+        self._check(node, operation, stated)
+        arguments = {name: self._filled(node, value) for name, value in stated.items()}
+        made = {each.name for each in operation.arguments if each.name == "device"}
+        try:
+            result = operation.call(**arguments, **dict.fromkeys(made, torch.device("meta")))
+        except _RAISED as error:
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise refusal(node, f"does not fit: {lines[0][:200]}") from error
+        self._count(node, operation, arguments, result)
+        limits = None
+        if isinstance(result, Tensor) and result.dtype in _WHOLE:
+            constants = {name: value for name, value in stated.items() if not _tensors(value)}
+            inputs = {name: self._hull(value) for name, value in stated.items() if _tensors(value)}
+            limits = bounds_of(node.op, constants, inputs, result)
+        self.known(node.name, result, limits)
+        return Step(node.name, operation.call, stated, "device" if made else "")
+
+    def _item(self, node: Node) -> Step:
+        match node.args:
+            case (Of() as source, int() as place) if not isinstance(place, bool):
+                several = self._values.get(source.of)
+            case _:
+                raise refusal(node, "takes a node and a place")
+        if not isinstance(several, tuple | list) or not 0 <= place < len(several):
+            raise refusal(node, f"{source.of} has no result {place}")
+        self.known(node.name, several[place], None)
+        return Step(node.name, None, {"source": source, "place": place}, "")
+
+    def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
+        constants = {name: value for name, value in stated.items() if not _tensors(value)}
+        if operation.condition is not None and (why := operation.condition(constants)):
+            raise refusal(node, why)
+        if operation.floats_only:
+            for value in stated.values():
+                if isinstance(value, Of) and self.value(value.of).dtype in _WHOLE:
+                    raise refusal(node, "may raise for whole numbers; use floats")
+        if operation.index is not None:
+            self._check_places(node, operation.index, stated)
+
+    def _check_places(self, node: Node, index: tuple[str, str], stated: Mapping[str, Any]) -> None:
+        """Refuse an index that could lie outside of what it is an index of."""
+        places, source = (stated[name] for name in index)
+        size = self.value(source.of).shape
+        if isinstance(places, list):
+            several = list(enumerate(places))
+        elif index[0] == "target":
+            several = [(1 if len(size) > 1 else 0, places)]
+        else:
+            dim = stated.get("dim", 0)
+            several = [(dim, places)]
+        for dim, place in several:
+            if place is None:
+                continue
+            limits = self._limits.get(place.of)
+            if self.value(place.of).dtype not in _WHOLE:
+                raise refusal(node, "has a mask as an index, which gives a size by numbers")
+            negative = size[dim] if isinstance(places, list) else 0
+            if limits is None or limits.low < -negative or limits.high >= size[dim]:
+                raise refusal(
+                    node,
+                    f"could have an index outside of 0 to {size[dim] - 1}; clamp it first"
+                    + ("" if limits is None else f" (it is {limits.low} to {limits.high})"),
+                )
+
+    def _filled(self, node: Node, value: Any) -> Any:
+        if isinstance(value, Of):
+            if value.of not in self._values:
+                raise refusal(node, f"reads {value.of}, which is not there before it")
+            return self.value(value.of)
+        if isinstance(value, list):
+            return [self._filled(node, item) for item in value]
+        return value
+
+    def _hull(self, value: Any) -> Bounds | None:
+        if isinstance(value, Of):
+            return self._limits.get(value.of)
+        return hull([self._limits.get(item.of) for item in value if isinstance(item, Of)])
+
+    def _count(
+        self, node: Node, operation: Operation, arguments: Mapping[str, Any], result: Any
+    ) -> None:
+        for each in result if isinstance(result, tuple | list) else (result,):
+            if not isinstance(each, Tensor) or each.dtype not in DTYPES.values():
+                raise refusal(node, "gives something else than numbers of a known type")
+            if each.numel() > MOST_NUMBERS:
+                raise refusal(node, f"gives {each.numel():,} numbers, above {MOST_NUMBERS:,}")
+            self.numbers += each.numel()
+        if self.numbers > MOST_HELD:
+            raise refusal(node, f"is where a row has over {MOST_HELD:,} numbers in all")
+        if operation.products:
+            self.multiply_adds += multiply_adds(node.op, arguments, result)
+            if self.multiply_adds > MOST_MULTIPLY_ADDS:
+                raise refusal(node, f"is where a row needs over {MOST_MULTIPLY_ADDS:,} products")
+
+
+def _tensors(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(item, Of) for item in value)
+    return isinstance(value, Of)

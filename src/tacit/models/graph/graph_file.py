@@ -1,0 +1,193 @@
+"""The file of a graph, `net.graph.json`: what it may hold, and its canonical text.
+
+It holds numbers, names and constants, and no code. Reading it allocates no more than the file's own
+size. That its nodes fit together is `graph_check`'s to say.
+
+    {"format": 1, "example": {"shape": [4], "dtype": "float32", "below": null},
+     "weights": [{"name": "fc.weight", "shape": [2, 4], "dtype": "float32", "trained": true}, …],
+     "nodes": [{"name": "%linear", "op": "linear.default",
+                "args": [{"of": "$x"}, {"of": "fc.weight"}, {"of": "fc.bias"}]}],
+     "output": "%linear", "loss": null, "values": "<SHA-256 of net.safetensors>"}
+
+A value is named by where it comes from: `$x` is the example as a batch of one, `%…` a node, all
+else a weight. In `loss`, `$output` is what the network gave and `$y` the target.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit import regular_file
+from tacit.errors import ConfigError, other_format
+
+GRAPH_FORMAT = 1
+MOST_BYTES = 1 << 24  # of the file
+MOST_NODES = 20_000
+_DEEPEST = 8  # objects and lists in each other
+_LONGEST = 4096  # entries of a list
+EXAMPLE, OUTPUT, TARGET = "$x", "$output", "$y"
+
+Name = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_.%$-]+$")]
+Size = Annotated[int, Field(ge=0, le=1 << 40)]
+Shape = Annotated[tuple[Size, ...], Field(max_length=16, strict=False)]
+Dtype = Literal["float32", "float64", "int64", "int32", "bool"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Example(_Part):
+    """One example: its shape, and its type. below: whole numbers lie from 0 to below - 1."""
+
+    shape: Shape
+    dtype: Literal["float32", "int64"]
+    below: Annotated[int, Field(ge=1, le=1 << 31)] | None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if (self.dtype == "int64") != (self.below is not None):
+            raise ValueError("below: is for int64, and int64 needs it")
+        return self
+
+
+class GraphWeight(_Part):
+    """A tensor whose numbers are in the safetensors file: a parameter, a buffer, a constant."""
+
+    name: Name
+    shape: Shape
+    dtype: Dtype
+    trained: bool
+
+
+class Of(_Part):
+    """A reference to a value, by its name."""
+
+    of: Name
+
+
+class DtypeName(_Part):
+    """A type of numbers, as an argument."""
+
+    dtype: Dtype
+
+
+class MemoryOrder(_Part):
+    """An order of numbers in memory, as an argument."""
+
+    memory: Literal["contiguous", "preserve"]
+
+
+class FarFloat(_Part):
+    """A float that JSON has no word for."""
+
+    float: Literal["inf", "-inf", "nan"]
+
+
+Single = Of | DtypeName | MemoryOrder | FarFloat | bool | int | float | str | None
+Argument = Single | Annotated[tuple[Single, ...], Field(max_length=_LONGEST)]
+
+
+class Node(_Part):
+    """One operation at work. line: where the module asked for it, for people."""
+
+    name: Name
+    op: Annotated[str, Field(min_length=1, max_length=100)]
+    args: Annotated[tuple[Argument, ...], Field(max_length=64, strict=False)]
+    kwargs: dict[str, Argument] = {}
+    line: Annotated[str, Field(max_length=200)] = ""
+
+
+class LossPart(_Part):
+    """The loss of one example, as nodes of `$output` and `$y`."""
+
+    nodes: Annotated[tuple[Node, ...], Field(max_length=MOST_NODES, strict=False)]
+    output: Name
+
+
+class GraphFile(_Part):
+    """A network, its weights' shapes, and where their first values are.
+
+    values: SHA-256 of the safetensors file. loss: None: one of tacit's own, by the run file.
+    """
+
+    format: Literal[1]
+    example: Example
+    weights: Annotated[tuple[GraphWeight, ...], Field(max_length=MOST_NODES, strict=False)]
+    nodes: Annotated[tuple[Node, ...], Field(max_length=MOST_NODES, strict=False)]
+    output: Name
+    loss: LossPart | None
+    values: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    def text(self) -> str:
+        """Return the canonical text: keys sorted, no spaces, one node a line."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        lines = [f"{json.dumps(key)}:{_lines(content[key])}" for key in sorted(content)]
+        return "{" + ",\n".join(lines) + "}\n"
+
+    def digest(self) -> str:
+        """Return SHA-256 of the canonical text, in hexadecimal."""
+        return hashlib.sha256(self.text().encode()).hexdigest()
+
+
+def _lines(value: object) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(_plain(item) for item in value) + "]"
+    return _plain(value)
+
+
+def _plain(value: object) -> str:
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def read_graph(path: Path) -> GraphFile:
+    """Return the graph in the file at `path`. Raises ConfigError, naming the key and the value."""
+    try:
+        content = regular_file.content(path, MOST_BYTES)
+    except OSError as error:
+        raise ConfigError(f"model.file={str(path)!r}: {error.strerror or error}") from error
+    return parse_graph(content, f"model.file={path.name}")
+
+
+def parse_graph(content: bytes, where: str) -> GraphFile:
+    """Return the graph that the file's bytes are. Raises ConfigError."""
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{where}: has over {MOST_BYTES:,} bytes")
+    try:
+        document: Any = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: is no JSON ({str(error)[:80]})") from error
+    written = document.get("format") if isinstance(document, dict) else None
+    if isinstance(written, int) and written != GRAPH_FORMAT:
+        raise ConfigError(f"{where}: {other_format(written, GRAPH_FORMAT)}")
+    try:
+        _check_depth(document, where)
+        return GraphFile.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{where}: {place}: {first['msg']}") from error
+
+
+def _check_depth(document: object, where: str) -> None:
+    """Refuse what is nested deeper than a graph is, before it is looked at by recursion."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        level = [inside for value in level for inside in _inside(value, where)]
+    if level:
+        raise ConfigError(f"{where}: is nested deeper than a graph is")
+
+
+def _inside(value: object, where: str) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, list):
+        return value
+    return []

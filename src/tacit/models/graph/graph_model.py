@@ -1,0 +1,189 @@
+"""A checked graph as a model of one flat vector.
+
+The vector (d,) is the graph's trained weights, in their order. All other weights are public and
+stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tacit.models.graph.graph_check import CheckedGraph
+from tacit.models.graph.interpreter import Program
+from tacit.models.losses import Loss, cross_entropy, mse, of_each
+from tacit.models.model_contract import LayerValues, Layout, Model
+
+# Writes the gradient (d,) of one row: x (1, *shape), y () -> out (d,).
+RowGradient = Callable[[Tensor, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphModel(Model):
+    """A graph, its weights' first values and its loss. Compared by identity.
+
+    digest: SHA-256 of the graph's text, in hexadecimal. classes: numbers that it gives for an
+    example, or 0 where only its own loss knows them. labels: classes of the target, or 0 for a
+    number. example_loss: of one example, where the graph has none of its own.
+    """
+
+    digest: str = ""
+    checked: CheckedGraph = field(kw_only=True, compare=False, repr=False)
+    values: Mapping[str, Tensor] = field(kw_only=True, compare=False, repr=False)
+    example_loss: Loss = field(default=cross_entropy, compare=False, repr=False)
+    labels: int = 0
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @cached_property
+    def layout(self) -> Layout:
+        """(name, shape) of every trained weight, in the graph's order."""
+        return tuple(
+            (weight.name, weight.shape) for weight in self.checked.graph.weights if weight.trained
+        )
+
+    @cached_property
+    def frozen(self) -> dict[str, Tensor]:
+        """The weights that are not trained, by name; public."""
+        return {
+            weight.name: self.values[weight.name]
+            for weight in self.checked.graph.weights
+            if not weight.trained
+        }
+
+    @property
+    def variant(self) -> str:
+        """The graph's digest: two models whose vectors are interchangeable have the same."""
+        return f"graph {self.digest}"
+
+    @property
+    def maps(self) -> bool:
+        """Whether torch can map it over the rows of a batch."""
+        return self.checked.network.maps
+
+    @property
+    def traced(self) -> bool:
+        """Return False: its rows go through it one by one."""
+        return False
+
+    def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
+        """Return only the graph as a whole: its input and its scores."""
+        return [LayerValues(x, self.logits(params, x))]
+
+    def init(self, seed: int) -> Tensor:
+        """Return the first values (d,) that stand beside the graph; the seed changes nothing."""
+        return torch.cat([self.values[name].reshape(-1) for name, _ in self.layout])
+
+    def state(self, params: Tensor) -> dict[str, Tensor]:
+        """Return all weights by name, the trained ones of `params`."""
+        weights = self.unflatten(params) | self.frozen
+        return {name: value.detach().clone() for name, value in weights.items()}
+
+    def logits(self, params: Tensor, x: Tensor) -> Tensor:
+        """Return the graph's output of a batch x (B, *shape), or of one example (*shape)."""
+        weights = self._weights(self.unflatten(params), params.device)
+        network = self.checked.network
+        if x.dim() == len(self.shape):
+            return network.run(weights, x.unsqueeze(0)).squeeze(0)
+        return run_batch(network, weights, x)
+
+    def row_gradient(self, params: Tensor) -> RowGradient:
+        """Return the function that writes one row's gradient at `params` (d,), by autograd.
+
+        It computes one row alone, at a fixed shape. Its result is a function of the row's numbers
+        and `params`, if all rows come at the same address.
+        """
+        leaves, weights = self._leaves(params)
+
+        def write(x: Tensor, y: Tensor, out: Tensor) -> None:
+            parts = torch.autograd.grad(self._row_loss(weights, x, y), leaves)
+            for part, place in zip(parts, out.split_with_sizes(self.sizes), strict=True):
+                place.view(part.shape).copy_(part)
+            if self.regularization:
+                out.add_(params, alpha=self.regularization)
+
+        return write
+
+    def row_parts(self, params: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradient of one row by trained weights; None: the loss does not read it."""
+        leaves, weights = self._leaves(params)
+        loss = self._row_loss(weights, x, y)
+        if not loss.requires_grad:
+            return (None,) * len(leaves)
+        return torch.autograd.grad(loss, leaves, allow_unused=True)
+
+    def _leaves(self, params: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Return the trained weights as leaves of autograd, and all weights by name."""
+        trained = {
+            name: part.detach().clone().requires_grad_()
+            for name, part in self.unflatten(params).items()
+        }
+        return tuple(trained.values()), self._weights(trained, params.device)
+
+    def _row_loss(self, weights: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return self.data_loss(self.checked.network.run(weights, x).squeeze(0), y)
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Return probabilities by softmax; of one output, by the logistic function."""
+        if self.labels == 2 and self.classes == 1:
+            second = scores.reshape(len(scores)).sigmoid()
+            return torch.stack((1 - second, second), dim=1)
+        return scores.softmax(-1)
+
+    def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of one example's output, (), or of each of a batch, (B,)."""
+        own = self.checked.loss
+        if own is not None:
+            if y.dim() == 0:
+                return own.run({}, scores, y)
+            return vmap(lambda output, target: own.run({}, output, target))(scores, y)
+        if y.dim() == 0:
+            return self.example_loss(scores, y)
+        return of_each(self.example_loss)(scores, y)
+
+    @property
+    def squared_error(self) -> bool:
+        """Whether its loss is `mse`."""
+        return self.checked.loss is None and self.example_loss is mse
+
+    def guesses(self, scores: Tensor) -> Tensor | None:
+        """Return the class of each example (B,); None where the scores are not of classes."""
+        if self.labels == 2 and self.classes == 1:
+            return (scores.reshape(len(scores)) > 0).to(torch.int64)
+        if self.labels and scores.shape[1:] == (self.labels,):
+            return scores.argmax(-1)
+        return None
+
+    def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return `count` random examples, of no data: inside the declared values."""
+        below = self.checked.graph.example.below
+        if below is None:
+            x = torch.rand(count, *self.shape, generator=generator)
+        else:
+            x = torch.randint(below, (count, *self.shape), generator=generator)
+        if not self.labels:
+            return x, torch.rand(count, generator=generator)
+        return x, torch.randint(self.labels, (count,), generator=generator)
+
+    def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        return {**trained, **{name: value.to(device) for name, value in self.frozen.items()}}
+
+
+def run_batch(network: Program, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return the outputs of a batch x (B, *shape), each row by itself."""
+
+    def alone(row: Tensor) -> Tensor:
+        return network.run(weights, row.unsqueeze(0)).squeeze(0)
+
+    if not network.maps or not len(x):
+        return torch.stack([alone(row) for row in x])
+    with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
+        return vmap(alone)(x)

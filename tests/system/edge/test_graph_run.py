@@ -1,0 +1,89 @@
+"""A run of a network that no edge has as code: each has the two files of its graph."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.models.graph.freezing import freeze
+from tacit.models.graph.graph_file import Example
+from tests.helpers.processes import deployment
+from tests.helpers.run_files import toml
+from tests.helpers.servers import mosquitto
+
+WIDTH, ROWS, EDGES = 6, 300, 3
+
+
+class Gated(nn.Module):
+    """Two layers with a gate and a residual path: of no kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.gate = nn.Linear(WIDTH, 8), nn.Linear(WIDTH, 8)
+        self.norm, self.out = nn.LayerNorm(8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores (B, 2)."""
+        mixed = torch.tanh(self.inner(x)) * torch.sigmoid(self.gate(x))
+        scores: Tensor = self.out(self.norm(mixed) + mixed)
+        return scores
+
+
+RUN = toml(
+    run={"name": "graphs", "updates": 45},
+    data={
+        "kind": "arrays", "dataset": None, "train": "rows.npz", "shape": [WIDTH],
+        "low": 0.0, "high": 1.0, "classes": 2, "rows": ROWS, "rows_max": ROWS,
+    },
+    model={"name": "graph", "file": "net.graph.json"},
+    algorithm={"name": "mapa", "learning_rate": 1.0},
+    privacy={"noise_multiplier": 0.8, "clip": 1.0, "batch": 60.0, "epsilon": 100.0},
+    edges={"count": EDGES},
+)  # fmt: skip
+
+
+def folders(place: Path) -> list[Path]:
+    """Make a folder for the aggregator, and one for each edge with rows of its own."""
+    torch.manual_seed(1)
+    network = freeze("Gated", Gated(), Example(shape=(WIDTH,), dtype="float32", below=None))
+    made = []
+    for number in range(EDGES + 1):
+        folder = place / f"machine-{number}"
+        folder.mkdir()
+        (folder / "net.graph.json").write_text(network.graph.text())
+        (folder / "net.safetensors").write_bytes(network.file)
+        (folder / "run.toml").write_text(RUN)
+        x = np.random.default_rng(number).random((ROWS, WIDTH)).astype(np.float32)
+        np.savez(folder / "rows.npz", x=x, y=(x[:, 0] + x[:, 1] > 1).astype(np.int64))
+        made.append(folder)
+    return made
+
+
+def test_three_machines_train_a_graph_and_one_that_has_another_is_refused(tmp_path: Path) -> None:
+    host, *machines = folders(tmp_path)
+    # The last machine has one operation that is another.
+    last = machines[-1] / "net.graph.json"
+    shutil.copytree(machines[-1], good := tmp_path / "mended")
+    last.write_text(last.read_text().replace("sigmoid.default", "relu.default"))
+    with mosquitto(tmp_path) as broker:
+        address = f"{broker.host}:{broker.port}"
+        with deployment(host, RUN, address, "memory://", "graphs") as run:
+            run.aggregator()
+            for number, folder in enumerate(machines):
+                run.edge(number, TACIT_RUN_FILE=str(folder / "run.toml"))
+            stranger = run.services[-1]
+            assert stranger.wait() != 0
+            assert "code.graph=" in stranger.log
+            # With the same file as all others it takes part.
+            run.edge(EDGES - 1, TACIT_RUN_FILE=str(good / "run.toml"))
+            for service in run.services:
+                assert service is stranger or service.wait() == 0, service.log
+            summary = run.summary()
+    assert summary["applied"] == 45
+    definition = json.loads((run.out / "definition.json").read_text())
+    assert definition["run"]["model"] == {"name": "graph", "file": "net.graph.json"}
