@@ -92,7 +92,7 @@ def test_an_empty_file_says_everything_that_is_missing() -> None:
         ),
         (
             {"model.name": '"resnet"', "data.features": '"scattering"'},
-            "needs model.name logistic or svm or mlp or python, not resnet",
+            "needs model.name logistic or svm or mlp or python or graph, not resnet",
         ),
         ({**TEXT, "data.vocabulary": "33279"}, "data.vocabulary=33279"),
         ({"model.name": '"mlp"', "model.hidden": "[0]"}, "model.hidden.0=0"),
