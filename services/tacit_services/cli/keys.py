@@ -59,7 +59,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
-    from tacit.config.own_table import ColumnSection
+    from tacit.config.own_column import ColumnSection
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:
@@ -99,7 +99,7 @@ def _table(kind: type[BaseModel]) -> str:
 
 def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     """Return the values that a key may have, in words."""
-    if options := key.get("anyOf"):  # with null: may be left out
+    if options := key.get("anyOf", key.get("oneOf")):  # with null: may be left out
         each = (_value(option, shape) for option in options if option.get("type") != "null")
         return " or ".join(dict.fromkeys(each))
     if "$ref" in key:

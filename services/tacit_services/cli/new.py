@@ -27,7 +27,8 @@ def new(
         typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="column that is learnt [default: the last]")
+        list[str] | None,
+        typer.Option(help="column that is learnt; one for each of several labels [default: last]"),
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
@@ -73,7 +74,8 @@ def new(
 
     _check_form(separator, decimal)
     form = StatedForm(separator, decimal, encoding, header, sheet)
-    request = DraftRequest(table, target, unit, model, sites, images, form=form)
+    goal, labels = _targets(target or [])
+    request = DraftRequest(table, goal, unit, model, sites, images, form=form, labels=labels)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     if request.public is not None:
@@ -92,6 +94,15 @@ def new(
         what = "rows"
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+
+
+def _targets(names: list[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the target's column, or the columns of several labels."""
+    if len(names) < 2:
+        return next(iter(names), None), ()
+    if len(set(names)) < len(names):
+        raise ConfigError("--target: names a column twice")
+    return None, tuple(names)
 
 
 def _check_form(separator: str | None, decimal: str | None) -> None:

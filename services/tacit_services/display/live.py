@@ -198,7 +198,8 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         first = "test"
     others = {**summary.get("metrics", {})}
-    others.pop("accuracy", None)
+    if summary["test_accuracy"] is not None:
+        others.pop("accuracy", None)
     return [
         (first, score),
         *((name, _metric(name, value, summary)) for name, value in others.items()),
@@ -286,6 +287,13 @@ def _no_better(summary: dict[str, Any]) -> list[Text]:
             )
         ]
     auc = summary.get("metrics", {}).get("auc")
+    if auc is not None and auc > _TELLS_APART and constant.accuracy is None:
+        return [
+            Text(
+                f"its probabilities say no more than always the same answer ({best}), but it tells "
+                f"rows apart (AUC {auc:.3f}): rank by p, or choose a threshold"
+            )
+        ]
     if auc is not None and auc > _TELLS_APART:
         return [
             Text(

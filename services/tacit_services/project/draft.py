@@ -30,7 +30,8 @@ UNSTATED = StatedForm()
 class DraftRequest:
     """The request to `tacit new`.
 
-    sample: the public table that columns, bounds and classes are guessed from; images: the folder
+    target: the column that is learnt; labels: the columns of several labels in its place. sample:
+    the public table that columns, bounds and classes are guessed from; images: the folder
     of public pictures that classes and size are. Either becomes the test set. entry: of the user's
     own module, None for a small one that is written here. sites: how many have a file or a folder
     of their own; None: one is dealt. name: of the private data's ledger. form: of the sample's
@@ -45,6 +46,7 @@ class DraftRequest:
     images: Path | None = None
     name: str = ""
     form: StatedForm = UNSTATED
+    labels: tuple[str, ...] = ()
 
     @property
     def edges(self) -> int:

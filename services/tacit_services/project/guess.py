@@ -75,37 +75,52 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """The guesses of a sample: of its features, of its target; its form, and what to say of it."""
+    """The guesses of a sample: of its features, of its target; its form, and what to say of it.
+
+    targets: the columns of the target, one but of several labels.
+    """
 
     features: list[Guess]
-    target: Guess
+    targets: tuple[Guess, ...]
     form: TableForm
     remarks: tuple[str, ...]
 
+    @property
+    def target(self) -> Guess:
+        """The target's column, or the first of them."""
+        return self.targets[0]
+
 
 def guessed(
-    sample: Path, target: str | None, unit: str | None, stated: StatedForm = UNSTATED
+    sample: Path,
+    target: str | None,
+    unit: str | None,
+    stated: StatedForm = UNSTATED,
+    labels: tuple[str, ...] = (),
 ) -> Guesses:
     """Guess every column but the unit's and the target's, and the target.
 
-    target: None stands for the last column. Raises ConfigError, DataError.
+    target: None stands for the last column, or for `labels`. Raises ConfigError, DataError.
     """
     read = read_sample(sample, stated)
     names = list(read.columns)
-    goal = target or next((name for name in reversed(names) if name != unit), "")
-    for option, name in (("--target", goal), ("--unit", unit)):
+    goals = labels or (target or next((name for name in reversed(names) if name != unit), ""),)
+    for option, name in (*(("--target", goal) for goal in goals), ("--unit", unit)):
         if name is not None and name not in names:
             raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
     columns = {
         name: _column(name, column.combine_chunks(), read.form, read.rows)
         for name, column in read.columns.items()
-        if name not in (unit, goal)
+        if name not in (unit, *goals)
     }
-    target_guess = _target(goal, read.columns[goal].combine_chunks(), read.form)
+    if labels:
+        targets = tuple(_label(name, read.columns[name].combine_chunks()) for name in labels)
+    else:
+        targets = (_target(goals[0], read.columns[goals[0]].combine_chunks(), read.form),)
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], target_guess, read.form, read.remarks)
+    return Guesses([*columns.values(), *skipped], targets, read.form, read.remarks)
 
 
 def _passed_over(read: Sample) -> list[Guess]:
@@ -119,6 +134,17 @@ def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
             f"--target {name}: {guess.left_out}; a target is a number, or has a few values"
         )
     return guess
+
+
+def _label(name: str, values: pa.Array) -> Guess:
+    """Return a label: a category of two values, the second of which means that it holds."""
+    words = sorted(_words(values))
+    if len(words) != 2:
+        raise ConfigError(
+            f"--target {name}: has {len(words)} different values in the sample; each of several "
+            "labels has two"
+        )
+    return Guess(name, values=tuple(words))
 
 
 def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:

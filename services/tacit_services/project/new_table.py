@@ -20,13 +20,16 @@ def draft(request: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
     guesses = _guesses(request)
     columns, target = guesses.features, guesses.target
+    targets = guesses.targets
     width = sum(guess.width for guess in columns)
     if not width:
         raise ConfigError(
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
             + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
         )
-    if target.is_number:
+    if len(targets) > 1:
+        outputs = len(targets)
+    elif target.is_number:
         outputs = 1
     else:
         outputs = len(target.values)
@@ -37,13 +40,13 @@ def draft(request: DraftRequest) -> Draft:
     return Draft(
         title="table",
         data=[
-            *_data(request, target),
+            *_data(request, targets),
             *_form(guesses.form),
             "",
             f"# All that is read; bounds and values are public{read}.",
             "[data.columns]",
             *map(_line, columns),
-            _target_line(target),
+            *map(_target_line, targets),
         ],
         model=_small(width, outputs)
         if request.entry is None
@@ -51,7 +54,7 @@ def draft(request: DraftRequest) -> Draft:
         algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
         nets=NETS if request.entry is None else None,
         row="row",
-        remarks=(*guesses.remarks, *_asked(columns)),
+        remarks=(*guesses.remarks, *_asked(columns), *_meanings(targets)),
     )
 
 
@@ -63,6 +66,14 @@ def _asked(columns: list[Guess]) -> list[str]:
         for guess in columns
         if guess.person
     ]
+
+
+def _meanings(targets: tuple[Guess, ...]) -> list[str]:
+    """Return what the values of several labels are taken for."""
+    if len(targets) < 2:
+        return []
+    holds = ", ".join(f"{guess.name} at {guess.values[1]}" for guess in targets)
+    return [f"a label holds at the second of its values: {holds}; if not, turn its values round"]
 
 
 def _form(form: TableForm) -> list[str]:
@@ -87,12 +98,14 @@ def _guesses(request: DraftRequest) -> Guesses:
             Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
             Guess("sex", values=("f", "m")),
         ]
-        target = Guess(request.target or "outcome", values=("no", "yes"))
-        return Guesses(example, target, TableForm(), ())
-    return guessed(request.sample, request.target, request.unit, request.form)
+        names = request.labels or (request.target or "outcome",)
+        targets = tuple(Guess(name, values=("no", "yes")) for name in names)
+        return Guesses(example, targets, TableForm(), ())
+    return guessed(request.sample, request.target, request.unit, request.form, request.labels)
 
 
-def _data(request: DraftRequest, target: Guess) -> list[str]:
+def _data(request: DraftRequest, targets: tuple[Guess, ...]) -> list[str]:
+    names = [guess.name for guess in targets]
     suffix = request.suffix
     if request.sites is None:
         what = f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
@@ -105,7 +118,7 @@ def _data(request: DraftRequest, target: Guess) -> list[str]:
         f'test = "public{suffix}"  # public, and of other people'
         if request.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
-        f"target = {quoted(target.name)}",
+        f"target = {quoted(names if len(names) > 1 else names[0])}",
     ]
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")

@@ -12,6 +12,7 @@ from typing import Any
 
 from tacit import rounding
 from tacit.config import RunFile
+from tacit.datasets.target import Target
 from tacit.exported import construction
 from tacit.exported.trust import entries
 from tacit.models import Model
@@ -95,7 +96,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         version=summary["tacit_version"],
         option=options(run),
         network=construction.lines(run, model).replace("\n", "\n    "),
-        learns="a number" if target.kind == "number" else f"classes: {_classes(target.names)}",
+        learns=_learns(target),
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
         model=run.model.entry or run.model.name,
         parameters=model.size,
@@ -111,6 +112,14 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
 def options(run: RunFile) -> str:
     """Return the options of `tacit predict`: new rows, and --trust-code where the run has code."""
     return _OPTIONS[run.data.kind] + (" --trust-code" if any(entries(run)) else "")
+
+
+def _learns(target: Target) -> str:
+    if target.kind == "number":
+        return "a number"
+    if target.kind == "labels":
+        return f"several labels at once: {_classes(target.names)}"
+    return f"classes: {_classes(target.names)}"
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")

@@ -39,6 +39,8 @@ LOSSES: dict[str, Loss] = {
     "mse": mse,
     "bce_with_logits": bce_with_logits,
 }
+# What the losses of `tacit.models.objectives` are called in a run file, by the kind of target.
+OBJECTIVE_LOSSES = {"labels": "bce_with_logits", "counts": "poisson", "event": "hazard"}
 # To learn to map takes torch a second.
 _TOGETHER: dict[Loss, Loss] = {
     cross_entropy: partial(functional.cross_entropy, reduction="none"),

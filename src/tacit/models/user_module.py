@@ -17,9 +17,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tacit.errors import ConfigError
-from tacit.models.losses import LOSSES, Loss
+from tacit.models.losses import LOSSES, OBJECTIVE_LOSSES, Loss
 from tacit.models.module import ModuleModel, module_model
+from tacit.models.objectives import Objective
 from tacit.user_code import entry_digest, load_entry, load_module
+
+_NAMES = dict.fromkeys((*LOSSES, *OBJECTIVE_LOSSES.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,25 @@ class UserModule:
             digests["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
         return digests
 
-    def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
-        """Return the model for examples of `shape`; classes: 0 where the target is a number.
+    def build(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        regularization: float,
+        objective: Objective | None = None,
+    ) -> ModuleModel:
+        """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        The code of the entry is executed. Raises ConfigError.
+        objective: what it learns of labels, counts or an event. The code of the entry is executed.
+        Raises ConfigError.
         """
         factory, digest = load_module(self.entry, self.arguments, self.folder)
-        loss, outputs = self._loss(classes)
+        loss: Loss | None
+        if objective is not None:
+            loss, outputs = self._loss_of(objective), objective.target.outputs
+            classes = 0
+        else:
+            loss, outputs = self._loss(classes)
         return module_model(
             self.entry,
             factory,
@@ -70,11 +85,25 @@ class UserModule:
             start=self._start(),
             regularization=regularization,
             trusted=self.trusted,
+            objective=objective,
         )
 
     @property
     def _own_loss(self) -> bool:
         return self.loss is not None and ":" in self.loss
+
+    def _loss_of(self, objective: Objective) -> Loss | None:
+        """Return the loss of one example; None: the objective's."""
+        kind = objective.target.kind
+        if self._own_loss:
+            loss: Loss = load_entry(str(self.loss), self.folder, "model.loss").target
+            return loss
+        if self.loss not in (None, OBJECTIVE_LOSSES[kind]):
+            raise ConfigError(
+                f"model.loss={self.loss}: the target is of kind {kind}, whose loss is "
+                f"{OBJECTIVE_LOSSES[kind]}; leave loss out"
+            )
+        return None
 
     def _loss(self, classes: int) -> tuple[Loss, int]:
         """Return the loss of one example, and the module's outputs for one (0: any number)."""
@@ -83,7 +112,8 @@ class UserModule:
             return load_entry(name, self.folder, "model.loss").target, 0
         if name not in LOSSES:
             raise ConfigError(
-                f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"'
+                f'model.loss={name!r}: expected {", ".join(_NAMES)} or "module:function", by the '
+                "target"
             )
         if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
             if classes:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tacit.datasets.own.cells import Cells, Mask, by_value, dates, each_text, numbers, texts
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
-from tacit.datasets.own.schema import Category, Dated, Hashed, Number, TableSchema
+from tacit.datasets.own.schema import Category, Dated, Goal, Hashed, LabelsGoal, Number, TableSchema
 from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm
 from tacit.datasets.own.unit_ids import unit_ids
 
@@ -77,7 +77,7 @@ def encode(
     """
     misfits = Misfits(batch.num_rows, first)
     x = _inputs(schema, batch, form, misfits)
-    y = _target(schema.target, batch.column(schema.target.name), form, misfits)
+    y = _target(schema.target, batch, form, misfits)
     if schema.unit is None:
         units = None
     else:
@@ -94,7 +94,7 @@ def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask
     """Return which rows of `batch` fit the schema."""
     misfits = Misfits(batch.num_rows, 0)
     _inputs(schema, batch, form, misfits)
-    _target(schema.target, batch.column(schema.target.name), form, misfits)
+    _target(schema.target, batch, form, misfits)
     if schema.unit is not None:
         _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ~misfits.bad
@@ -129,11 +129,24 @@ def _inputs(
 
 
 def _target(
-    column: Number | Category, values: pa.Array, form: TableForm, misfits: Misfits
-) -> npt.NDArray[np.int64] | Floats:
-    if isinstance(column, Number):
-        return _numbers(column, values, form, misfits)
-    places = _places(column, values, misfits)
+    goal: Goal, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
+) -> Places | Floats:
+    """Return y, as `tacit.datasets.target` says of each kind."""
+    if isinstance(goal, Number):
+        return _numbers(goal, batch.column(goal.name), form, misfits)
+    if isinstance(goal, Category):
+        return _class(goal, batch, misfits)
+    assert isinstance(goal, LabelsGoal)
+    bits = [
+        (_class(column, batch, misfits) & 1) << place for place, column in enumerate(goal.columns)
+    ]
+    codes: Places = np.bitwise_or.reduce(bits)
+    return codes
+
+
+def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
+    """Return the place of each value among those of the column, which has no other."""
+    places = _places(column, batch.column(column.name), misfits)
     other = places == len(column.values)
     misfits.add(column.name, column.kind, other, "a value outside its values")
     return places

@@ -1,0 +1,195 @@
+"""Several labels at once as a table's target: its key, its cells, its digest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from tacit.config.own_table import TableData
+from tacit.datasets.own.own_rows import together
+from tacit.datasets.own.rows import RowError
+from tacit.datasets.own.schema import Category, LabelsGoal, Number, TableSchema
+from tacit.datasets.own.table import TableReader
+from tacit.errors import ConfigError, DataError
+from tacit.models.objectives import objective_of
+from tests.helpers.run_files import run_file
+
+AGE = Number("age", 0.0, 100.0)
+FEVER, RASH = Category("fever", ("0", "1")), Category("rash", ("no", "yes"))
+SCHEMA = TableSchema((AGE,), LabelsGoal((FEVER, RASH)))
+COLUMNS = {
+    "age": {"low": 0, "high": 100},
+    "fever": {"values": [0, 1]},
+    "rash": {"values": ["no", "yes"]},
+    "ward": {"values": ["a", "b", "c"]},
+    "days": {"low": 0, "high": 90},
+    "seen": {"hash": 8},
+}
+# Cells that a table may have where two values are expected.
+STRANGE = (
+    *("", " ", "NA", "nan", "None", "?", "-9", "1e0", "0.5", "2", "true", "TRUE", "01", "1,0"),
+    *("+1", "1.0", "0.0", "no", "yes", "NO", "\x00", "\u0661", "inf", "-inf", "1 ", " 0", "²"),
+)
+
+
+def run(target: Any, **columns: Any) -> Any:
+    data = {"kind": "table", "train": "site{edge}.csv", "rows": 900, "target": target}
+    data |= {"columns": COLUMNS | columns, "dataset": None}
+    return run_file(data=data, algorithm={"name": "fedasync"}, run={"updates": 9})
+
+
+def read(path: Path, columns: Mapping[str, Any], schema: TableSchema = SCHEMA) -> list[int]:
+    """Return y of these columns, as a file at `path` has them."""
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    if path.suffix == ".csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path)
+    return together(path, TableReader(schema))[1].tolist()
+
+
+def test_labels_become_bits_in_the_order_of_the_key() -> None:
+    data = run(["rash", "fever"]).data
+    assert isinstance(data, TableData)
+    schema = data.schema_of_rows
+    assert schema.target == LabelsGoal((RASH, FEVER))
+    assert [column.name for column in schema.features] == ["age", "ward", "days", "seen"]
+    target = TableReader(schema).target
+    assert (target.kind, target.names, target.outputs, target.codes) == (
+        "labels",
+        ("rash", "fever"),
+        2,
+        4,
+    )
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_label_holds_at_the_second_of_its_values(tmp_path: Path, name: str) -> None:
+    columns = {"age": [1, 2, 3, 4], "fever": [0, 1, 0, 1], "rash": ["no", "no", "yes", "yes"]}
+    assert read(tmp_path / name, columns) == [0b00, 0b01, 0b10, 0b11]
+    other = TableSchema((AGE,), LabelsGoal((RASH, FEVER)))
+    assert read(tmp_path / f"other{name}", columns, other) == [0b00, 0b10, 0b01, 0b11]
+    turned = TableSchema((AGE,), LabelsGoal((FEVER, Category("rash", ("yes", "no")))))
+    assert read(tmp_path / f"turned{name}", columns, turned) == [0b10, 0b11, 0b00, 0b01]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (["fever"], 'target: 1 labels; a list has 2 to 62, and one column is target = "…"'),
+        (["fever", "fever"], "target: 'fever' stands there twice"),
+        (["fever", "cold"], "target='cold': is not in [data.columns], which has age"),
+        (["fever", "ward"], "columns.ward: a label has two values, as [0, 1]"),
+        (["fever", "days"], "columns.days: a label has two values, as [0, 1]"),
+        (["fever", "seen"], "columns.seen: a target is a number, or has values"),
+        (["fever", 3], "data.target.1=3: Input should be a valid string"),
+        ([], "target: 0 labels"),
+        (7, "data.target=7: Input should be a valid string"),
+        ([*COLUMNS], "target: a target is a number"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_refused_in_one_line(target: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(target)
+    assert "\n" not in str(refused.value)
+    assert message.removeprefix("target: a target") in str(refused.value)
+
+
+def test_a_unit_is_no_label_and_something_is_learnt_from() -> None:
+    two: dict[str, Any] = {"a": {"values": [0, 1]}, "b": {"values": [0, 1]}}
+    data: dict[str, Any] = {
+        "kind": "table",
+        "train": "t.csv",
+        "rows": 900,
+        "target": ["a", "b"],
+        "dataset": None,
+    }
+    one: dict[str, Any] = {"algorithm": {"name": "fedasync"}, "run": {"updates": 9}}
+    with pytest.raises(ConfigError, match="columns: nothing is left to learn from"):
+        run_file(data=data | {"columns": two}, **one)
+    more = {"columns": two | {"age": COLUMNS["age"]}, "unit": "b", "unit_rows": 3}
+    with pytest.raises(ConfigError, match="unit='b': is the target"):
+        run_file(data=data | more, **one)
+
+
+def test_what_one_target_is_keeps_its_fingerprint_and_digest() -> None:
+    """As the commit before there were labels had them."""
+    assert TableSchema((AGE,), FEVER).digest().hex()[:16] == "eea7d34d3b5c523a"
+    assert TableSchema((FEVER,), AGE).digest().hex()[:16] == "4b1a63be9f61332d"
+    assert run("fever").fingerprint()[:16] == "25f1638de220c498"
+    digests = [
+        TableSchema((AGE,), goal).digest()
+        for goal in (FEVER, LabelsGoal((FEVER, RASH)), LabelsGoal((RASH, FEVER)))
+    ]
+    assert len(set(digests)) == 3
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("cell", STRANGE)
+def test_a_strange_cell_is_one_of_the_values_or_is_refused(
+    tmp_path: Path, name: str, cell: str
+) -> None:
+    columns = {"age": [1, 2], "fever": ["1", cell], "rash": ["no", "no"]}
+    expected = {"1.0": 1, "0.0": 0, "1 ": 1, " 0": 0}.get(cell)
+    if expected is not None:
+        assert read(tmp_path / name, columns) == [1, expected]
+        return
+    with pytest.raises((RowError, DataError)) as refused:
+        read(tmp_path / name, columns)
+    assert "'fever'" in str(refused.value) or "not UTF-8 text" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([True, False]), None),
+        (pa.array([1.0, 0.0]), [1, 0]),
+        (pa.array([1, 0], pa.int8()), [1, 0]),
+        (pa.array(["1", "0"]).dictionary_encode(), [1, 0]),
+        (pa.array([b"1", b"0"]), [1, 0]),
+        (pa.array([math.nan, 1.0]), None),
+        (pa.array([1, None]), None),
+    ],
+)
+def test_every_type_of_a_parquet_is_read_by_its_value(
+    tmp_path: Path, values: pa.Array, expected: list[int] | None
+) -> None:
+    table = pa.table({"age": [1, 2], "fever": values, "rash": ["no", "no"]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    reader = TableReader(SCHEMA)
+    if expected is None:
+        with pytest.raises(RowError, match="column 'fever'"):
+            together(tmp_path / "t.parquet", reader)
+        return
+    assert together(tmp_path / "t.parquet", reader)[1].tolist() == expected
+
+
+def test_rows_whose_label_is_missing_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,fever,rash\n1,1,yes\n2,,no\n3,0,maybe\n4,0,no\n")
+    reader = TableReader(SCHEMA, bad_rows="leave out")
+    x, y = together(path, reader)
+    assert y.tolist() == [3, 0]
+    assert x.flatten().tolist() == pytest.approx([0.01, 0.04])
+    assert sum(len(marks.rows) for marks in reader.marks(path)) == 2
+
+
+def test_random_tables_are_read_as_a_slow_twin_reads_them(tmp_path: Path) -> None:
+    chance = np.random.default_rng(7)
+    columns = tuple(Category(f"l{place}", ("0", "1")) for place in range(40))
+    bits = chance.integers(0, 2, (50, 40))
+    content: dict[str, Any] = {"age": [1] * 50}
+    content |= {column.name: bits[:, place].tolist() for place, column in enumerate(columns)}
+    schema = TableSchema((AGE,), LabelsGoal(columns))
+    codes = read(tmp_path / "t.parquet", content, schema)
+    assert codes == [sum(int(bit) << place for place, bit in enumerate(row)) for row in bits]
+    goal = objective_of(TableReader(schema).target)
+    assert goal is not None

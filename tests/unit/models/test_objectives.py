@@ -1,0 +1,216 @@
+"""Labels, counts and events: each loss beside its slow twin, its gradients, its best constant."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit.datasets import Dataset
+from tacit.datasets.target import Target
+from tacit.errors import ConfigError
+from tacit.models import Model, best_constant, build
+from tacit.models.metrics import chosen, constant_errors
+from tacit.models.module import module_model
+from tacit.models.objectives import Objective, objective_of
+from tacit.models.recorded import Recorded, recorded
+from tacit.models.vectors import example_gradients, linear_factors, vmap_gradients
+from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
+
+LABELS = Target("labels", ("fever", "cough", "rash"))
+TARGETS = {"labels": LABELS}
+ROWS = 40
+
+
+def objective(kind: str) -> Objective:
+    result = objective_of(TARGETS[kind])
+    assert result is not None
+    return result
+
+
+def label_loss(scores: Tensor, y: int) -> float:
+    """Return the binary cross-entropies of one row, label by label."""
+    total = 0.0
+    for place, score in enumerate(scores.tolist()):
+        p = 1 / (1 + math.exp(-score))
+        total -= math.log(p if y >> place & 1 else 1 - p)
+    return total
+
+
+TWINS = {"labels": label_loss}
+
+
+def rows(kind: str, count: int = ROWS) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(count, 4, generator=generator)
+    return x, objective(kind).random(count, generator)
+
+
+def models(kind: str) -> dict[str, Model]:
+    """A model of each way in which gradients of examples are computed."""
+    goal = objective(kind)
+    outputs = goal.target.outputs
+
+    def seen() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
+
+    class Unseen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, outputs))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.einsum("bi,io->bo", x, self.weight)
+
+    return {
+        "logistic": build("logistic", (4,), 0, objective=goal),
+        "mlp": build("mlp", (4,), 0, hidden=(5,), regularization=0.1, objective=goal),
+        "seen": module_model("n:s", seen, shape=(4,), outputs=outputs, loss=None, objective=goal),
+        "recorded": module_model(
+            "n:u", Unseen, shape=(4,), outputs=outputs, loss=None, objective=goal
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_loss_is_that_of_its_slow_twin_row_by_row(kind: str) -> None:
+    _, y = rows(kind)
+    scores = torch.randn(ROWS, TARGETS[kind].outputs, dtype=torch.float64)
+    losses = objective(kind).losses(scores, y)
+    expected = [TWINS[kind](row, int(code)) for row, code in zip(scores, y, strict=True)]
+    assert losses.tolist() == pytest.approx(expected)
+    assert objective(kind).losses(scores[0], y[0]) == losses[0]
+    assert (losses >= 0).all()
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_no_score_gives_a_loss_or_a_gradient_that_is_no_number(kind: str) -> None:
+    _, y = rows(kind)
+    for size in (0.0, 50.0, -50.0, 1e6, -1e6):
+        scores = torch.full((ROWS, TARGETS[kind].outputs), size, requires_grad=True)
+        losses = objective(kind).losses(scores, y)
+        (gradient,) = torch.autograd.grad(losses.sum(), [scores])
+        assert torch.isfinite(losses).all()
+        assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("way", ["logistic", "mlp", "seen", "recorded"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_each_examples_gradient_is_that_of_autograd_alone(kind: str, way: str) -> None:
+    model = models(kind)[way]
+    x, y = rows(kind)
+    params = torch.randn(model.size, generator=torch.Generator().manual_seed(1)) / 2
+    gradients = example_gradients(model, params, x, y)
+    leaf = params.clone().requires_grad_()
+    for row, label, gradient in zip(x, y, gradients, strict=True):
+        (alone,) = torch.autograd.grad(model.loss(leaf, row, label), leaf)
+        torch.testing.assert_close(gradient, alone, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(vmap_gradients(model, params, x, y), gradients)
+
+
+@pytest.mark.parametrize("way", ["logistic", "mlp"])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_clipped_sum_is_that_of_gradients_clipped_one_by_one(kind: str, way: str) -> None:
+    model = models(kind)[way]
+    x, y = rows(kind)
+    clip = 0.7
+    params = torch.randn(model.size, generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(ROWS, dtype=torch.bool)
+    if model.linear:
+        summed = outer_sum(*linear_factors(model, params, x, y), clip, mask)
+    else:
+        summed = clipped_sum(example_gradients(model, params, x, y), clip, mask)
+    leaf = params.clone().requires_grad_()
+    expected = torch.zeros(model.size, dtype=torch.float64)
+    clipped = 0
+    for row, label in zip(x, y, strict=True):
+        (alone,) = torch.autograd.grad(model.loss(leaf, row, label), leaf)
+        norm = float(alone.double().norm())
+        clipped += norm > clip
+        expected += alone.double() * min(1.0, clip / norm)
+    assert clipped > ROWS // 4
+    torch.testing.assert_close(summed.total, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_recorded_module_computes_all_rows_at_once(kind: str) -> None:
+    recording = recorded(models(kind)["recorded"], "cpu", torch.float32, torch.int64)
+    assert isinstance(recording, Recorded)
+    assert recording.mapped is not None
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_no_other_constant_has_a_lower_loss(kind: str) -> None:
+    _, y = rows(kind, 300)
+    goal = objective(kind)
+    best = goal.constant(y)
+    losses = goal.losses(best.expand(len(y), -1), y)
+    generator = np.random.default_rng(5)
+    for _ in range(200):
+        other = best + torch.from_numpy(generator.normal(0, 0.1, len(best)))
+        assert goal.losses(other.expand(len(y), -1), y).mean() >= losses.mean() - 1e-12
+    constant = best_constant(models(kind)["logistic"], Dataset(torch.rand(300, 4), y, 1, "t"))
+    assert constant is not None
+    assert constant.loss == pytest.approx(float(losses.mean()))
+    assert not constant.beaten(None, constant.loss)
+    assert constant.beaten(None, 0.0)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_every_metric_of_a_constant_is_there_to_compare_with(kind: str) -> None:
+    x, y = rows(kind, 300)
+    model = models(kind)["mlp"]
+    data = Dataset(x, y, TARGETS[kind].codes, "t")
+    answered, values = chosen((), TARGETS[kind], Path()).measure(model, model.init(1), data)
+    assert math.isnan(answered.accuracy)
+    assert values.keys() == constant_errors(y, TARGETS[kind]).keys()
+
+
+def test_labels_are_bits_and_metrics_are_of_each_and_their_mean() -> None:
+    # three rows: fever; fever and rash; nothing
+    y = torch.tensor([0b001, 0b101, 0b000])
+    assert objective("labels").decoded(y).tolist() == [[1, 0, 0], [1, 0, 1], [0, 0, 0]]
+    model = build("logistic", (3,), 0, objective=objective("labels"))
+    params = torch.cat((torch.eye(3).flatten(), torch.zeros(3)))  # the scores are the row itself
+    x = torch.tensor([[2.0, -1.0, -1.0], [1.0, -1.0, -2.0], [3.0, -1.0, 1.0]])
+    metrics = chosen((), LABELS, Path()).measure(model, params, Dataset(x, y, 8, "t"))[1]
+    assert metrics["accuracy of fever"] == pytest.approx(2 / 3)
+    assert metrics["accuracy of cough"] == 1
+    assert metrics["accuracy of rash"] == pytest.approx(1 / 3)
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+    assert metrics["auc of fever"] == 0
+    assert metrics["auc of rash"] == 0
+    assert "auc of cough" not in metrics  # no row has it
+    assert metrics["auc"] == 0
+    expected = float(
+        functional.binary_cross_entropy_with_logits(x[:, 0], torch.tensor([1.0, 1, 0]))
+    )
+    assert metrics["log loss of fever"] == pytest.approx(expected)
+
+
+def test_labels_are_predicted_where_they_are_more_likely_than_not() -> None:
+    scores = torch.tensor([[2.0, -2.0, 0.1], [-1.0, -1.0, -1.0]])
+    (value, shares), (nothing, _) = objective("labels").predictions(scores)
+    assert value == "fever; rash"
+    assert list(shares) == ["fever", "cough", "rash"]
+    assert shares["fever"] == pytest.approx(1 / (1 + math.exp(-2.0)))
+    assert nothing == ""
+
+
+@pytest.mark.parametrize("name", ["svm", "cnn"])
+def test_a_network_for_classes_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="the target is of kind labels; use logistic, mlp or"):
+        build(name, (1, 8, 8), 3, objective=objective("labels"))
+
+
+def test_62_labels_are_coded_and_decoded() -> None:
+    goal = objective_of(Target("labels", tuple(f"l{place}" for place in range(62))))
+    assert goal is not None
+    y = torch.tensor([(1 << 62) - 1, 1 << 61, 0])
+    assert goal.decoded(y).sum(1).tolist() == [62, 1, 0]
+    assert (goal.random(100, torch.Generator().manual_seed(1)) >= 0).all()

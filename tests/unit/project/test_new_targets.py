@@ -1,0 +1,136 @@
+"""Labels, counts and events from a public sample to predictions: new, check, train, export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tacit_services.cli.main import main
+
+from tacit import config
+from tacit.config.own_table import TableData
+from tests.helpers.own_simulation import simulated
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def labelled(path: Path, count: int, seed: int) -> Path:
+    """Write a table of two labels, each of which follows from numbers, and one that a few have."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(count, 3)).round(3)
+    fever = chance.random(count) < 1 / (1 + np.exp(1 - 2 * x[:, 0]))
+    rash = chance.random(count) < 1 / (1 + np.exp(2 - 2 * x[:, 1]))
+    lines = ["fever,heat,rash,skin,weight"]
+    for row, hot, red in zip(x, fever, rash, strict=True):
+        lines.append(f"{int(hot)},{row[0]},{'yes' if red else 'no'},{row[1]},{row[2]}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def shortened(folder: Path, **keys: object) -> Path:
+    """Give the run file of `folder` other values of some keys, which it has."""
+    path = folder / "run.toml"
+    lines = path.read_text().splitlines()
+    for key, value in keys.items():
+        [place] = [place for place, line in enumerate(lines) if line.startswith(f"{key} = ")]
+        lines[place] = f"{key} = {value}"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, str]]:
+    capsys.readouterr()
+    assert tacit("predict", *arguments, "--trust-code") == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_several_labels_from_a_sample_to_predictions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled(tmp_path / "sample.csv", 600, seed=1)
+    arguments = ["new", "ward", "--table", "sample.csv", "--target", "rash", "--target", "fever"]
+    assert tacit(*arguments) == 0
+    assert "a label holds at the second of its values: rash at yes, fever at 1" in (
+        capsys.readouterr().out
+    )
+    labelled(tmp_path / "ward/train.csv", 3000, seed=2)
+    run = shortened(tmp_path / "ward", updates=60, count=2, pushes=30)
+    data = config.load(run).data
+    assert isinstance(data, TableData)
+    assert data.target == ("rash", "fever")
+    assert tacit("check", str(run)) == 0
+    summary = simulated(run, tmp_path / "out")
+    metrics, constant = summary["metrics"], summary["constant_errors"]
+    assert summary["test_accuracy"] is None
+    assert metrics["auc of fever"] > 0.8
+    assert metrics["auc of rash"] > 0.8
+    assert metrics["log_loss"] < constant["log_loss"] - 0.03
+    assert summary["test_loss"] < summary["constant"]["loss"] - summary["constant"]["error"]
+    assert metrics["accuracy"] > constant["accuracy"]
+    assert tacit("export", "model", "--run", "out") == 0
+    card = (tmp_path / "model/README.md").read_text()
+    assert "several labels at once: rash, fever" in card
+    answers = predicted(capsys, "model", "--table", "sample.csv")
+    assert list(answers[0]) == ["row", "prediction", "p(rash)", "p(fever)"]
+    assert {answer["prediction"] for answer in answers} == {"", "rash", "fever", "rash; fever"}
+    for answer in answers:
+        labels = [name for name in ("rash", "fever") if float(answer[f"p({name})"]) > 0.5]
+        assert answer["prediction"] == "; ".join(labels)
+    assert tacit("predict", "model", "--table", "sample.csv", "--trust-code", "--json") == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert first["probabilities"].keys() == {"rash", "fever"}
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (["fever", "weight"], "--target weight: has "),
+        (["fever", "cold"], "--target 'cold': sample.csv has fever, heat"),
+        (["fever", "fever"], "--target: names a column twice"),
+    ],
+)
+def test_labels_that_are_none_are_refused_in_one_line(
+    tmp_path: Path, targets: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled(tmp_path / "sample.csv", 60, seed=1)
+    options = [part for name in targets for part in ("--target", name)]
+    assert tacit("new", "ward", "--table", "sample.csv", *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "ward").exists()
+
+
+def test_pictures_have_no_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p").mkdir()
+    assert tacit("new", "ward", "--images", "p", "--target", "a", "--target", "b") == 2
+    assert "--target a: a folder of pictures says only their classes" in capsys.readouterr().err
+
+
+def test_a_label_that_no_row_has_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled(tmp_path / "sample.csv", 200, seed=1)
+    assert tacit("new", "w", "--table", "sample.csv", "--target", "rash", "--target", "fever") == 0
+    train = labelled(tmp_path / "w/train.csv", 200, seed=2)
+    train.write_text(train.read_text().replace(",yes,", ",no,"))
+    run = shortened(tmp_path / "w", updates=4, count=1)
+    capsys.readouterr()
+    assert tacit("check", str(run)) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "no training row has label rash: the model cannot learn it" in printed
