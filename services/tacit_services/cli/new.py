@@ -30,6 +30,9 @@ def new(
         list[str] | None,
         typer.Option(help="column that is learnt; one for each of several labels [default: last]"),
     ] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="the target counts something: 0, 1, 2, …")
+    ] = False,
     unit: Annotated[
         str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
     ] = None,
@@ -68,14 +71,15 @@ def new(
     if table is not None and images is not None:
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")
-    from tacit_services.project.draft import DraftRequest, StatedForm
+    from tacit_services.project.draft import DraftRequest, StatedForm, StatedTarget
     from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
     _check_form(separator, decimal)
     form = StatedForm(separator, decimal, encoding, header, sheet)
-    goal, labels = _targets(target or [])
-    request = DraftRequest(table, goal, unit, model, sites, images, form=form, labels=labels)
+    name, labels = _targets(target or [], counts=counts)
+    goal = StatedTarget(labels, counts)
+    request = DraftRequest(table, name, unit, model, sites, images, form=form, goal=goal)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     if request.public is not None:
@@ -96,8 +100,10 @@ def new(
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
 
 
-def _targets(names: list[str]) -> tuple[str | None, tuple[str, ...]]:
+def _targets(names: list[str], *, counts: bool) -> tuple[str | None, tuple[str, ...]]:
     """Return the target's column, or the columns of several labels."""
+    if counts and len(names) > 1:
+        raise ConfigError("--counts: is for one --target")
     if len(names) < 2:
         return next(iter(names), None), ()
     if len(set(names)) < len(names):

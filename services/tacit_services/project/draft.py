@@ -27,15 +27,29 @@ UNSTATED = StatedForm()
 
 
 @dataclass(frozen=True, slots=True)
+class StatedTarget:
+    """What the user says of a target that is no class and no plain number.
+
+    labels: the columns of several labels, in the place of one column. counts: whether the column
+    counts something.
+    """
+
+    labels: tuple[str, ...] = ()
+    counts: bool = False
+
+
+PLAIN = StatedTarget()
+
+
+@dataclass(frozen=True, slots=True)
 class DraftRequest:
     """The request to `tacit new`.
 
-    target: the column that is learnt; labels: the columns of several labels in its place. sample:
-    the public table that columns, bounds and classes are guessed from; images: the folder
-    of public pictures that classes and size are. Either becomes the test set. entry: of the user's
-    own module, None for a small one that is written here. sites: how many have a file or a folder
-    of their own; None: one is dealt. name: of the private data's ledger. form: of the sample's
-    text, as far as the user says it.
+    target: the column that is learnt; goal: what is said of it. sample: the public table that
+    columns, bounds and classes are guessed from; images: the folder of public pictures that classes
+    and size are. Either becomes the test set. entry: of the user's own module, None for a small one
+    that is written here. sites: how many have a file or a folder of their own; None: one is dealt.
+    name: of the private data's ledger. form: of the sample's text, as far as the user says it.
     """
 
     sample: Path | None
@@ -46,7 +60,7 @@ class DraftRequest:
     images: Path | None = None
     name: str = ""
     form: StatedForm = UNSTATED
-    labels: tuple[str, ...] = ()
+    goal: StatedTarget = PLAIN
 
     @property
     def edges(self) -> int:

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from tacit.datasets.own.cells import Cells, by_value, dates, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
+from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
-from tacit_services.project.draft import UNSTATED, StatedForm
+from tacit_services.project.draft import PLAIN, UNSTATED, StatedForm, StatedTarget
 from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
 from tacit_services.project.sample import Sample, read_sample
 
@@ -37,6 +38,7 @@ _ID_NAME = re.compile(
 )
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
+_MOST_COUNT = 100  # a target of larger whole numbers is not asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +98,18 @@ def guessed(
     target: str | None,
     unit: str | None,
     stated: StatedForm = UNSTATED,
-    labels: tuple[str, ...] = (),
+    goal: StatedTarget = PLAIN,
 ) -> Guesses:
     """Guess every column but the unit's and the target's, and the target.
 
-    target: None stands for the last column, or for `labels`. Raises ConfigError, DataError.
+    target: None stands for the last column, or for the columns of `goal`. Raises ConfigError,
+    DataError.
     """
     read = read_sample(sample, stated)
     names = list(read.columns)
-    goals = labels or (target or next((name for name in reversed(names) if name != unit), ""),)
-    for option, name in (*(("--target", goal) for goal in goals), ("--unit", unit)):
+    last = next((name for name in reversed(names) if name != unit), "")
+    goals = goal.labels or (target or last,)
+    for option, name in (*(("--target", name) for name in goals), ("--unit", unit)):
         if name is not None and name not in names:
             raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
     columns = {
@@ -113,14 +117,19 @@ def guessed(
         for name, column in read.columns.items()
         if name not in (unit, *goals)
     }
-    if labels:
-        targets = tuple(_label(name, read.columns[name].combine_chunks()) for name in labels)
+    cells = {name: read.columns[name].combine_chunks() for name in goals}
+    remarks = list(read.remarks)
+    if goal.labels:
+        targets = tuple(_label(name, cells[name]) for name in goals)
+    elif goal.counts:
+        targets = (_count(goals[0], cells[goals[0]], read.form),)
     else:
-        targets = (_target(goals[0], read.columns[goals[0]].combine_chunks(), read.form),)
+        targets = (_target(goals[0], cells[goals[0]], read.form),)
+        remarks += _may_count(goals[0], cells[goals[0]], read.form)
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], targets, read.form, read.remarks)
+    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks))
 
 
 def _passed_over(read: Sample) -> list[Guess]:
@@ -138,13 +147,44 @@ def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
 
 def _label(name: str, values: pa.Array) -> Guess:
     """Return a label: a category of two values, the second of which means that it holds."""
-    words = sorted(_words(values))
-    if len(words) != 2:
+    counted = _words(values)
+    if len(counted) != 2:
         raise ConfigError(
-            f"--target {name}: has {len(words)} different values in the sample; each of several "
+            f"--target {name}: has {len(counted)} different values in the sample; each of several "
             "labels has two"
         )
-    return Guess(name, values=tuple(words))
+    return Guess(name, values=tuple(sorted(counted)), missing=counted.total() < len(values))
+
+
+def _count(name: str, values: pa.Array, form: TableForm) -> Guess:
+    """Return a target that counts something: a number from 0, with room above the sample's."""
+    cells = read_numbers(values, form)
+    read = cells.values[~np.isnan(cells.values)]
+    codes = missing_numbers(read)
+    plain = read[~np.isin(read, codes)]
+    if cells.unread.any() or not len(plain) or not (plain >= 0).all() or (plain % 1).any():
+        raise ConfigError(
+            f"--counts: {name} has cells in the sample that are no counts: 0, 1, 2, …"
+        )
+    number = number_guess(plain, counts=True)
+    return Guess(
+        name,
+        number=replace(number, high=min(max(1.0, np.ceil(number.high)), MOST_COUNTED)),
+        missing=len(plain) < len(values),
+        codes=tuple(f"{code:g}" for code in codes),
+    )
+
+
+def _may_count(name: str, values: pa.Array, form: TableForm) -> list[str]:
+    """Return a question where the target has few whole numbers from 0 or 1 on, but not two."""
+    read = np.unique(_whole_numbers(values, form))
+    plain = read[~np.isin(read, missing_numbers(np.repeat(read, 2)))]
+    if len(plain) < 3 or plain[0] not in (0, 1) or plain[-1] > _MOST_COUNT:
+        return []
+    return [
+        f"does {name} count something? It has whole numbers from {plain[0]:g} to {plain[-1]:g}; "
+        "then say --counts"
+    ]
 
 
 def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:

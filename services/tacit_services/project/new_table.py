@@ -6,7 +6,15 @@ import re
 
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
-from tacit_services.project.draft import FEDASYNC, Draft, DraftRequest, own_model, quoted
+from tacit_services.project.draft import (
+    FEDASYNC,
+    PLAIN,
+    Draft,
+    DraftRequest,
+    StatedTarget,
+    own_model,
+    quoted,
+)
 from tacit_services.project.guess import Guess, Guesses, guessed
 from tacit_services.project.number_guess import NumberGuess
 from tacit_services.project.templates import NETS
@@ -46,16 +54,22 @@ def draft(request: DraftRequest) -> Draft:
             f"# All that is read; bounds and values are public{read}.",
             "[data.columns]",
             *map(_line, columns),
-            *map(_target_line, targets),
+            *(_stated_target(guess, request.goal) for guess in targets),
         ],
         model=_small(width, outputs)
         if request.entry is None
         else own_model(request.entry, f"x has {width} numbers"),
-        algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
+        algorithm=[*FEDASYNC, f"learning_rate = {_rate(target, request.goal)}"],
         nets=NETS if request.entry is None else None,
         row="row",
-        remarks=(*guesses.remarks, *_asked(columns), *_meanings(targets)),
+        remarks=(*guesses.remarks, *_asked(columns), *_meanings(targets, request.goal)),
     )
+
+
+def _rate(target: Guess, goal: StatedTarget) -> float:
+    if target.is_number and not goal.counts:
+        return _REGRESSION_RATE
+    return _RATE
 
 
 def _asked(columns: list[Guess]) -> list[str]:
@@ -68,9 +82,9 @@ def _asked(columns: list[Guess]) -> list[str]:
     ]
 
 
-def _meanings(targets: tuple[Guess, ...]) -> list[str]:
+def _meanings(targets: tuple[Guess, ...], goal: StatedTarget) -> list[str]:
     """Return what the values of several labels are taken for."""
-    if len(targets) < 2:
+    if not goal.labels:
         return []
     holds = ", ".join(f"{guess.name} at {guess.values[1]}" for guess in targets)
     return [f"a label holds at the second of its values: {holds}; if not, turn its values round"]
@@ -98,10 +112,12 @@ def _guesses(request: DraftRequest) -> Guesses:
             Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
             Guess("sex", values=("f", "m")),
         ]
-        names = request.labels or (request.target or "outcome",)
+        names = request.goal.labels or (request.target or "outcome",)
         targets = tuple(Guess(name, values=("no", "yes")) for name in names)
+        if request.goal.counts:
+            targets = (Guess(names[0], number=NumberGuess(0.0, 20.0, 2.0, 2.0)),)
         return Guesses(example, targets, TableForm(), ())
-    return guessed(request.sample, request.target, request.unit, request.form, request.labels)
+    return guessed(request.sample, request.target, request.unit, request.form, request.goal)
 
 
 def _data(request: DraftRequest, targets: tuple[Guess, ...]) -> list[str]:
@@ -120,6 +136,9 @@ def _data(request: DraftRequest, targets: tuple[Guess, ...]) -> list[str]:
         else f'# test = "public{suffix}"  # public, and of other people',
         f"target = {quoted(names if len(names) > 1 else names[0])}",
     ]
+    absent = [guess.name for guess in targets if guess.missing]
+    if absent and request.goal != PLAIN:
+        lines.append(f'bad_rows = "leave out"  # the sample has rows without {", ".join(absent)}')
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
     lines.append(_rows(request, suffix))
@@ -160,6 +179,17 @@ def _target_line(target: Guess) -> str:
     if target.number is None:
         return line
     return re.sub(r", center = \S+, scale = [^ ,}]+", "", line)
+
+
+def _stated_target(target: Guess, goal: StatedTarget) -> str:
+    """Return the line of a target's column, which has no number in the place of a missing one."""
+    if not goal.counts and not goal.labels:
+        return _target_line(target)
+    codes = f", missing_codes = {_codes(target.codes)}" if target.codes else ""
+    if target.number is None:
+        return f"{_key(target.name)} = {{ values = {quoted(list(target.values))}{codes} }}"
+    high = f"{target.number.high:.12g}"
+    return f"{_key(target.name)} = {{ low = 0, high = {high}, counts = true{codes} }}"
 
 
 def _line(guess: Guess) -> str:

@@ -18,6 +18,7 @@ from tacit.datasets.own.schema import (
     Number,
     text_of,
 )
+from tacit.datasets.target import MOST_COUNTED
 
 CellValue = str | int | FiniteFloat | bool
 _FORMS = "expected low and high (a number), values (a category), hash, or date"
@@ -45,6 +46,9 @@ class ColumnSection(Section):
     )
     log: bool = Field(
         False, description="the logarithm counts: ln v, or ln(1 + v - low) where low is not above 0"
+    )
+    counts: bool = Field(
+        False, description="a target that counts something: whole numbers from 0 to high"
     )
     values: tuple[str | int | bool, ...] | None = Field(
         None, strict=False, min_length=1, max_length=65_536, description="all values of a category"
@@ -85,6 +89,8 @@ class ColumnSection(Section):
         dated = self.date is not None
         if not dated and (self.parts != PARTS or any(getattr(self, key) for key in _OF_DATES)):
             raise ValueError("since, until and parts: are for a date")
+        if self.counts and not number:
+            raise ValueError("counts: is for a number, with low = 0 and high")
         if self.low is not None and self.high is not None:
             self._number(self.low, self.high)
         else:
@@ -109,6 +115,19 @@ class ColumnSection(Section):
             raise ValueError("center and scale: one needs the other")
         if self.center is not None and not low <= self.center <= high:
             raise ValueError(f"center={self.center:g} is outside [{low:g}, {high:g}]")
+        if self.counts:
+            self._count(low, high)
+
+    def _count(self, low: float, high: float) -> None:
+        if low != 0 or high % 1 or high > MOST_COUNTED:
+            raise ValueError(
+                f"counts: low={low:g}, high={high:g}: expected low = 0 and a whole high, at most "
+                f"{MOST_COUNTED:,}, which larger counts count as"
+            )
+        if self.center is not None or self.log:
+            raise ValueError("counts: has no center, scale or log")
+        if not isinstance(self.missing, str) and self.missing % 1:
+            raise ValueError(f"missing={self.missing:g}: counts are whole numbers")
 
     def _category(self, values: list[str]) -> None:
         if len(set(values)) < len(values):

@@ -1,4 +1,4 @@
-"""[data] target of a table: a class, a number, a count, several labels, or the time to an event."""
+"""[data] target of a table: a class, a number, a count, or several labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from tacit.config.own_column import ColumnSection
-from tacit.datasets.own.schema import Category, Goal, LabelsGoal, Number
+from tacit.datasets.own.schema import Category, CountsGoal, Goal, LabelsGoal, Number
 from tacit.datasets.target import MOST_LABELS
 
 
@@ -41,6 +41,9 @@ def check(target: TargetKey, columns: Mapping[str, ColumnSection]) -> None:
                 f"{', '.join(list(columns)[:20])}"
             )
         _check_column(name, columns[name])
+    for name, column in columns.items():
+        if column.counts and name not in names:
+            raise ValueError(f"columns.{name}: counts is for the target")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"target: {twice!r} stands there twice")
@@ -76,6 +79,9 @@ def goal(target: TargetKey, columns: Mapping[str, ColumnSection]) -> Goal:
     if isinstance(target, str):
         column = columns[target].column(target)
         assert isinstance(column, Number | Category)
+        if columns[target].counts:
+            assert isinstance(column, Number)
+            return CountsGoal(column)
         return column
     return LabelsGoal(tuple(_category(name, columns[name]) for name in target))
 

@@ -21,6 +21,7 @@ from typing import Literal
 import torch
 
 TargetKind = Literal["classes", "number", "text", "labels", "counts", "event"]
+MOST_COUNTED = 1_000_000
 MOST_LABELS = 62  # bits of an int64 below its sign, and one more to draw below 2**62
 
 
@@ -65,6 +66,22 @@ class Target:
         if self.kind == "event":
             return tuple(f"{self.names[0]} by {cut:g}" for cut in self.cuts)
         return self.names
+
+    @property
+    def words(self) -> str:
+        """What is learnt, in words; names are as the file has them."""
+        names = ", ".join(self.names)
+        if self.kind == "classes":
+            return f"classes: {names}"
+        if self.kind == "labels":
+            return f"several labels at once: {names}"
+        if self.kind == "counts":
+            return f"a count from 0 to {self.high:,}"
+        if self.kind == "event":
+            return f"the time to an event, {names}, from {self.low:g} to {self.cuts[-1]:g}"
+        if self.kind == "number":
+            return "a number"
+        return "the next word"
 
     def unscaled(self, y: torch.Tensor) -> torch.Tensor:
         """Return numbers (float64) in the unit of the file."""

@@ -24,6 +24,9 @@ from tacit.models.answers import Answers, MetricInputs
 from tacit.models.building import answers
 from tacit.models.model_contract import Model
 from tacit.models.objective_metrics import (
+    counts_constant,
+    counts_mae,
+    deviance,
     labels_accuracy,
     labels_auc,
     labels_log_loss,
@@ -79,14 +82,19 @@ def mae(answered: Answers, target: Target) -> dict[str, float]:
 def constant_errors(y: Tensor, target: Target) -> dict[str, float]:
     """Return what the best constant answers reach for y (n,), n >= 1, in the file's unit.
 
-    Of numbers the mean has the least RMSE, and the median the least MAE. Of labels, counts and
-    events the constant is that of the least loss. Of another target there are none.
+    Of numbers the mean has the least RMSE, and the median the least MAE, as it has of counts. Else
+    of labels, counts and events the constant is that of the least loss. Of another target there are
+    none.
     """
     objective = objective_of(target)
     if objective is not None:
         constant = objective_constant(y, objective)
-        metrics = dict.fromkeys(_FITTING[target.kind].values())
-        return {key: number for each in metrics for key, number in each(constant, target).items()}
+        values: dict[str, float] = {}
+        for metric in _FITTING[target.kind].values():
+            values |= metric(constant, target)
+        if target.kind == "counts":
+            values |= counts_constant(y)
+        return values
     if target.kind != "number":
         return {}
     numbers = target.unscaled(y.flatten())
@@ -140,11 +148,13 @@ _LABELS: dict[str, Metric] = {
     "accuracy": labels_accuracy,
     "per_label": per_label,
 }
+_COUNTS: dict[str, Metric] = {"deviance": deviance, "mae": counts_mae}
 _FITTING: dict[str, dict[str, Metric]] = {
     "classes": _CLASSES,
     "number": _NUMBER,
     "text": _TEXT,
     "labels": _LABELS,
+    "counts": _COUNTS,
 }
 METRICS = tuple(dict.fromkeys(name for metrics in _FITTING.values() for name in metrics))
 _WITHOUT_SCORES = (accuracy, per_class, perplexity)

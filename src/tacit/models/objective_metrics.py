@@ -49,6 +49,28 @@ def per_label(answered: Answers, target: Target) -> dict[str, float]:
     return values
 
 
+def deviance(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the mean Poisson deviance, twice the loss: 0 where every count is what is expected."""
+    objective = _objective(target)
+    assert answered.scores is not None
+    scores = answered.scores.double().reshape(-1, 1)
+    return {"deviance": 2 * float(objective.losses(scores, answered.y).mean())}
+
+
+def counts_mae(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the mean distance of the expected count from the count."""
+    objective = _objective(target)
+    assert answered.scores is not None
+    expected = objective.means(answered.scores.double().reshape(-1, 1))
+    return {"mae": float((expected - answered.y).abs().mean())}
+
+
+def counts_constant(y: Tensor) -> dict[str, float]:
+    """Return the MAE of the constant that has the least: the median of y (n,), n >= 1."""
+    counts = y.double()
+    return {"mae": float((counts - counts.median()).abs().mean())}
+
+
 def objective_constant(y: Tensor, objective: Objective) -> Answers:
     """Return the best constant answer to y (n,), n >= 1."""
     scores = objective.constant(y).expand(len(y), -1)

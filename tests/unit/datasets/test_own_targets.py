@@ -1,4 +1,4 @@
-"""Several labels at once as a table's target: its key, its cells, its digest."""
+"""Labels and counts as a table's target: its keys, its cells, its digest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from tacit.config.own_table import TableData
 from tacit.datasets.own.own_rows import together
 from tacit.datasets.own.rows import RowError
-from tacit.datasets.own.schema import Category, LabelsGoal, Number, TableSchema
+from tacit.datasets.own.schema import Category, CountsGoal, LabelsGoal, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.errors import ConfigError, DataError
 from tacit.models.objectives import objective_of
@@ -100,6 +100,87 @@ def test_a_target_that_does_not_fit_is_refused_in_one_line(target: Any, message:
         run(target)
     assert "\n" not in str(refused.value)
     assert message.removeprefix("target: a target") in str(refused.value)
+
+
+COUNTED = Number("visits", 0.0, 12.0, missing_codes=("-9",))
+COUNTS = TableSchema((AGE,), CountsGoal(COUNTED))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_count_is_a_whole_number_that_is_cut_at_its_high(tmp_path: Path, name: str) -> None:
+    reader = TableReader(COUNTS)
+    assert (reader.target.kind, reader.target.high, reader.target.outputs) == ("counts", 12, 1)
+    columns = {"age": [1, 2, 3, 4, 5], "visits": [0, 1, 12, 13, 10**9]}
+    assert read(tmp_path / name, columns, COUNTS) == [0, 1, 12, 12, 12]
+    floats = {"age": [1, 2, 3], "visits": [0.0, 7.0, 1e300]}
+    assert read(tmp_path / f"floats{name}", floats, COUNTS) == [0, 7, 12]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("cell", [*STRANGE, "1e400", "-1", "-0", "0x1", "3 visits", "7.", "1e1"])
+def test_a_strange_cell_is_a_count_or_is_refused(tmp_path: Path, name: str, cell: str) -> None:
+    columns = {"age": [1, 2], "visits": ["1", cell]}
+    expected = {
+        "1.0": 1,
+        "0.0": 0,
+        "1 ": 1,
+        " 0": 0,
+        "2": 2,
+        "01": 1,
+        "+1": 1,
+        "1e0": 1,
+        "-0": 0,
+        "true": 1,
+        "TRUE": 1,
+        "7.": 7,
+        "1e1": 10,
+    }.get(cell)
+    if expected is not None:
+        assert read(tmp_path / name, columns, COUNTS) == [1, expected]
+        return
+    with pytest.raises((RowError, DataError)) as refused:
+        read(tmp_path / name, columns, COUNTS)
+    assert "'visits'" in str(refused.value) or "not UTF-8 text" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_count_that_is_missing_is_refused_left_out_or_a_whole_number(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,visits\n1,3\n2,-9\n3,\n4,2.5\n5,0\n")
+    with pytest.raises(RowError, match=r"column 'visits' \(number\): a missing value"):
+        together(path, TableReader(COUNTS))
+    assert together(path, TableReader(COUNTS, bad_rows="leave out"))[1].tolist() == [3, 0]
+    path.write_text("age,visits\n1,3\n2,-9\n3,\n")
+    zero = CountsGoal(Number("visits", 0.0, 12.0, missing=0.0, missing_codes=("-9",)))
+    assert together(path, TableReader(TableSchema((AGE,), zero)))[1].tolist() == [3, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"low": 0, "high": 9.5, "counts": True}, "counts: low=0, high=9.5: expected low = 0"),
+        ({"low": 1, "high": 9, "counts": True}, "counts: low=1, high=9: expected low = 0"),
+        ({"low": 0, "high": 2_000_000, "counts": True}, "high, at most 1,000,000"),
+        ({"low": 0, "high": 9, "counts": True, "log": True}, "counts: has no center, scale or log"),
+        ({"low": 0, "high": 9, "center": 1, "scale": 1, "counts": True}, "counts: has no center"),
+        ({"low": 0, "high": 9, "counts": True, "missing": 0.5}, "missing=0.5: counts are whole"),
+        ({"values": [0, 1], "counts": True}, "counts: is for a number, with low = 0 and high"),
+        ({"low": 0, "high": 9, "counts": 1}, "columns.days.counts=1: Input should be a valid bool"),
+    ],
+)
+def test_keys_of_a_count_that_do_not_fit_are_refused_in_one_line(
+    keys: dict[str, Any], message: str
+) -> None:
+    assert run("days", days={"low": 0, "high": 9, "counts": True}).build_model().classes == 1
+    with pytest.raises(ConfigError) as refused:
+        run("days", days=keys)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_only_a_target_counts() -> None:
+    with pytest.raises(ConfigError, match=r"columns\.days: counts is for the target"):
+        run("fever", days={"low": 0, "high": 9, "counts": True})
 
 
 def test_a_unit_is_no_label_and_something_is_learnt_from() -> None:

@@ -23,7 +23,8 @@ from tacit.models.vectors import example_gradients, linear_factors, vmap_gradien
 from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
 
 LABELS = Target("labels", ("fever", "cough", "rash"))
-TARGETS = {"labels": LABELS}
+VISITS = Target("counts", high=12)
+TARGETS = {"labels": LABELS, "counts": VISITS}
 ROWS = 40
 
 
@@ -42,7 +43,18 @@ def label_loss(scores: Tensor, y: int) -> float:
     return total
 
 
-TWINS = {"labels": label_loss}
+def count_loss(scores: Tensor, y: int) -> float:
+    """Return what the Poisson law's log-likelihood is below that of the rate `y` itself."""
+    z = float(scores)
+    rate = math.exp(z) if z <= math.log(12) else 12 * (1 + z - math.log(12))
+
+    def log_likelihood(rate: float, log_rate: float) -> float:
+        return y * log_rate - rate - math.lgamma(y + 1)
+
+    return log_likelihood(y, math.log(y) if y else 0.0) - log_likelihood(rate, z)
+
+
+TWINS = {"labels": label_loss, "counts": count_loss}
 
 
 def rows(kind: str, count: int = ROWS) -> tuple[Tensor, Tensor]:
@@ -191,6 +203,30 @@ def test_labels_are_bits_and_metrics_are_of_each_and_their_mean() -> None:
         functional.binary_cross_entropy_with_logits(x[:, 0], torch.tensor([1.0, 1, 0]))
     )
     assert metrics["log loss of fever"] == pytest.approx(expected)
+
+
+def test_a_count_is_predicted_by_its_rate_and_measured_by_the_poisson_deviance() -> None:
+    y = torch.tensor([0, 3, 1, 12])
+    rates = torch.tensor([0.5, 3.0, 2.0, 40.0])
+    goal = objective("counts")
+    model = build("logistic", (1,), 0, objective=goal)
+    data = Dataset(rates.log()[:, None], y, 13, "t")
+    metrics = chosen((), VISITS, Path()).measure(model, torch.tensor([1.0, 0.0]), data)[1]
+    predictions = list(goal.predictions(rates.log()[:, None]))
+    assert [rate for rate, _ in predictions] == pytest.approx([0.5, 3.0, 2.0, 12.0])
+    assert all(not shares for _, shares in predictions)
+    beyond = 12 * (1 + math.log(40 / 12))  # its rate in the loss, where it goes on as a line
+    terms = [0.5, 0.0, 2.0 - 1 - math.log(2), beyond - 12 - 12 * math.log(40 / 12)]
+    assert metrics["deviance"] == pytest.approx(2 * sum(terms) / 4)
+    assert metrics["mae"] == pytest.approx((0.5 + 0 + 1 + 0) / 4)
+    constant = constant_errors(y, VISITS)
+    assert constant["mae"] == pytest.approx((1 + 2 + 0 + 11) / 4)  # of the median, 1
+    assert goal.constant(y).exp().tolist() == pytest.approx([4.0])
+
+
+def test_counts_that_are_all_zero_have_a_constant() -> None:
+    y = torch.zeros(9, dtype=torch.int64)
+    assert constant_errors(y, VISITS) == {"deviance": pytest.approx(0), "mae": 0}
 
 
 def test_labels_are_predicted_where_they_are_more_likely_than_not() -> None:

@@ -96,6 +96,65 @@ def test_several_labels_from_a_sample_to_predictions(
     assert first["probabilities"].keys() == {"rash", "fever"}
 
 
+def counted(path: Path, count: int, seed: int) -> Path:
+    """Write a table whose visits follow from a number, some of them -9 for no value."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(count, 2)).round(3)
+    visits = chance.poisson(np.exp(0.8 * x[:, 0] + 0.7))
+    visits[: count // 50] = -9
+    lines = ["heat,weight,visits"]
+    lines += [f"{row[0]},{row[1]},{number}" for row, number in zip(x, visits, strict=True)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_count_from_a_sample_to_predictions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted(tmp_path / "sample.csv", 600, seed=1)
+    assert tacit("new", "plain", "--table", "sample.csv") == 0
+    assert "does visits count something? It has whole numbers from 0 to" in capsys.readouterr().out
+    assert tacit("new", "ward", "--table", "sample.csv", "--target", "visits", "--counts") == 0
+    text = (tmp_path / "ward/run.toml").read_text()
+    assert "visits = { low = 0, high = " in text
+    assert ", counts = true, missing_codes = [-9] }" in text
+    assert 'bad_rows = "leave out"  # the sample has rows without visits' in text
+    counted(tmp_path / "ward/train.csv", 3000, seed=2)
+    run = shortened(tmp_path / "ward", updates=60, count=2, pushes=30)
+    assert tacit("check", str(run)) == 0
+    summary = simulated(run, tmp_path / "out")
+    metrics, constant = summary["metrics"], summary["constant_errors"]
+    assert metrics["deviance"] < constant["deviance"] - 0.3
+    assert metrics["mae"] < constant["mae"]
+    assert summary["test_loss"] < summary["constant"]["loss"] - summary["constant"]["error"]
+    assert tacit("export", "model", "--run", "out") == 0
+    assert "a count from 0 to " in (tmp_path / "model/README.md").read_text()
+    answers = predicted(capsys, "model", "--table", "sample.csv")
+    assert list(answers[0]) == ["row", "prediction"]
+    assert len(answers) == 600  # x of every row is there
+    rates = np.array([float(answer["prediction"]) for answer in answers])
+    rows = csv.DictReader(io.StringIO(Path("sample.csv").read_text()))
+    heats = np.array([float(row["heat"]) for row in rows])
+    assert np.corrcoef(np.log(rates), heats)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "heat", "--counts"], "--counts: heat has cells in the sample that are no"),
+        (["--target", "visits", "--target", "heat", "--counts"], "--counts: is for one --target"),
+    ],
+)
+def test_counts_that_are_none_are_refused_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted(tmp_path / "sample.csv", 60, seed=1)
+    assert tacit("new", "ward", "--table", "sample.csv", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("targets", "message"),
     [

@@ -12,9 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tacit.datasets.own.cells import Cells, Mask, by_value, dates, each_text, numbers, texts
+from tacit.datasets.own.cells import (
+    Cells,
+    Floats64,
+    Mask,
+    by_value,
+    dates,
+    each_text,
+    numbers,
+    texts,
+)
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
-from tacit.datasets.own.schema import Category, Dated, Goal, Hashed, LabelsGoal, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    Dated,
+    Goal,
+    Hashed,
+    LabelsGoal,
+    Number,
+    TableSchema,
+)
 from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm
 from tacit.datasets.own.unit_ids import unit_ids
 
@@ -136,12 +154,23 @@ def _target(
         return _numbers(goal, batch.column(goal.name), form, misfits)
     if isinstance(goal, Category):
         return _class(goal, batch, misfits)
+    if isinstance(goal, CountsGoal):
+        return _counted(goal.column, batch, form, misfits)
     assert isinstance(goal, LabelsGoal)
     bits = [
         (_class(column, batch, misfits) & 1) << place for place, column in enumerate(goal.columns)
     ]
     codes: Places = np.bitwise_or.reduce(bits)
     return codes
+
+
+def _counted(column: Number, batch: pa.RecordBatch, form: TableForm, misfits: Misfits) -> Places:
+    """Return counts cut at the column's high. What is no count does not fit."""
+    read = _read_numbers(column, batch.column(column.name), form, misfits)
+    no_count = (read < 0) | ~np.isfinite(read) | (np.floor(read) != read)
+    misfits.add(column.name, "counts", no_count, "a number that is no count (0, 1, 2, …)")
+    counts: Places = np.clip(np.where(no_count, 0, read), 0, column.high).astype(np.int64)
+    return counts
 
 
 def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
@@ -153,19 +182,21 @@ def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
 
 
 def _numbers(column: Number, values: pa.Array, form: TableForm, misfits: Misfits) -> Floats:
-    """Return numbers cut at the bounds and scaled.
+    """Return numbers cut at the bounds and scaled."""
+    return column.scaled(_read_numbers(column, values, form, misfits))
 
-    A missing value becomes the column's own number.
-    """
+
+def _read_numbers(column: Number, values: pa.Array, form: TableForm, misfits: Misfits) -> Floats64:
+    """Return numbers as they are read; a missing value becomes the column's own number."""
     cells = numbers(values, form, column.missing_codes)
     misfits.add(column.name, "", cells.unread, cells.why, cells.hint)
     missing = np.isnan(cells.values)
     if column.missing == "refuse":
         misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
-        read = np.where(missing, column.low, cells.values)
+        read: Floats64 = np.where(missing, column.low, cells.values)
     else:
         read = np.where(missing, float(column.missing), cells.values)
-    return column.scaled(read)
+    return read
 
 
 def _dates(column: Dated, values: pa.Array, misfits: Misfits) -> Floats:
