@@ -60,6 +60,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_column import ColumnSection
+    from tacit.config.own_target import EventTarget
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:
@@ -74,6 +75,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
+    yield 'A target of [data] table, as `{time = "days", …}`', ("data",), EventTarget
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
 

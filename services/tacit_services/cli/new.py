@@ -33,6 +33,12 @@ def new(
     counts: Annotated[
         bool, typer.Option("--counts", help="the target counts something: 0, 1, 2, …")
     ] = False,
+    time: Annotated[
+        str, typer.Option(help="column of times to an event, which --event names")
+    ] = "",
+    event: Annotated[
+        str, typer.Option(help="column that says whether the event came at that time")
+    ] = "",
     unit: Annotated[
         str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
     ] = None,
@@ -77,8 +83,9 @@ def new(
 
     _check_form(separator, decimal)
     form = StatedForm(separator, decimal, encoding, header, sheet)
+    _check_event(time, event, others=bool(target) or counts)
     name, labels = _targets(target or [], counts=counts)
-    goal = StatedTarget(labels, counts)
+    goal = StatedTarget(labels, counts, time, event)
     request = DraftRequest(table, name, unit, model, sites, images, form=form, goal=goal)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
@@ -98,6 +105,14 @@ def new(
         what = "rows"
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+
+
+def _check_event(time: str, event: str, *, others: bool) -> None:
+    """Raise ConfigError for a time to an event that lacks a column, or is not the only target."""
+    if bool(time) != bool(event) or (time and time == event):
+        raise ConfigError("--time, --event: the time to an event has two columns; name both")
+    if time and others:
+        raise ConfigError("--time, --event: are the target; leave out --target and --counts")
 
 
 def _targets(names: list[str], *, counts: bool) -> tuple[str | None, tuple[str, ...]]:

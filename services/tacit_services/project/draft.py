@@ -31,11 +31,20 @@ class StatedTarget:
     """What the user says of a target that is no class and no plain number.
 
     labels: the columns of several labels, in the place of one column. counts: whether the column
-    counts something.
+    counts something. time, event: the columns of the time to an event; "" for none.
     """
 
     labels: tuple[str, ...] = ()
     counts: bool = False
+    time: str = ""
+    event: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the target, where it is not one column."""
+        if self.time:
+            return (self.time, self.event)
+        return self.labels
 
 
 PLAIN = StatedTarget()

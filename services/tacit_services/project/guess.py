@@ -24,7 +24,13 @@ from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
 from tacit_services.project.draft import PLAIN, UNSTATED, StatedForm, StatedTarget
-from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
+from tacit_services.project.number_guess import (
+    NumberGuess,
+    missing_numbers,
+    number_guess,
+    outward,
+    rounded,
+)
 from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
@@ -38,6 +44,7 @@ _ID_NAME = re.compile(
 )
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
+_INTERVALS = 8  # of the time to an event
 _MOST_COUNT = 100  # a target of larger whole numbers is not asked about
 
 
@@ -79,13 +86,15 @@ class Guess:
 class Guesses:
     """The guesses of a sample: of its features, of its target; its form, and what to say of it.
 
-    targets: the columns of the target, one but of several labels.
+    targets: the columns of the target, one but of several labels and of an event. cuts: of an
+    event's time.
     """
 
     features: list[Guess]
     targets: tuple[Guess, ...]
     form: TableForm
     remarks: tuple[str, ...]
+    cuts: tuple[float, ...] = ()
 
     @property
     def target(self) -> Guess:
@@ -108,7 +117,7 @@ def guessed(
     read = read_sample(sample, stated)
     names = list(read.columns)
     last = next((name for name in reversed(names) if name != unit), "")
-    goals = goal.labels or (target or last,)
+    goals = goal.columns or (target or last,)
     for option, name in (*(("--target", name) for name in goals), ("--unit", unit)):
         if name is not None and name not in names:
             raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
@@ -119,7 +128,10 @@ def guessed(
     }
     cells = {name: read.columns[name].combine_chunks() for name in goals}
     remarks = list(read.remarks)
-    if goal.labels:
+    cuts: tuple[float, ...] = ()
+    if goal.time:
+        targets, cuts = _event(goal, cells, read.form)
+    elif goal.labels:
         targets = tuple(_label(name, cells[name]) for name in goals)
     elif goal.counts:
         targets = (_count(goals[0], cells[goals[0]], read.form),)
@@ -129,7 +141,7 @@ def guessed(
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks))
+    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks), cuts)
 
 
 def _passed_over(read: Sample) -> list[Guess]:
@@ -150,8 +162,8 @@ def _label(name: str, values: pa.Array) -> Guess:
     counted = _words(values)
     if len(counted) != 2:
         raise ConfigError(
-            f"--target {name}: has {len(counted)} different values in the sample; each of several "
-            "labels has two"
+            f"{name}: has {len(counted)} different values in the sample; a label, as an event, has "
+            "two"
         )
     return Guess(name, values=tuple(sorted(counted)), missing=counted.total() < len(values))
 
@@ -173,6 +185,37 @@ def _count(name: str, values: pa.Array, form: TableForm) -> Guess:
         missing=len(plain) < len(values),
         codes=tuple(f"{code:g}" for code in codes),
     )
+
+
+def _event(
+    goal: StatedTarget, cells: dict[str, pa.Array], form: TableForm
+) -> tuple[tuple[Guess, ...], tuple[float, ...]]:
+    """Return the columns of the time to an event, and cuts with about as many events between."""
+    event = _label(goal.event, cells[goal.event])
+    times = read_numbers(cells[goal.time], form)
+    codes = missing_numbers(times.values[~np.isnan(times.values)])
+    usable = np.isfinite(times.values) & ~np.isin(times.values, codes)
+    words = texts(cells[goal.event]).values.to_pylist()
+    happened = np.array([word is not None and by_value(word) == event.values[1] for word in words])
+    at_event = times.values[usable & happened]
+    if times.unread.any() or len(np.unique(at_event)) < 2:
+        raise ConfigError(
+            f"--time {goal.time}: needs numbers in the sample, and two times at which {goal.event} "
+            f"is {event.values[1]}"
+        )
+    plain = times.values[usable]
+    low = min(0.0, outward(float(plain.min()), down=True))
+    high = outward(float(plain.max()), down=False)
+    quantiles = np.quantile(at_event, np.arange(1, _INTERVALS) / _INTERVALS)
+    last = outward(float(at_event.max()), down=False)
+    cuts = sorted({*(rounded(float(cut)) for cut in quantiles), last})
+    time = Guess(
+        goal.time,
+        number=NumberGuess(low, high, low, 1.0),
+        missing=len(plain) < len(times.values),
+        codes=tuple(f"{code:g}" for code in codes),
+    )
+    return (time, event), tuple(cut for cut in cuts if low < cut <= high)
 
 
 def _may_count(name: str, values: pa.Array, form: TableForm) -> list[str]:

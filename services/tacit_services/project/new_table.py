@@ -35,7 +35,9 @@ def draft(request: DraftRequest) -> Draft:
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
             + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
         )
-    if len(targets) > 1:
+    if guesses.cuts:
+        outputs = len(guesses.cuts)
+    elif len(targets) > 1:
         outputs = len(targets)
     elif target.is_number:
         outputs = 1
@@ -48,7 +50,7 @@ def draft(request: DraftRequest) -> Draft:
     return Draft(
         title="table",
         data=[
-            *_data(request, targets),
+            *_data(request, guesses),
             *_form(guesses.form),
             "",
             f"# All that is read; bounds and values are public{read}.",
@@ -67,7 +69,7 @@ def draft(request: DraftRequest) -> Draft:
 
 
 def _rate(target: Guess, goal: StatedTarget) -> float:
-    if target.is_number and not goal.counts:
+    if target.is_number and goal == PLAIN:
         return _REGRESSION_RATE
     return _RATE
 
@@ -84,9 +86,11 @@ def _asked(columns: list[Guess]) -> list[str]:
 
 def _meanings(targets: tuple[Guess, ...], goal: StatedTarget) -> list[str]:
     """Return what the values of several labels are taken for."""
-    if not goal.labels:
+    if not goal.columns:
         return []
-    holds = ", ".join(f"{guess.name} at {guess.values[1]}" for guess in targets)
+    holds = ", ".join(f"{guess.name} at {guess.values[1]}" for guess in targets if guess.values)
+    if goal.event:
+        return [f"the event came where {holds}, at that time; if not, turn its values round"]
     return [f"a label holds at the second of its values: {holds}; if not, turn its values round"]
 
 
@@ -112,16 +116,28 @@ def _guesses(request: DraftRequest) -> Guesses:
             Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
             Guess("sex", values=("f", "m")),
         ]
-        names = request.goal.labels or (request.target or "outcome",)
+        names = request.goal.columns or (request.target or "outcome",)
         targets = tuple(Guess(name, values=("no", "yes")) for name in names)
         if request.goal.counts:
             targets = (Guess(names[0], number=NumberGuess(0.0, 20.0, 2.0, 2.0)),)
+        if request.goal.time:
+            time = Guess(names[0], number=NumberGuess(0.0, 365.0, 0.0, 1.0))
+            return Guesses(example, (time, targets[1]), TableForm(), (), (30.0, 90.0, 180.0, 365.0))
         return Guesses(example, targets, TableForm(), ())
     return guessed(request.sample, request.target, request.unit, request.form, request.goal)
 
 
-def _data(request: DraftRequest, targets: tuple[Guess, ...]) -> list[str]:
-    names = [guess.name for guess in targets]
+def _target_key(guesses: Guesses, goal: StatedTarget) -> str:
+    """Return the target, as a run file has it."""
+    if goal.time:
+        cuts = ", ".join(f"{cut:.12g}" for cut in guesses.cuts)
+        return f"{{ time = {quoted(goal.time)}, event = {quoted(goal.event)}, cuts = [{cuts}] }}"
+    if goal.labels:
+        return quoted(list(goal.labels))
+    return quoted(guesses.target.name)
+
+
+def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
     suffix = request.suffix
     if request.sites is None:
         what = f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
@@ -134,9 +150,9 @@ def _data(request: DraftRequest, targets: tuple[Guess, ...]) -> list[str]:
         f'test = "public{suffix}"  # public, and of other people'
         if request.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
-        f"target = {quoted(names if len(names) > 1 else names[0])}",
+        f"target = {_target_key(guesses, request.goal)}",
     ]
-    absent = [guess.name for guess in targets if guess.missing]
+    absent = [guess.name for guess in guesses.targets if guess.missing]
     if absent and request.goal != PLAIN:
         lines.append(f'bad_rows = "leave out"  # the sample has rows without {", ".join(absent)}')
     if request.unit is not None:
@@ -183,13 +199,15 @@ def _target_line(target: Guess) -> str:
 
 def _stated_target(target: Guess, goal: StatedTarget) -> str:
     """Return the line of a target's column, which has no number in the place of a missing one."""
-    if not goal.counts and not goal.labels:
+    if goal == PLAIN:
         return _target_line(target)
     codes = f", missing_codes = {_codes(target.codes)}" if target.codes else ""
     if target.number is None:
         return f"{_key(target.name)} = {{ values = {quoted(list(target.values))}{codes} }}"
-    high = f"{target.number.high:.12g}"
-    return f"{_key(target.name)} = {{ low = 0, high = {high}, counts = true{codes} }}"
+    bounds = f"low = {target.number.low:.12g}, high = {target.number.high:.12g}"
+    if goal.counts:
+        bounds += ", counts = true"
+    return f"{_key(target.name)} = {{ {bounds}{codes} }}"
 
 
 def _line(guess: Guess) -> str:

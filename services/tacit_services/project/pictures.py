@@ -40,7 +40,7 @@ _RATES = {1: 60.0, 3: 6.0}
 
 def draft(request: DraftRequest, folder: Path) -> Draft:
     """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
-    targets = (*filter(None, (request.target,)), *request.goal.labels)
+    targets = (*filter(None, (request.target,)), *request.goal.columns)
     if request.unit is not None or targets:
         key, value = ("unit", request.unit) if request.unit else ("target", targets[0])
         raise ConfigError(

@@ -30,7 +30,7 @@ from tacit_services.identity import own_ledgers
 from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulated_run import Simulation
 
-_SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance")
+_SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
 # Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)

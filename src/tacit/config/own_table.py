@@ -23,8 +23,8 @@ class TableData(OwnData):
 
     kind: Literal["table"] = Field(description="an own CSV, Parquet or Excel file")
     target: TargetKey = Field(
-        description="the column that is learnt: values are classes, or a number; or the columns of "
-        "several labels"
+        description="the column that is learnt: values are classes, or a number; the columns of "
+        "several labels; or the time to an event, as a table below"
     )
     columns: dict[str, ColumnSection] = Field(
         min_length=1, description="every column that is read, the target among them"

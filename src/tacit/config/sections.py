@@ -285,7 +285,8 @@ class Evaluation(Section):
         (),
         strict=False,
         description="accuracy, auc, per_class, rmse, mae, perplexity, log_loss, per_label, "
-        'deviance, or your own "module:function"; left out: those that fit the target',
+        'deviance, nll, concordance, or your own "module:function"; left out: those that fit the '
+        "target",
     )
 
 

@@ -24,9 +24,11 @@ from tacit.models.answers import Answers, MetricInputs
 from tacit.models.building import answers
 from tacit.models.model_contract import Model
 from tacit.models.objective_metrics import (
+    concordance,
     counts_constant,
     counts_mae,
     deviance,
+    event_nll,
     labels_accuracy,
     labels_auc,
     labels_log_loss,
@@ -149,12 +151,14 @@ _LABELS: dict[str, Metric] = {
     "per_label": per_label,
 }
 _COUNTS: dict[str, Metric] = {"deviance": deviance, "mae": counts_mae}
+_EVENT: dict[str, Metric] = {"nll": event_nll, "concordance": concordance}
 _FITTING: dict[str, dict[str, Metric]] = {
     "classes": _CLASSES,
     "number": _NUMBER,
     "text": _TEXT,
     "labels": _LABELS,
     "counts": _COUNTS,
+    "event": _EVENT,
 }
 METRICS = tuple(dict.fromkeys(name for metrics in _FITTING.values() for name in metrics))
 _WITHOUT_SCORES = (accuracy, per_class, perplexity)

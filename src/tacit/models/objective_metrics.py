@@ -71,6 +71,35 @@ def counts_constant(y: Tensor) -> dict[str, float]:
     return {"mae": float((counts - counts.median()).abs().mean())}
 
 
+def event_nll(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the mean negative log-likelihood of the hazards."""
+    objective = _objective(target)
+    assert answered.scores is not None
+    return {"nll": float(objective.losses(answered.scores.double(), answered.y).mean())}
+
+
+def concordance(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the concordance index (Antolini et al., doi:10.1002/sim.2427), nan without a pair.
+
+    A pair is a row whose event came in an interval, and one that passed this interval without it.
+    The index is how often the first has the higher chance of an event by the end of that interval.
+    A tie counts half.
+    """
+    objective = _objective(target)
+    assert answered.scores is not None
+    chances = 1 - objective.means(answered.scores.double())
+    passed, happened = objective.decoded(answered.y).unbind(-1)
+    pairs = concordant = 0.0
+    for place in range(len(target.cuts)):
+        now = (passed == place) & (happened > 0)
+        compared = now | (passed > place)
+        count = int(now.sum()) * int((passed > place).sum())
+        if count:
+            pairs += count
+            concordant += count * area(chances[compared, place], now[compared])
+    return {"concordance": concordant / pairs if pairs else math.nan}
+
+
 def objective_constant(y: Tensor, objective: Objective) -> Answers:
     """Return the best constant answer to y (n,), n >= 1."""
     scores = objective.constant(y).expand(len(y), -1)

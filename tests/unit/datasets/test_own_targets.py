@@ -1,7 +1,8 @@
-"""Labels and counts as a table's target: its keys, its cells, its digest."""
+"""Labels, counts and events as a table's target: its keys, its cells, its digest."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+from tacit.config import RunFile
+from tacit.config.fingerprint import canonical, differences
 from tacit.config.own_table import TableData
 from tacit.datasets.own.own_rows import together
 from tacit.datasets.own.rows import RowError
-from tacit.datasets.own.schema import Category, CountsGoal, LabelsGoal, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    EventGoal,
+    LabelsGoal,
+    Number,
+    TableSchema,
+)
 from tacit.datasets.own.table import TableReader
 from tacit.errors import ConfigError, DataError
 from tacit.models.objectives import objective_of
@@ -179,8 +189,105 @@ def test_keys_of_a_count_that_do_not_fit_are_refused_in_one_line(
 
 
 def test_only_a_target_counts() -> None:
-    with pytest.raises(ConfigError, match=r"columns\.days: counts is for the target"):
+    with pytest.raises(ConfigError, match=r"columns\.days: counts is for a target that"):
         run("fever", days={"low": 0, "high": 9, "counts": True})
+
+
+DIED = Category("died", ("0", "1"))
+DAYS = Number("days", 0.0, 400.0)
+CUTS = (30.0, 90.0, 365.0)
+EVENT = TableSchema((AGE,), EventGoal(DAYS, DIED, CUTS))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_time_is_the_intervals_that_are_passed_and_whether_the_event_came(
+    tmp_path: Path, name: str
+) -> None:
+    reader = TableReader(EVENT)
+    assert (reader.target.kind, reader.target.names, reader.target.cuts) == (
+        "event",
+        ("died",),
+        CUTS,
+    )
+    assert (reader.target.outputs, reader.target.codes) == (3, 7)
+    days = [0, 1, 30, 30.5, 90, 365, 366, 1000]
+    died = {"age": [1] * 8, "days": days, "died": [1] * 8}
+    assert read(tmp_path / name, died, EVENT) == [1, 1, 1, 3, 3, 5, 6, 6]
+    seen = {"age": [1] * 8, "days": days, "died": [0] * 8}
+    assert read(tmp_path / f"seen{name}", seen, EVENT) == [0, 0, 2, 2, 4, 6, 6, 6]
+
+
+def test_every_code_is_below_the_targets_and_like_times_are_alike(tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    days = chance.integers(0, 500, 400)
+    died = chance.integers(0, 2, 400)
+    columns = {"age": [1] * 400, "days": days.tolist(), "died": died.tolist()}
+    codes = read(tmp_path / "t.parquet", columns, EVENT)
+    for day, event, code in zip(days, died, codes, strict=True):
+        if event:
+            passed = sum(cut < day for cut in CUTS)
+        else:
+            passed = sum(cut <= day for cut in CUTS)
+        assert code == 2 * passed + int(event and passed < 3)
+    assert max(codes) < 7
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("cell", [*STRANGE, "1e400", "-1", "-0", "2024-01-31", "3 days", "40,5"])
+def test_a_strange_time_is_a_number_from_low_on_or_is_refused(
+    tmp_path: Path, name: str, cell: str
+) -> None:
+    columns = {"age": [1, 2], "days": ["100", cell], "died": [1, 1]}
+    try:
+        number = {"true": 1.0, "TRUE": 1.0}.get(cell) or float(cell.replace("\u0661", "?"))
+    except ValueError:
+        number = math.nan
+    if math.isfinite(number) and number >= 0:
+        assert read(tmp_path / name, columns, EVENT) == [5, 1]
+        return
+    with pytest.raises((RowError, DataError)) as refused:
+        read(tmp_path / name, columns, EVENT)
+    assert "'days'" in str(refused.value) or "not UTF-8 text" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "target", [["fever", "rash"], {"time": "days", "event": "fever", "cuts": [30, 90]}]
+)
+def test_a_definition_is_read_back_as_it_was(target: Any) -> None:
+    good = run(target)
+    assert good.build_model().classes == 2
+    again = RunFile.model_validate(json.loads(canonical(differences(good))))
+    assert again.fingerprint() == good.fingerprint()
+
+
+@pytest.mark.parametrize("changed", [{"cuts": []}, {"cuts": [30, 30]}, {"cuts": [90, 30]}])
+def test_cuts_ascend(changed: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"data\.target") as refused:
+        run({"time": "days", "event": "fever", "cuts": [30], **changed})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ({"event": "fever", "cuts": [30]}, "data.target.time: Field required"),
+        ({"time": "days", "event": "fever"}, "data.target.cuts: Field required"),
+        ({"time": "days", "event": "fever", "cut": [1]}, "data.target.cut=[1]: unknown key"),
+        ({"time": "days", "event": "days", "cuts": [30]}, "event='days': is the column of times"),
+        ({"time": "days", "event": "ward", "cuts": [30]}, "columns.ward: an event has two values"),
+        ({"time": "fever", "event": "rash", "cuts": [1]}, "columns.fever: a time has low and high"),
+        ({"time": "days", "event": "fever", "cuts": [0, 9]}, "target.cuts: 0 to 9: expected above"),
+        ({"time": "days", "event": "fever", "cuts": [9, 91]}, "9 to 91: expected above low and up"),
+        ({"time": "day", "event": "fever", "cuts": [9]}, "target='day': is not in [data.columns]"),
+        ({"time": "days", "event": "fever", "cuts": ["x"]}, "data.target.cuts.0='x': Input should"),
+    ],
+)
+def test_an_event_that_does_not_fit_is_refused_in_one_line(target: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(target)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_unit_is_no_label_and_something_is_learnt_from() -> None:
@@ -207,9 +314,18 @@ def test_what_one_target_is_keeps_its_fingerprint_and_digest() -> None:
     assert run("fever").fingerprint()[:16] == "25f1638de220c498"
     digests = [
         TableSchema((AGE,), goal).digest()
-        for goal in (FEVER, LabelsGoal((FEVER, RASH)), LabelsGoal((RASH, FEVER)))
+        for goal in (
+            FEVER,
+            LabelsGoal((FEVER, RASH)),
+            LabelsGoal((RASH, FEVER)),
+            CountsGoal(DAYS),
+            DAYS,
+            EventGoal(DAYS, DIED, CUTS),
+            EventGoal(DAYS, DIED, CUTS[:2]),
+            EventGoal(DAYS, RASH, CUTS),
+        )
     ]
-    assert len(set(digests)) == 3
+    assert len(set(digests)) == len(digests)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])

@@ -24,7 +24,8 @@ from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
 
 LABELS = Target("labels", ("fever", "cough", "rash"))
 VISITS = Target("counts", high=12)
-TARGETS = {"labels": LABELS, "counts": VISITS}
+DEATH = Target("event", ("died",), low=0.0, cuts=(30.0, 90.0, 180.0, 365.0))
+TARGETS = {"labels": LABELS, "counts": VISITS, "event": DEATH}
 ROWS = 40
 
 
@@ -54,7 +55,20 @@ def count_loss(scores: Tensor, y: int) -> float:
     return log_likelihood(y, math.log(y) if y else 0.0) - log_likelihood(rate, z)
 
 
-TWINS = {"labels": label_loss, "counts": count_loss}
+def event_loss(scores: Tensor, y: int) -> float:
+    """Return the negative log-likelihood of one row, interval by interval."""
+    passed, happened = divmod(y, 2)
+    total = 0.0
+    for place, score in enumerate(scores.tolist()):
+        hazard = 1 / (1 + math.exp(-score))
+        if place < passed:
+            total -= math.log(1 - hazard)
+        elif place == passed and happened:
+            total -= math.log(hazard)
+    return total
+
+
+TWINS = {"labels": label_loss, "counts": count_loss, "event": event_loss}
 
 
 def rows(kind: str, count: int = ROWS) -> tuple[Tensor, Tensor]:
@@ -144,7 +158,7 @@ def test_a_clipped_sum_is_that_of_gradients_clipped_one_by_one(kind: str, way: s
         (alone,) = torch.autograd.grad(model.loss(leaf, row, label), leaf)
         norm = float(alone.double().norm())
         clipped += norm > clip
-        expected += alone.double() * min(1.0, clip / norm)
+        expected += alone.double() * (clip / max(norm, clip))  # one seen only at first is zero
     assert clipped > ROWS // 4
     torch.testing.assert_close(summed.total, expected, rtol=1e-3, atol=1e-4)
 
@@ -227,6 +241,44 @@ def test_a_count_is_predicted_by_its_rate_and_measured_by_the_poisson_deviance()
 def test_counts_that_are_all_zero_have_a_constant() -> None:
     y = torch.zeros(9, dtype=torch.int64)
     assert constant_errors(y, VISITS) == {"deviance": pytest.approx(0), "mae": 0}
+
+
+def test_an_event_is_decoded_and_predicted_by_its_hazards() -> None:
+    goal = objective("event")
+    y = torch.tensor([0, 1, 5, 8])  # seen in the first interval; events in the first, third; none
+    assert goal.decoded(y).tolist() == [[0, 0], [0, 1], [2, 1], [4, 0]]
+    hazards = torch.tensor([[0.5, 0.5, 0.0, 0.2], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    free = goal.means(hazards.logit(1e-9))
+    assert free[0].tolist() == pytest.approx([0.5, 0.25, 0.25, 0.2])
+    (time, chances), (whole, _) = goal.predictions(hazards.logit(1e-9))
+    assert list(chances) == ["died by 30", "died by 90", "died by 180", "died by 365"]
+    assert list(chances.values()) == pytest.approx([0.5, 0.75, 0.75, 0.8])
+    assert time == pytest.approx(0.75 * 30 + 0.375 * 60 + 0.25 * 90 + 0.225 * 185)
+    assert whole == pytest.approx(365)
+    shares = goal.constant(torch.tensor([1, 1, 2, 3, 8, 0])).sigmoid()
+    assert shares.tolist() == pytest.approx([2 / 5, 1 / 2, 0, 0], abs=1e-9)
+
+
+def test_the_concordance_index_is_that_of_all_pairs() -> None:
+    chance = torch.Generator().manual_seed(4)
+    goal, y = objective("event"), rows("event", 60)[1]
+    model = build("logistic", (4,), 0, objective=goal)
+    params = torch.cat((torch.eye(4).flatten(), torch.zeros(4)))  # the scores are the row itself
+    x = torch.randn(60, 4, generator=chance).round(decimals=1)  # with ties
+    x[:30] = x[30:]
+    metrics = chosen((), DEATH, Path()).measure(model, params, Dataset(x, y, 9, "t"))[1]
+    risks = 1 - goal.means(x.double())
+    pairs = concordant = 0.0
+    for one, code in enumerate(y.tolist()):
+        place, happened = divmod(code, 2)
+        for other, other_code in enumerate(y.tolist()):
+            if happened and other_code // 2 > place:
+                pairs += 1
+                mine, others = risks[one, place], risks[other, place]
+                concordant += float(mine > others) + float(mine == others) / 2
+    assert metrics["concordance"] == pytest.approx(concordant / pairs)
+    assert constant_errors(y, DEATH)["concordance"] == 0.5
+    assert math.isnan(constant_errors(torch.tensor([8, 8, 0]), DEATH)["concordance"])
 
 
 def test_labels_are_predicted_where_they_are_more_likely_than_not() -> None:

@@ -13,6 +13,7 @@ from tacit_services.cli.main import main
 
 from tacit import config
 from tacit.config.own_table import TableData
+from tacit.datasets.own.table import TableReader
 from tests.helpers.own_simulation import simulated
 
 
@@ -155,10 +156,94 @@ def test_counts_that_are_none_are_refused_in_one_line(
     assert error.count("\n") == 1
 
 
+def followed(path: Path, count: int, seed: int) -> Path:
+    """Write a table of patients who are followed for some days, and of whom some die."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(count, 2)).round(3)
+    death = chance.exponential(200 * np.exp(-x[:, 0]))
+    seen = chance.uniform(50, 500, count)
+    days = np.minimum(death, seen).round().astype(int)
+    lines = ["heat,weight,days,died"]
+    for row, day, died in zip(x, days, death < seen, strict=True):
+        lines.append(f"{row[0]},{row[1]},{day},{'yes' if died else 'no'}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_time_to_an_event_from_a_sample_to_predictions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed(tmp_path / "sample.csv", 600, seed=1)
+    arguments = ["new", "ward", "--table", "sample.csv", "--time", "days", "--event", "died"]
+    assert tacit(*arguments) == 0
+    assert "the event came where died at yes, at that time" in capsys.readouterr().out
+    followed(tmp_path / "ward/train.csv", 3000, seed=2)
+    run = shortened(tmp_path / "ward", updates=60, count=2, pushes=30)
+    data = config.load(run).data
+    assert isinstance(data, TableData)
+    target = TableReader(data.schema_of_rows).target
+    assert target.kind == "event"
+    assert len(target.cuts) == 8
+    assert tacit("check", str(run)) == 0
+    summary = simulated(run, tmp_path / "out")
+    metrics, constant = summary["metrics"], summary["constant_errors"]
+    assert metrics["concordance"] > 0.65
+    assert constant["concordance"] == 0.5
+    assert metrics["nll"] < constant["nll"] - 0.04
+    assert metrics["nll"] == pytest.approx(summary["test_loss"])
+    assert summary["test_loss"] < summary["constant"]["loss"] - summary["constant"]["error"]
+    assert tacit("export", "model", "--run", "out") == 0
+    assert "the time to an event, died, from 0 to" in (tmp_path / "model/README.md").read_text()
+    answers = predicted(capsys, "model", "--table", "sample.csv")
+    columns = [f"p(died by {cut:g})" for cut in target.cuts]
+    assert list(answers[0]) == ["row", "prediction", *columns]
+    for answer in answers:
+        chances = [float(answer[column]) for column in columns]
+        assert chances == sorted(chances)
+        assert 0 <= float(answer["prediction"]) <= target.cuts[-1]
+    rows = csv.DictReader(io.StringIO(Path("sample.csv").read_text()))
+    heats = np.array([float(row["heat"]) for row in rows])
+    times = np.array([float(answer["prediction"]) for answer in answers])
+    assert np.corrcoef(times, heats)[0, 1] < -0.8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--time", "days"], "--time, --event: the time to an event has two columns; name both"),
+        (["--time", "days", "--event", "days"], "has two columns; name both"),
+        (["--time", "days", "--event", "died", "--target", "heat"], "leave out --target"),
+        (["--time", "days", "--event", "died", "--counts"], "leave out --target and --counts"),
+        (["--time", "days", "--event", "heat"], "heat: has 60 different values in the sample"),
+        (["--time", "died", "--event", "died2"], "--target 'died2': sample.csv has heat"),
+        (["--time", "died", "--event", "heat2"], "--target 'heat2': sample.csv has heat"),
+    ],
+)
+def test_an_event_that_is_none_is_refused_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed(tmp_path / "sample.csv", 60, seed=1)
+    assert tacit("new", "ward", "--table", "sample.csv", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--target", "a", "--target", "b"], ["--counts"], ["--time", "days", "--event", "died"]],
+)
+def test_an_example_without_a_sample_is_a_run_file(tmp_path: Path, options: list[str]) -> None:
+    assert tacit("new", "ward", *options) == 0
+    run = tmp_path / "ward/run.toml"
+    run.write_text(run.read_text().replace("# rows = 5000", "rows = 5000"))
+    assert config.load(run).build_model().size > 0
+
+
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        (["fever", "weight"], "--target weight: has "),
+        (["fever", "weight"], "weight: has "),
         (["fever", "cold"], "--target 'cold': sample.csv has fever, heat"),
         (["fever", "fever"], "--target: names a column twice"),
     ],

@@ -15,7 +15,14 @@ from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
-from tacit.datasets.own.schema import Category, CountsGoal, Dated, LabelsGoal, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    Dated,
+    EventGoal,
+    LabelsGoal,
+    TableSchema,
+)
 from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
@@ -55,7 +62,8 @@ class TableReader:
             return Target("labels", tuple(column.name for column in goal.columns))
         if isinstance(goal, CountsGoal):
             return Target("counts", high=int(goal.column.high))
-        assert isinstance(goal, Number)
+        if isinstance(goal, EventGoal):
+            return Target("event", (goal.event.name,), low=goal.time.low, cuts=goal.cuts)
         if goal.center is not None and goal.scale is not None:
             return Target("number", low=goal.center, span=goal.scale)
         return Target("number", low=goal.low, span=goal.high - goal.low)

@@ -27,9 +27,9 @@ from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
     Dated,
+    EventGoal,
     Goal,
     Hashed,
-    LabelsGoal,
     Number,
     TableSchema,
 )
@@ -156,7 +156,8 @@ def _target(
         return _class(goal, batch, misfits)
     if isinstance(goal, CountsGoal):
         return _counted(goal.column, batch, form, misfits)
-    assert isinstance(goal, LabelsGoal)
+    if isinstance(goal, EventGoal):
+        return _event(goal, batch, form, misfits)
     bits = [
         (_class(column, batch, misfits) & 1) << place for place, column in enumerate(goal.columns)
     ]
@@ -171,6 +172,25 @@ def _counted(column: Number, batch: pa.RecordBatch, form: TableForm, misfits: Mi
     misfits.add(column.name, "counts", no_count, "a number that is no count (0, 1, 2, …)")
     counts: Places = np.clip(np.where(no_count, 0, read), 0, column.high).astype(np.int64)
     return counts
+
+
+def _event(goal: EventGoal, batch: pa.RecordBatch, form: TableForm, misfits: Misfits) -> Places:
+    """Return 2s + e: s of the intervals are passed, and e is 1 where the event is in the next one.
+
+    An interval ends with its cut. A row that was last seen within one has not passed it.
+    """
+    time = goal.time
+    read = _read_numbers(time, batch.column(time.name), form, misfits)
+    no_time = (read < time.low) | ~np.isfinite(read)
+    misfits.add(time.name, "time", no_time, "a time before its low, or without end")
+    happened = _class(goal.event, batch, misfits) == 1
+    cuts = np.array(goal.cuts)
+    # As an event at a cut is in the interval that ends there, those before it are passed.
+    passed = np.where(
+        happened, np.searchsorted(cuts, read, "left"), np.searchsorted(cuts, read, "right")
+    )
+    codes: Places = 2 * passed.astype(np.int64) + (happened & (passed < len(cuts)))
+    return codes
 
 
 def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
