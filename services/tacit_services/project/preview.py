@@ -147,27 +147,32 @@ def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _Edge
 
 
 def _classes_in(y: torch.Tensor, target: Target) -> list[int]:
-    """Return the classes, or the labels, that some of `y` (n,) have; none of another target."""
+    """Return the classes, labels, or intervals with an event, that some of `y` (n,) have."""
     objective = objective_of(target)
     if target.kind == "classes":
         counts = torch.bincount(y).tolist()
     elif target.kind == "labels" and objective is not None:
         counts = objective.decoded(y).sum(0).tolist()
+    elif target.kind == "event" and objective is not None:
+        passed, happened = objective.decoded(y).long().unbind(-1)
+        counts = torch.bincount(passed[happened > 0]).tolist()
     else:
         counts = []
     return [place for place, count in enumerate(counts) if count]
 
 
 def _absent(source: Source, edge_rows: list[_EdgeRows]) -> Iterator[str]:
-    """Warn of classes and labels of which no edge has a row: an empty folder, or another name."""
+    """Warn of what no edge has a row of: a class (an empty folder, another name), label, event."""
     if source.target.kind == "labels":
         what = "has label"
+    elif source.target.kind == "event":
+        what = "has the event in the interval of"
     elif source.target.kind == "classes":
         what = "is of class"
     else:
         return
     present = frozenset[int]().union(*(edge.classes for edge in edge_rows))
-    names = [name for place, name in enumerate(source.target.names) if place not in present]
+    names = [name for place, name in enumerate(source.target.shares) if place not in present]
     if names:
         yield f"no training row {what} {', '.join(names)}: the model cannot learn it"
 

@@ -15,10 +15,12 @@ from tacit.datasets import Dataset
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import Model, best_constant, build
+from tacit.models.losses import OBJECTIVE_LOSSES
 from tacit.models.metrics import chosen, constant_errors
 from tacit.models.module import module_model
 from tacit.models.objectives import Objective, objective_of
 from tacit.models.recorded import Recorded, recorded
+from tacit.models.user_module import UserModule
 from tacit.models.vectors import example_gradients, linear_factors, vmap_gradients
 from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
 
@@ -288,6 +290,76 @@ def test_labels_are_predicted_where_they_are_more_likely_than_not() -> None:
     assert list(shares) == ["fever", "cough", "rash"]
     assert shares["fever"] == pytest.approx(1 / (1 + math.exp(-2.0)))
     assert nothing == ""
+
+
+NETS = """
+import torch
+
+
+def net(outputs):
+    return torch.nn.Linear(4, outputs)
+
+
+def loss(output, y):
+    assert output.shape == ({outputs},)
+    assert y.shape == {shape}
+    return ((output.sum() - y.sum()) ** 2)
+
+
+def metric(means, y):
+    assert means.shape == {means}
+    assert y.shape == ({rows}, *{shape})
+    return float(y.sum())
+"""
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_loss_and_a_metric_of_ones_own_get_y_decoded(kind: str, tmp_path: Path) -> None:
+    x, y = rows(kind)
+    goal = objective(kind)
+    outputs = goal.target.outputs
+    shape = tuple(goal.decoded(y).shape[1:])
+    means = tuple(goal.means(torch.zeros(ROWS, outputs)).shape)
+    text = NETS.format(outputs=outputs, shape=shape, means=means, rows=ROWS)
+    name = f"nets_{kind}"
+    (tmp_path / f"{name}.py").write_text(text)
+    arguments = {"outputs": outputs}
+    own = UserModule(f"{name}:net", arguments, f"{name}:loss", None, ("*",), tmp_path)
+    model = own.build((4,), outputs, 0.0, goal)
+    assert not model.trains_objective
+    assert best_constant(model, Dataset(x, y, 1, "t")) is None
+    params = model.init(1)
+    gradients = example_gradients(model, params, x, y)
+    expected = goal.decoded(y).flatten(1).sum(1) if shape else goal.decoded(y)
+    residuals = 2 * (model.logits(params, x).sum(1) - expected)
+    torch.testing.assert_close(gradients[:, -1], residuals)  # by the last output's bias
+    measured = chosen((f"{name}:metric",), goal.target, tmp_path)
+    values = measured.measure(model, params, Dataset(x, y, 1, "t"))[1]
+    assert values == {"metric": float(goal.decoded(y).sum())}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_loss_by_name_is_that_of_the_target_or_is_refused(kind: str, tmp_path: Path) -> None:
+    goal = objective(kind)
+    (tmp_path / "plain_nets.py").write_text("import torch\nnet = torch.nn.Linear\n")
+    arguments = {"in_features": 4, "out_features": goal.target.outputs}
+    for loss in ("mse", "cross_entropy", *OBJECTIVE_LOSSES.values()):
+        module = UserModule("plain_nets:net", arguments, loss, None, ("*",), tmp_path)
+        if loss == OBJECTIVE_LOSSES[kind]:
+            assert module.build((4,), goal.target.outputs, 0.0, goal).trains_objective
+            continue
+        with pytest.raises(ConfigError, match=f"model.loss={loss}: the target is of kind {kind}"):
+            module.build((4,), goal.target.outputs, 0.0, goal)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_module_of_other_outputs_is_refused(kind: str) -> None:
+    goal = objective(kind)
+    outputs = goal.target.outputs
+    with pytest.raises(ConfigError, match=r"gives \[2, 7\] for two examples; expected \[2, "):
+        module_model(
+            "n:net", lambda: nn.Linear(4, 7), shape=(4,), outputs=outputs, loss=None, objective=goal
+        )
 
 
 @pytest.mark.parametrize("name", ["svm", "cnn"])

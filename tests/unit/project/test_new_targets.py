@@ -229,6 +229,23 @@ def test_an_event_that_is_none_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
+def test_intervals_without_an_event_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed(tmp_path / "sample.csv", 200, seed=1)
+    arguments = ["new", "w", "--table", "sample.csv", "--time", "days", "--event", "died"]
+    assert tacit(*arguments) == 0
+    lines = followed(tmp_path / "w/train.csv", 200, seed=2).read_text().splitlines()
+    late = [line for line in lines[1:] if float(line.split(",")[2]) > 100]
+    (tmp_path / "w/train.csv").write_text("\n".join([lines[0], *late]) + "\n")
+    run = shortened(tmp_path / "w", updates=4, count=1)
+    first = config.load(run).source.target.shares[0]
+    capsys.readouterr()
+    assert tacit("check", str(run)) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"no training row has the event in the interval of {first}, " in printed
+
+
 @pytest.mark.parametrize(
     "options",
     [["--target", "a", "--target", "b"], ["--counts"], ["--time", "days", "--event", "died"]],
