@@ -64,7 +64,8 @@ class Target:
     def shares(self) -> tuple[str, ...]:
         """What a prediction gives a probability of: classes, labels, the event by each cut."""
         if self.kind == "event":
-            return tuple(f"{self.names[0]} by {cut:g}" for cut in self.cuts)
+            ends = (repr(cut).removesuffix(".0") for cut in self.cuts)  # different ones differ
+            return tuple(f"{self.names[0]} by {end}" for end in ends)
         return self.names
 
     @property

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.datasets import Dataset
+from tacit.datasets import Dataset, EdgeRows, Units
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import Model, best_constant, build
@@ -22,7 +22,11 @@ from tacit.models.objectives import Objective, objective_of
 from tacit.models.recorded import Recorded, recorded
 from tacit.models.user_module import UserModule
 from tacit.models.vectors import example_gradients, linear_factors, vmap_gradients
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
+from tacit.privacy.release import Plan, Releaser
+from tests.helpers.private_sums import sum_of
 
 LABELS = Target("labels", ("fever", "cough", "rash"))
 VISITS = Target("counts", high=12)
@@ -165,6 +169,31 @@ def test_a_clipped_sum_is_that_of_gradients_clipped_one_by_one(kind: str, way: s
     torch.testing.assert_close(summed.total, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("people", [False, True])
+@pytest.mark.parametrize("kind", TARGETS)
+def test_an_edges_sum_clips_each_row_or_each_person_and_says_its_way(
+    kind: str, people: bool
+) -> None:
+    model = models(kind)["logistic"]
+    x, y = rows(kind, ROWS + 1)
+    clip = 0.7
+    params = torch.randn(model.size, generator=torch.Generator().manual_seed(1))
+    of_two = Units(np.arange(ROWS), np.arange(0, ROWS + 1, 2), 2, True)
+    units = of_two if people else None
+    count = ROWS // 2 if people else ROWS
+    plan = Plan("gaussian", 1.0, float(count), 1.0, clip, clip, 500.0, 1e-5, rows_max=count)
+    releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
+    summed = sum_of(EdgeRows(x, y, units), model, releaser)
+    assert f"no kernels for the loss of {kind}" in summed.way or people
+    gradients = example_gradients(model, params, x[:ROWS], y[:ROWS]).double()
+    if people:
+        gradients = gradients.view(count, 2, -1).mean(1)
+    factors = clip / gradients.norm(dim=1).clamp(min=clip)
+    expected = (gradients * factors[:, None]).sum(0)
+    total = summed.compute(params, clip).total
+    torch.testing.assert_close(total, expected, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", TARGETS)
 def test_a_recorded_module_computes_all_rows_at_once(kind: str) -> None:
     recording = recorded(models(kind)["recorded"], "cpu", torch.float32, torch.int64)
@@ -259,6 +288,11 @@ def test_an_event_is_decoded_and_predicted_by_its_hazards() -> None:
     assert whole == pytest.approx(365)
     shares = goal.constant(torch.tensor([1, 1, 2, 3, 8, 0])).sigmoid()
     assert shares.tolist() == pytest.approx([2 / 5, 1 / 2, 0, 0], abs=1e-9)
+
+
+def test_cuts_that_are_nearly_alike_have_shares_of_their_own() -> None:
+    target = Target("event", ("died",), cuts=(0.5, 1234567.0, 1234568.0, 1e22))
+    assert target.shares == ("died by 0.5", "died by 1234567", "died by 1234568", "died by 1e+22")
 
 
 def test_the_concordance_index_is_that_of_all_pairs() -> None:

@@ -195,7 +195,7 @@ def test_the_time_to_an_event_from_a_sample_to_predictions(
     assert tacit("export", "model", "--run", "out") == 0
     assert "the time to an event, died, from 0 to" in (tmp_path / "model/README.md").read_text()
     answers = predicted(capsys, "model", "--table", "sample.csv")
-    columns = [f"p(died by {cut:g})" for cut in target.cuts]
+    columns = [f"p({share})" for share in target.shares]
     assert list(answers[0]) == ["row", "prediction", *columns]
     for answer in answers:
         chances = [float(answer[column]) for column in columns]
