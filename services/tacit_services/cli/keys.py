@@ -59,7 +59,8 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
-    from tacit.config.own_table import ColumnSection
+    from tacit.config.own_column import ColumnSection
+    from tacit.config.own_target import EventTarget
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:
@@ -74,6 +75,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
+    yield 'A target of [data] table, as `{time = "days", …}`', ("data",), EventTarget
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
 
@@ -99,7 +101,7 @@ def _table(kind: type[BaseModel]) -> str:
 
 def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     """Return the values that a key may have, in words."""
-    if options := key.get("anyOf"):  # with null: may be left out
+    if options := key.get("anyOf", key.get("oneOf")):  # with null: may be left out
         each = (_value(option, shape) for option in options if option.get("type") != "null")
         return " or ".join(dict.fromkeys(each))
     if "$ref" in key:

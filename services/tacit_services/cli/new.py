@@ -27,8 +27,18 @@ def new(
         typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="column that is learnt [default: the last]")
+        list[str] | None,
+        typer.Option(help="column that is learnt; one for each of several labels [default: last]"),
     ] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="the target counts something: 0, 1, 2, …")
+    ] = False,
+    time: Annotated[
+        str, typer.Option(help="column of times to an event, which --event names")
+    ] = "",
+    event: Annotated[
+        str, typer.Option(help="column that says whether the event came at that time")
+    ] = "",
     unit: Annotated[
         str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
     ] = None,
@@ -67,13 +77,16 @@ def new(
     if table is not None and images is not None:
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")
-    from tacit_services.project.draft import DraftRequest, StatedForm
+    from tacit_services.project.draft import DraftRequest, StatedForm, StatedTarget
     from tacit_services.project.new_folder import make
     from tacit_services.settings import data_home
 
     _check_form(separator, decimal)
     form = StatedForm(separator, decimal, encoding, header, sheet)
-    request = DraftRequest(table, target, unit, model, sites, images, form=form)
+    _check_event(time, event, others=bool(target) or counts)
+    name, labels = _targets(target or [], counts=counts)
+    goal = StatedTarget(labels, counts, time, event)
+    request = DraftRequest(table, name, unit, model, sites, images, form=form, goal=goal)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     if request.public is not None:
@@ -92,6 +105,25 @@ def new(
         what = "rows"
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+
+
+def _check_event(time: str, event: str, *, others: bool) -> None:
+    """Raise ConfigError for a time to an event that lacks a column, or is not the only target."""
+    if bool(time) != bool(event) or (time and time == event):
+        raise ConfigError("--time, --event: the time to an event has two columns; name both")
+    if time and others:
+        raise ConfigError("--time, --event: are the target; leave out --target and --counts")
+
+
+def _targets(names: list[str], *, counts: bool) -> tuple[str | None, tuple[str, ...]]:
+    """Return the target's column, or the columns of several labels."""
+    if counts and len(names) > 1:
+        raise ConfigError("--counts: is for one --target")
+    if len(names) < 2:
+        return next(iter(names), None), ()
+    if len(set(names)) < len(names):
+        raise ConfigError("--target: names a column twice")
+    return None, tuple(names)
 
 
 def _check_form(separator: str | None, decimal: str | None) -> None:

@@ -151,7 +151,7 @@ def _exported(
     if as_json:
         typer.echo(text_of_json([asdict(prediction) for prediction in predictions]))
         return
-    lines = _lines(model.run.source.target.names, predictions)
+    lines = _lines(model.run.source.target.shares, predictions)
     if out is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
         return

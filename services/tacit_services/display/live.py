@@ -198,7 +198,8 @@ def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     else:
         first = "test"
     others = {**summary.get("metrics", {})}
-    others.pop("accuracy", None)
+    if summary["test_accuracy"] is not None:
+        others.pop("accuracy", None)
     return [
         (first, score),
         *((name, _metric(name, value, summary)) for name, value in others.items()),
@@ -285,7 +286,16 @@ def _no_better(summary: dict[str, Any]) -> list[Text]:
                 f"{constant.log_loss:.4g}): rank by p, or choose a threshold"
             )
         ]
-    auc = summary.get("metrics", {}).get("auc")
+    metrics = summary.get("metrics", {})
+    auc = metrics.get("auc")
+    ranked = metrics.get("concordance", auc)
+    if ranked is not None and ranked > _TELLS_APART and constant.accuracy is None:
+        return [
+            Text(
+                f"its probabilities say no more than always the same answer ({best}), but it tells "
+                f"rows apart (AUC or concordance {ranked:.3f}): rank by p, or choose a threshold"
+            )
+        ]
     if auc is not None and auc > _TELLS_APART:
         return [
             Text(

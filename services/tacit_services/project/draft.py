@@ -27,14 +27,38 @@ UNSTATED = StatedForm()
 
 
 @dataclass(frozen=True, slots=True)
+class StatedTarget:
+    """What the user says of a target that is no class and no plain number.
+
+    labels: the columns of several labels, in the place of one column. counts: whether the column
+    counts something. time, event: the columns of the time to an event; "" for none.
+    """
+
+    labels: tuple[str, ...] = ()
+    counts: bool = False
+    time: str = ""
+    event: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the target, where it is not one column."""
+        if self.time:
+            return (self.time, self.event)
+        return self.labels
+
+
+PLAIN = StatedTarget()
+
+
+@dataclass(frozen=True, slots=True)
 class DraftRequest:
     """The request to `tacit new`.
 
-    sample: the public table that columns, bounds and classes are guessed from; images: the folder
-    of public pictures that classes and size are. Either becomes the test set. entry: of the user's
-    own module, None for a small one that is written here. sites: how many have a file or a folder
-    of their own; None: one is dealt. name: of the private data's ledger. form: of the sample's
-    text, as far as the user says it.
+    target: the column that is learnt; goal: what is said of it. sample: the public table that
+    columns, bounds and classes are guessed from; images: the folder of public pictures that classes
+    and size are. Either becomes the test set. entry: of the user's own module, None for a small one
+    that is written here. sites: how many have a file or a folder of their own; None: one is dealt.
+    name: of the private data's ledger. form: of the sample's text, as far as the user says it.
     """
 
     sample: Path | None
@@ -45,6 +69,7 @@ class DraftRequest:
     images: Path | None = None
     name: str = ""
     form: StatedForm = UNSTATED
+    goal: StatedTarget = PLAIN
 
     @property
     def edges(self) -> int:

@@ -20,10 +20,17 @@ import pyarrow.compute as pc
 from tacit.datasets.own.cells import Cells, by_value, dates, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
+from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
-from tacit_services.project.draft import UNSTATED, StatedForm
-from tacit_services.project.number_guess import NumberGuess, missing_numbers, number_guess
+from tacit_services.project.draft import PLAIN, UNSTATED, StatedForm, StatedTarget
+from tacit_services.project.number_guess import (
+    NumberGuess,
+    missing_numbers,
+    number_guess,
+    outward,
+    rounded,
+)
 from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
@@ -37,6 +44,8 @@ _ID_NAME = re.compile(
 )
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
+_INTERVALS = 8  # of the time to an event
+_MOST_COUNT = 100  # a target of larger whole numbers is not asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +84,64 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """The guesses of a sample: of its features, of its target; its form, and what to say of it."""
+    """The guesses of a sample: of its features, of its target; its form, and what to say of it.
+
+    targets: the columns of the target, one but of several labels and of an event. cuts: of an
+    event's time.
+    """
 
     features: list[Guess]
-    target: Guess
+    targets: tuple[Guess, ...]
     form: TableForm
     remarks: tuple[str, ...]
+    cuts: tuple[float, ...] = ()
+
+    @property
+    def target(self) -> Guess:
+        """The target's column, or the first of them."""
+        return self.targets[0]
 
 
 def guessed(
-    sample: Path, target: str | None, unit: str | None, stated: StatedForm = UNSTATED
+    sample: Path,
+    target: str | None,
+    unit: str | None,
+    stated: StatedForm = UNSTATED,
+    goal: StatedTarget = PLAIN,
 ) -> Guesses:
     """Guess every column but the unit's and the target's, and the target.
 
-    target: None stands for the last column. Raises ConfigError, DataError.
+    target: None stands for the last column, or for the columns of `goal`. Raises ConfigError,
+    DataError.
     """
     read = read_sample(sample, stated)
     names = list(read.columns)
-    goal = target or next((name for name in reversed(names) if name != unit), "")
-    for option, name in (("--target", goal), ("--unit", unit)):
+    last = next((name for name in reversed(names) if name != unit), "")
+    goals = goal.columns or (target or last,)
+    for option, name in (*(("--target", name) for name in goals), ("--unit", unit)):
         if name is not None and name not in names:
             raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
     columns = {
         name: _column(name, column.combine_chunks(), read.form, read.rows)
         for name, column in read.columns.items()
-        if name not in (unit, goal)
+        if name not in (unit, *goals)
     }
-    target_guess = _target(goal, read.columns[goal].combine_chunks(), read.form)
+    cells = {name: read.columns[name].combine_chunks() for name in goals}
+    remarks = list(read.remarks)
+    cuts: tuple[float, ...] = ()
+    if goal.time:
+        targets, cuts = _event(goal, cells, read.form)
+    elif goal.labels:
+        targets = tuple(_label(name, cells[name]) for name in goals)
+    elif goal.counts:
+        targets = (_count(goals[0], cells[goals[0]], read.form),)
+    else:
+        targets = (_target(goals[0], cells[goals[0]], read.form),)
+        remarks += _may_count(goals[0], cells[goals[0]], read.form)
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], target_guess, read.form, read.remarks)
+    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks), cuts)
 
 
 def _passed_over(read: Sample) -> list[Guess]:
@@ -119,6 +155,79 @@ def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
             f"--target {name}: {guess.left_out}; a target is a number, or has a few values"
         )
     return guess
+
+
+def _label(name: str, values: pa.Array) -> Guess:
+    """Return a label: a category of two values, the second of which means that it holds."""
+    counted = _words(values)
+    if len(counted) != 2:
+        raise ConfigError(
+            f"{name}: has {len(counted)} different values in the sample; a label, as an event, has "
+            "two"
+        )
+    return Guess(name, values=tuple(sorted(counted)), missing=counted.total() < len(values))
+
+
+def _count(name: str, values: pa.Array, form: TableForm) -> Guess:
+    """Return a target that counts something: a number from 0, with room above the sample's."""
+    cells = read_numbers(values, form)
+    read = cells.values[~np.isnan(cells.values)]
+    codes = missing_numbers(read)
+    plain = read[~np.isin(read, codes)]
+    if cells.unread.any() or not len(plain) or not (plain >= 0).all() or (plain % 1).any():
+        raise ConfigError(
+            f"--counts: {name} has cells in the sample that are no counts: 0, 1, 2, …"
+        )
+    number = number_guess(plain, counts=True)
+    return Guess(
+        name,
+        number=replace(number, high=min(max(1.0, np.ceil(number.high)), MOST_COUNTED)),
+        missing=len(plain) < len(values),
+        codes=tuple(f"{code:g}" for code in codes),
+    )
+
+
+def _event(
+    goal: StatedTarget, cells: dict[str, pa.Array], form: TableForm
+) -> tuple[tuple[Guess, ...], tuple[float, ...]]:
+    """Return the columns of the time to an event, and cuts with about as many events between."""
+    event = _label(goal.event, cells[goal.event])
+    times = read_numbers(cells[goal.time], form)
+    codes = missing_numbers(times.values[~np.isnan(times.values)])
+    usable = np.isfinite(times.values) & ~np.isin(times.values, codes)
+    words = texts(cells[goal.event]).values.to_pylist()
+    happened = np.array([word is not None and by_value(word) == event.values[1] for word in words])
+    at_event = times.values[usable & happened]
+    if times.unread.any() or len(np.unique(at_event)) < 2:
+        raise ConfigError(
+            f"--time {goal.time}: needs numbers in the sample, and two times at which {goal.event} "
+            f"is {event.values[1]}"
+        )
+    plain = times.values[usable]
+    low = min(0.0, outward(float(plain.min()), down=True))
+    high = outward(float(plain.max()), down=False)
+    quantiles = np.quantile(at_event, np.arange(1, _INTERVALS) / _INTERVALS)
+    last = outward(float(at_event.max()), down=False)
+    cuts = sorted({*(rounded(float(cut)) for cut in quantiles), last})
+    time = Guess(
+        goal.time,
+        number=NumberGuess(low, high, low, 1.0),
+        missing=len(plain) < len(times.values),
+        codes=tuple(f"{code:g}" for code in codes),
+    )
+    return (time, event), tuple(cut for cut in cuts if low < cut <= high)
+
+
+def _may_count(name: str, values: pa.Array, form: TableForm) -> list[str]:
+    """Return a question where the target has few whole numbers from 0 or 1 on, but not two."""
+    read = np.unique(_whole_numbers(values, form))
+    plain = read[~np.isin(read, missing_numbers(np.repeat(read, 2)))]
+    if len(plain) < 3 or plain[0] not in (0, 1) or plain[-1] > _MOST_COUNT:
+        return []
+    return [
+        f"does {name} count something? It has whole numbers from {plain[0]:g} to {plain[-1]:g}; "
+        "then say --counts"
+    ]
 
 
 def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:

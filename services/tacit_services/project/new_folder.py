@@ -98,7 +98,8 @@ def _check_names(folder: Path, request: DraftRequest) -> None:
     texts = {"NAME": folder.name, option: public, "--model": request.entry or ""}
     for name, text in texts.items():
         check_name(name, text)
-    check_unicode("--target", request.target or "")
+    for name in (request.target or "", *request.goal.columns):
+        check_unicode("--target", name)
     check_unicode("--unit", request.unit or "")
 
 

@@ -6,7 +6,15 @@ import re
 
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
-from tacit_services.project.draft import FEDASYNC, Draft, DraftRequest, own_model, quoted
+from tacit_services.project.draft import (
+    FEDASYNC,
+    PLAIN,
+    Draft,
+    DraftRequest,
+    StatedTarget,
+    own_model,
+    quoted,
+)
 from tacit_services.project.guess import Guess, Guesses, guessed
 from tacit_services.project.number_guess import NumberGuess
 from tacit_services.project.templates import NETS
@@ -20,13 +28,18 @@ def draft(request: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
     guesses = _guesses(request)
     columns, target = guesses.features, guesses.target
+    targets = guesses.targets
     width = sum(guess.width for guess in columns)
     if not width:
         raise ConfigError(
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
             + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
         )
-    if target.is_number:
+    if guesses.cuts:
+        outputs = len(guesses.cuts)
+    elif len(targets) > 1:
+        outputs = len(targets)
+    elif target.is_number:
         outputs = 1
     else:
         outputs = len(target.values)
@@ -37,22 +50,28 @@ def draft(request: DraftRequest) -> Draft:
     return Draft(
         title="table",
         data=[
-            *_data(request, target),
+            *_data(request, guesses),
             *_form(guesses.form),
             "",
             f"# All that is read; bounds and values are public{read}.",
             "[data.columns]",
             *map(_line, columns),
-            _target_line(target),
+            *(_stated_target(guess, request.goal) for guess in targets),
         ],
         model=_small(width, outputs)
         if request.entry is None
         else own_model(request.entry, f"x has {width} numbers"),
-        algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
+        algorithm=[*FEDASYNC, f"learning_rate = {_rate(target, request.goal)}"],
         nets=NETS if request.entry is None else None,
         row="row",
-        remarks=(*guesses.remarks, *_asked(columns)),
+        remarks=(*guesses.remarks, *_asked(columns), *_meanings(targets, request.goal)),
     )
+
+
+def _rate(target: Guess, goal: StatedTarget) -> float:
+    if target.is_number and goal == PLAIN:
+        return _REGRESSION_RATE
+    return _RATE
 
 
 def _asked(columns: list[Guess]) -> list[str]:
@@ -63,6 +82,16 @@ def _asked(columns: list[Guess]) -> list[str]:
         for guess in columns
         if guess.person
     ]
+
+
+def _meanings(targets: tuple[Guess, ...], goal: StatedTarget) -> list[str]:
+    """Return what the values of several labels are taken for."""
+    if not goal.columns:
+        return []
+    holds = ", ".join(f"{guess.name} at {guess.values[1]}" for guess in targets if guess.values)
+    if goal.event:
+        return [f"the event came where {holds}, at that time; if not, turn its values round"]
+    return [f"a label holds at the second of its values: {holds}; if not, turn its values round"]
 
 
 def _form(form: TableForm) -> list[str]:
@@ -87,12 +116,28 @@ def _guesses(request: DraftRequest) -> Guesses:
             Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
             Guess("sex", values=("f", "m")),
         ]
-        target = Guess(request.target or "outcome", values=("no", "yes"))
-        return Guesses(example, target, TableForm(), ())
-    return guessed(request.sample, request.target, request.unit, request.form)
+        names = request.goal.columns or (request.target or "outcome",)
+        targets = tuple(Guess(name, values=("no", "yes")) for name in names)
+        if request.goal.counts:
+            targets = (Guess(names[0], number=NumberGuess(0.0, 20.0, 2.0, 2.0)),)
+        if request.goal.time:
+            time = Guess(names[0], number=NumberGuess(0.0, 365.0, 0.0, 1.0))
+            return Guesses(example, (time, targets[1]), TableForm(), (), (30.0, 90.0, 180.0, 365.0))
+        return Guesses(example, targets, TableForm(), ())
+    return guessed(request.sample, request.target, request.unit, request.form, request.goal)
 
 
-def _data(request: DraftRequest, target: Guess) -> list[str]:
+def _target_key(guesses: Guesses, goal: StatedTarget) -> str:
+    """Return the target, as a run file has it."""
+    if goal.time:
+        cuts = ", ".join(f"{cut:.12g}" for cut in guesses.cuts)
+        return f"{{ time = {quoted(goal.time)}, event = {quoted(goal.event)}, cuts = [{cuts}] }}"
+    if goal.labels:
+        return quoted(list(goal.labels))
+    return quoted(guesses.target.name)
+
+
+def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
     suffix = request.suffix
     if request.sites is None:
         what = f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
@@ -105,8 +150,11 @@ def _data(request: DraftRequest, target: Guess) -> list[str]:
         f'test = "public{suffix}"  # public, and of other people'
         if request.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
-        f"target = {quoted(target.name)}",
+        f"target = {_target_key(guesses, request.goal)}",
     ]
+    absent = [guess.name for guess in guesses.targets if guess.missing]
+    if absent and request.goal != PLAIN:
+        lines.append(f'bad_rows = "leave out"  # the sample has rows without {", ".join(absent)}')
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
     lines.append(_rows(request, suffix))
@@ -147,6 +195,19 @@ def _target_line(target: Guess) -> str:
     if target.number is None:
         return line
     return re.sub(r", center = \S+, scale = [^ ,}]+", "", line)
+
+
+def _stated_target(target: Guess, goal: StatedTarget) -> str:
+    """Return the line of a target's column, which has no number in the place of a missing one."""
+    if goal == PLAIN:
+        return _target_line(target)
+    codes = f", missing_codes = {_codes(target.codes)}" if target.codes else ""
+    if target.number is None:
+        return f"{_key(target.name)} = {{ values = {quoted(list(target.values))}{codes} }}"
+    bounds = f"low = {target.number.low:.12g}, high = {target.number.high:.12g}"
+    if goal.counts:
+        bounds += ", counts = true"
+    return f"{_key(target.name)} = {{ {bounds}{codes} }}"
 
 
 def _line(guess: Guess) -> str:

@@ -40,8 +40,9 @@ _RATES = {1: 60.0, 3: 6.0}
 
 def draft(request: DraftRequest, folder: Path) -> Draft:
     """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
-    if request.unit is not None or request.target is not None:
-        key, value = ("unit", request.unit) if request.unit else ("target", request.target)
+    targets = (*filter(None, (request.target,)), *request.goal.columns)
+    if request.unit is not None or targets:
+        key, value = ("unit", request.unit) if request.unit else ("target", targets[0])
         raise ConfigError(
             f"--{key} {value}: a folder of pictures says only their classes; for more, train is a "
             "table of path, label and unit: docs/own-data.md"

@@ -21,9 +21,11 @@ from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
+from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.models.module import ModuleModel
+from tacit.models.objectives import objective_of
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -141,26 +143,38 @@ def _data(
 
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
-    if source.target.kind == "classes":
-        classes = _classes_in(rows.y[:-1])
+    return _EdgeRows(rows.records, frozenset(_classes_in(rows.y[:-1], source.target)))
+
+
+def _classes_in(y: torch.Tensor, target: Target) -> list[int]:
+    """Return the classes, labels, or intervals with an event, that some of `y` (n,) have."""
+    objective = objective_of(target)
+    if target.kind == "classes":
+        counts = torch.bincount(y).tolist()
+    elif target.kind == "labels" and objective is not None:
+        counts = objective.decoded(y).sum(0).tolist()
+    elif target.kind == "event" and objective is not None:
+        passed, happened = objective.decoded(y).long().unbind(-1)
+        counts = torch.bincount(passed[happened > 0]).tolist()
     else:
-        classes = []
-    return _EdgeRows(rows.records, frozenset(classes))
-
-
-def _classes_in(y: torch.Tensor) -> list[int]:
-    """Return the classes in `y`, int64 (n,)."""
-    return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
+        counts = []
+    return [place for place, count in enumerate(counts) if count]
 
 
 def _absent(source: Source, edge_rows: list[_EdgeRows]) -> Iterator[str]:
-    """Warn of classes of which no edge has a row: an empty folder, or another name."""
-    if source.target.kind != "classes":
+    """Warn of what no edge has a row of: a class (an empty folder, another name), label, event."""
+    if source.target.kind == "labels":
+        what = "has label"
+    elif source.target.kind == "event":
+        what = "has the event in the interval of"
+    elif source.target.kind == "classes":
+        what = "is of class"
+    else:
         return
     present = frozenset[int]().union(*(edge.classes for edge in edge_rows))
-    names = [name for place, name in enumerate(source.target.names) if place not in present]
+    names = [name for place, name in enumerate(source.target.shares) if place not in present]
     if names:
-        yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
+        yield f"no training row {what} {', '.join(names)}: the model cannot learn it"
 
 
 def _unequal(definition: Definition[Any], edge_rows: list[_EdgeRows]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from tacit_services.identity import own_ledgers
 from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulated_run import Simulation
 
-_SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
+_SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
 # Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
@@ -189,7 +189,7 @@ class _Search:
         return RunFile.model_validate(content, context={"folder": self._run.folder})
 
     def _first_metric(self) -> str:
-        """Return the AUC for two classes, as it moves where accuracy does not; else the first."""
+        """Return the AUC where there is one, as it moves where others do not; else the first."""
         model = self._run.build_model()
         _, metrics = self._metrics.measure(model, model.init(self._seed), self._test)
         if "auc" in metrics:

@@ -15,6 +15,7 @@ from tacit.config.sections import Edges, Guard, Network, Privacy, Run, Section
 from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model
+from tacit.models.objectives import Objective
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 WorkerKind = Literal["edge", "peer", "party"]
@@ -129,12 +130,14 @@ class AlgorithmSection(Section):
         classes: int,
         workers: int,
         folder: Path,
+        objective: Objective | None = None,
     ) -> Model:
         """Return the model that is trained on examples of `shape`. Raises ConfigError.
 
-        classes: how many, or 0 where the target is a number. folder: the run file's.
+        classes: how many, or 0 where the target has none. folder: the run file's. objective: what
+        is learnt of labels, counts or an event.
         """
-        return section.build(shape, classes, folder)
+        return section.build(shape, classes, folder, objective)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 _Location = tuple[int | str, ...]
 _SHOWN = 2_000  # characters of a wrong value
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
+_TARGETS = (("column",), ("labels",), ("event",))  # forms of a table's target, which are no keys
 
 
 def one_line(error: ValidationError, root: type[BaseModel]) -> str:
@@ -77,5 +78,7 @@ def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
 def _location(location: _Location) -> _Location:
     # The name that chose the section's class is not a key of the file.
     if location and location[0] in _CHOSEN_BY:
-        return location[:1] + location[2:]
+        location = location[:1] + location[2:]
+    if location[:2] == ("data", "target") and location[2:3] in _TARGETS:
+        return location[:2] + location[3:]
     return location

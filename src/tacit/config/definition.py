@@ -14,6 +14,7 @@ from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
 from tacit.models.metrics import Metrics, chosen
+from tacit.models.objectives import objective_of
 from tacit.privacy.policy import Terms
 from tacit.privacy.report import Promise
 
@@ -79,9 +80,11 @@ class Definition(Generic[A_co]):
         Raises ConfigError where its layers do not fit the data or memory.
         """
         shape, classes = self.source.shape
-        count = self.edges.count
-        folder = self.folder
-        return checked_size(self.algorithm.build_model(self.model, shape, classes, count, folder))
+        objective = objective_of(self.source.target)
+        model = self.algorithm.build_model(
+            self.model, shape, classes, self.edges.count, self.folder, objective
+        )
+        return checked_size(model)
 
     def metrics(self) -> Metrics:
         """Return what is measured on the test set; a user's own metric is loaded.

@@ -11,6 +11,7 @@ from tacit.config.sections import Section
 from tacit.errors import ConfigError
 from tacit.models import Model, Name, Normalization, build
 from tacit.models.graph.graph_network import GraphNetwork
+from tacit.models.objectives import Objective
 from tacit.models.user_module import UserModule
 
 Size = Annotated[int, Field(gt=0, le=65_536)]
@@ -38,8 +39,8 @@ class ModelSection(Section):
     arguments: dict[str, Any] = Field({}, description="python: what the entry is called with")
     loss: str | None = Field(
         None,
-        description="python and graph: cross_entropy, mse, bce_with_logits; python: also "
-        '"module:function" of one example; left out: by the target',
+        description="python and graph: cross_entropy, mse, bce_with_logits, poisson, hazard; "
+        'python: also "module:function" of one example; left out: by the target',
     )
     weights: str | None = Field(
         None, description="python and graph: public weights to start from, a safetensors file"
@@ -130,14 +131,16 @@ class ModelSection(Section):
             self.control_flow == "trusted",
         )
 
-    def build(self, shape: tuple[int, ...], classes: int, folder: Path) -> Model:
-        """Return the model for examples of `shape`; classes: 0 where the target is a number.
+    def build(
+        self, shape: tuple[int, ...], classes: int, folder: Path, objective: Objective | None = None
+    ) -> Model:
+        """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        Raises ConfigError.
+        objective: what it learns of labels, counts or an event. Raises ConfigError.
         """
         if (parts := self.parts(folder)) is not None:
-            return parts.build(shape, classes, self.regularization)
-        if not classes:
+            return parts.build(shape, classes, self.regularization, objective)
+        if not classes and objective is None:
             raise ConfigError(
                 f"model.name={self.name}: is for classes, and the target is a number; "
                 "use python with a module of one output"
@@ -156,6 +159,7 @@ class ModelSection(Section):
             embedding=self.embedding,
             width=self.width,
             blocks=self.blocks,
+            objective=objective,
         )
 
 

@@ -284,8 +284,9 @@ class Evaluation(Section):
     metrics: tuple[str, ...] = Field(
         (),
         strict=False,
-        description="accuracy, auc, per_class, rmse, mae, perplexity, or your own "
-        '"module:function"; left out: those that fit the target',
+        description="accuracy, auc, per_class, rmse, mae, perplexity, log_loss, per_label, "
+        'deviance, nll, concordance, or your own "module:function"; left out: those that fit the '
+        "target",
     )
 
 

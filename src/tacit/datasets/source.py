@@ -73,7 +73,10 @@ class Source(Protocol):
 
     @property
     def shape(self) -> tuple[tuple[int, ...], int]:
-        """The shape of an example, and how many classes there are; 0: the target is a number."""
+        """The shape of an example, and the numbers that a model gives for one: of each class.
+
+        0: the target is a number.
+        """
         ...
 
     @property

@@ -61,7 +61,7 @@ def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone:
     units = np.concatenate([part.units for part in parts])
     apart = edges_of(units, seed=seed, edges=_TEST_SHARE) == 0
     test = Dataset(
-        torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.classes, "public/test"
+        torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.codes, "public/test"
     )
     training = np.flatnonzero(~apart)
     if each_alone:

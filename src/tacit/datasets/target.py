@@ -1,4 +1,17 @@
-"""The target y of a data set, in the words of its file."""
+"""The target y of a data set, in the words of its file: its kind, and what else follows from it.
+
+y is one number a row, float32 of a "number" and int64 of all others:
+
+    "classes"  the place of the class among `names`
+    "labels"   of several labels at once, bit j is label j of `names`
+    "counts"   the count itself, from 0 to `high`, which larger ones count as
+    "event"    2s + e: s of the intervals between `low` and the last of `cuts` passed without the
+               event, and e is 1 where it came in the next one
+    "text"     the next word
+
+The loss, metrics and best constant answer of labels, counts and events are in
+`tacit.models.objectives`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +20,69 @@ from typing import Literal
 
 import torch
 
+TargetKind = Literal["classes", "number", "text", "labels", "counts", "event"]
+MOST_COUNTED = 1_000_000
+MOST_LABELS = 62  # bits of an int64 below its sign, and one more to draw below 2**62
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """The target y, in the words of the file.
 
-    kind: "classes", by `names`; "number", which is low + span·y; "text": the next word.
+    kind: as above; a "number" is low + span·y. names: of classes, of labels, or of the event. high:
+    the largest count. cuts: where an event's intervals end, the first of which begins at `low`.
     """
 
-    kind: Literal["classes", "number", "text"]
+    kind: TargetKind
     names: tuple[str, ...] = ()
     low: float = 0.0
     span: float = 1.0
+    high: int = 0
+    cuts: tuple[float, ...] = ()
 
     @property
-    def classes(self) -> int:
-        """Number of classes; 0 of a number."""
+    def codes(self) -> int:
+        """How many different y there are, from 0 on; 0 of a number, and of a text."""
+        if self.kind == "labels":
+            return 1 << len(self.names)
+        if self.kind == "counts":
+            return self.high + 1
+        if self.kind == "event":
+            return 2 * len(self.cuts) + 1
         return len(self.names)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for a row; 0: the target is a number, or a text."""
+        if self.kind == "counts":
+            return 1
+        if self.kind == "event":
+            return len(self.cuts)
+        return len(self.names)
+
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """What a prediction gives a probability of: classes, labels, the event by each cut."""
+        if self.kind == "event":
+            ends = (repr(cut).removesuffix(".0") for cut in self.cuts)  # different ones differ
+            return tuple(f"{self.names[0]} by {end}" for end in ends)
+        return self.names
+
+    @property
+    def words(self) -> str:
+        """What is learnt, in words; names are as the file has them."""
+        names = ", ".join(self.names)
+        if self.kind == "classes":
+            return f"classes: {names}"
+        if self.kind == "labels":
+            return f"several labels at once: {names}"
+        if self.kind == "counts":
+            return f"a count from 0 to {self.high:,}"
+        if self.kind == "event":
+            return f"the time to an event, {names}, from {self.low:g} to {self.cuts[-1]:g}"
+        if self.kind == "number":
+            return "a number"
+        return "the next word"
 
     def unscaled(self, y: torch.Tensor) -> torch.Tensor:
         """Return numbers (float64) in the unit of the file."""

@@ -95,7 +95,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         version=summary["tacit_version"],
         option=options(run),
         network=construction.lines(run, model).replace("\n", "\n    "),
-        learns="a number" if target.kind == "number" else f"classes: {_classes(target.names)}",
+        learns=_marked(target.words),
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
         model=run.model.entry or run.model.file or run.model.name,
         parameters=model.size,
@@ -116,9 +116,9 @@ def options(run: RunFile) -> str:
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
 
 
-def _classes(names: tuple[str, ...]) -> str:
-    """Return names of classes as text: no Markdown, no HTML."""
-    return ", ".join(_MARKDOWN.sub(r"\\\1", printable(name)) for name in names)
+def _marked(words: str) -> str:
+    """Return words with the names of a file as text: no Markdown, no HTML."""
+    return _MARKDOWN.sub(r"\\\1", printable(words))
 
 
 _OPTIONS = {
@@ -134,7 +134,9 @@ _LARGE = 20.0  # ε
 
 
 def _measured(metrics: dict[str, float | None]) -> str:
-    measured = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
+    measured = [
+        f"{_marked(name)} {value:.4g}" for name, value in metrics.items() if value is not None
+    ]
     return ", ".join(measured) or "nothing was measured"
 
 

@@ -32,8 +32,9 @@ _BATCH = 1024
 class RowPrediction:
     """The model's prediction for one row.
 
-    row: its number, from 1, or its file. value: the class, or the number in the unit of the
-    training file. probabilities: of each class.
+    row: its number, from 1, or its file. value: the class, the labels that are more likely than
+    not, or the number in the unit of the training file. probabilities: of each of the target's
+    `shares`.
     """
 
     row: str
@@ -98,7 +99,7 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
     """Return pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
     assert isinstance(run.source, Benchmark)
     shape = run.source.raw_shape
-    classes = run.source.target.classes
+    classes = run.source.target.codes
     if len(shape) != 3 or kind not in ("images", "arrays"):
         raise ConfigError(
             f"--{_OPTION[kind]}: the model learnt from {run.source.name}; of published data only "
@@ -135,9 +136,13 @@ def _inputs(run: RunFile, reader: Reader, path: Path) -> Iterator[Tensor]:
 def _answers(model: Exported, x: Tensor) -> Iterator[tuple[str | float, dict[str, float]]]:
     target = model.run.source.target
     scores = model.model.logits(model.params, x)
+    objective = model.model.objective
+    if objective is not None:
+        yield from objective.predictions(scores.reshape(len(x), target.outputs))
+        return
     if target.kind == "number":
         yield from ((float(value), {}) for value in target.unscaled(scores.flatten()))
         return
     for row in model.model.probabilities(scores).tolist():
         best = max(range(len(row)), key=row.__getitem__)
-        yield target.names[best], dict(zip(target.names, row, strict=True))
+        yield target.names[best], dict(zip(target.shares, row, strict=True))

@@ -13,6 +13,7 @@ from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import NOTHING_KEPT, Answers, MetricInputs
 from tacit.models.calibration import brier_scores, log_losses, shares
 from tacit.models.model_contract import Model, Normalization
+from tacit.models.objectives import Objective
 from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Activation, Layered, side_after
 from tacit.models.zoo.lstm import Lstm
@@ -37,8 +38,12 @@ def build(
     embedding: int = 64,
     width: int = 16,
     blocks: int = 1,
+    objective: Objective | None = None,
 ) -> Model:
     """Return a model for inputs of `shape` and `classes` classes.
+
+    objective: for what `logistic` and `mlp` learn of labels, counts or an event. They then give
+    what its target has of outputs, and `classes` counts for nothing.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
     sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
@@ -65,6 +70,8 @@ def build(
     >>> model.loss(params, torch.rand(1, 8, 8), torch.tensor(4))  # ln 10: the model begins at zero
     tensor(2.3026)
     """
+    if objective is not None:
+        return _with_objective(name, shape, objective, regularization, hidden, activation)
     _check(name, classes, regularization, normalization)
     if name == "lstm":
         return _lstm(shape, classes, regularization, embedding, hidden or (64,))
@@ -78,6 +85,35 @@ def build(
     padding = _padding(shape, channels, kernel, pool_every)
     layers = channels, kernel, padding, hidden, activation, normalization, pool_every
     return Layered(name, shape, classes, regularization, *layers)
+
+
+def _with_objective(
+    name: str,
+    shape: tuple[int, ...],
+    objective: Objective,
+    regularization: float,
+    hidden: tuple[int, ...],
+    activation: Activation,
+) -> Model:
+    target = objective.target
+    if name not in ("logistic", "mlp"):
+        raise ConfigError(
+            f"model.name = {name!r}: is for classes, and the target is of kind {target.kind}; use "
+            "logistic, mlp or python"
+        )
+    if name == "logistic":
+        hidden = ()
+    else:
+        _check_layers(name, (), hidden)
+    return Layered(
+        name,
+        shape,
+        target.outputs,
+        regularization,
+        hidden=hidden,
+        activation=activation,
+        objective=objective,
+    )
 
 
 def _check(name: str, classes: int, regularization: float, normalization: str) -> None:
@@ -180,9 +216,9 @@ def checked_size(model: Model) -> Model:
 class Constant:
     """The quality of the best constant answer on a test set, and two standard errors of it.
 
-    accuracy: of the most frequent class; None where the target is a number. loss: of the mean of a
-    number, by squared error; None for classes. error: two standard errors of either. log_loss,
-    brier: of the classes' shares as probabilities; None of a number, and of a text.
+    accuracy: of the most frequent class; None where the target is none. loss: the least that one
+    answer to all rows has, by the model's own loss; None for classes. error: two standard errors
+    of either. log_loss, brier: of the classes' shares as probabilities; None of all else.
     """
 
     accuracy: float | None
@@ -204,6 +240,12 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
     None where `model` is not comparable with one, or the test set is empty.
     """
     y = data.y.flatten()
+    if len(y) and model.objective is not None and model.trains_objective:
+        losses = model.objective.losses(model.objective.constant(y).expand(len(y), -1), y)
+        error = 2 * float(losses.std(correction=0)) / math.sqrt(len(y))
+        return Constant(None, float(losses.mean()), error)
+    if model.objective is not None:
+        return None
     if not len(y) or (y.is_floating_point() and not model.squared_error):
         return None
     if y.is_floating_point():
@@ -222,8 +264,10 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
 def loss_is_log_loss(model: Model) -> bool:
     """Return whether the model's loss is the log loss of its probabilities, tried on scores.
 
-    It is not of a hinge loss, nor of a loss of one's own.
+    It is not of a hinge loss, nor of a loss of one's own, nor of what is no class.
     """
+    if model.objective is not None:
+        return False
     scores = torch.tensor([[0.5, -1.0, 2.0, 0.25]]).repeat(1, model.classes)[:, : model.classes]
     y = torch.zeros(1, dtype=torch.int64)
     try:

@@ -23,10 +23,10 @@ new_full new_ones new_zeros ones ones_like repeat roll scalar_tensor stack tril 
 zeros_like diag_embed
 """
 _POINTWISE = """
-abs add addcdiv addcmul ceil clamp clamp_max clamp_min cos div elu eq erf exp expm1 floor ge gelu gt
-hardsigmoid hardswish hardtanh isinf isnan le leaky_relu lerp log log1p log_sigmoid_forward
-logical_and logical_not logical_or lt maximum minimum mish mul ne neg reciprocal relu round rsqrt
-rsub sgn sigmoid sign silu sin softplus sqrt square sub tanh where
+abs add addcdiv addcmul bitwise_and bitwise_right_shift ceil clamp clamp_max clamp_min cos div elu
+eq erf exp expm1 floor ge gelu gt hardsigmoid hardswish hardtanh isinf isnan le leaky_relu lerp log
+log1p log_sigmoid_forward logical_and logical_not logical_or lt maximum minimum mish mul ne neg
+reciprocal relu round rsqrt rsub sgn sigmoid sign silu sin softplus sqrt square sub tanh where
 """
 _REDUCED = """
 _log_softmax _safe_softmax _softmax amax amin cumsum linalg_vector_norm logsumexp mean prod std sum

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tacit.errors import ConfigError
+from tacit.models.objectives import Objective
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 
@@ -41,23 +42,36 @@ LOSSES: dict[str, Loss] = {
     "mse": mse,
     "bce_with_logits": bce_with_logits,
 }
+# What the losses of `tacit.models.objectives` are called in a run file, by the kind of target.
+OBJECTIVE_LOSSES = {"labels": "bce_with_logits", "counts": "poisson", "event": "hazard"}
 
 
-def chosen_loss(name: str | None, classes: int) -> tuple[Loss, int]:
+def chosen_loss(
+    name: str | None, classes: int, objective: Objective | None
+) -> tuple[Loss | None, int]:
     """Return the loss of a name and a target, and how many outputs it takes of an example.
 
-    name: None: by the target. classes: 0 where the target is a number. Raises ConfigError.
+    name: None: by the target. classes: 0 where the target has none. The loss is None where it is
+    the objective's. Raises ConfigError.
     """
+    if objective is not None:
+        kind = objective.target.kind
+        if name not in (None, OBJECTIVE_LOSSES[kind]):
+            raise ConfigError(
+                f"model.loss={name}: the target is of kind {kind}, whose loss is "
+                f"{OBJECTIVE_LOSSES[kind]}; leave loss out"
+            )
+        return None, objective.target.outputs
     if name is None:
         name = "cross_entropy" if classes else "mse"
     if name not in LOSSES:
-        raise ConfigError(f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"')
+        names = dict.fromkeys((*LOSSES, *OBJECTIVE_LOSSES.values()))
+        raise ConfigError(
+            f'model.loss={name!r}: expected {", ".join(names)} or "module:function", by the target'
+        )
     if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
-        if classes:
-            kind = "classes"
-        else:
-            kind = "a number"
-        raise ConfigError(f"model.loss={name}: the target is {kind}; leave loss out")
+        of_target = "classes" if classes else "a number"
+        raise ConfigError(f"model.loss={name}: the target is {of_target}; leave loss out")
     if name == "bce_with_logits" and classes != 2:
         raise ConfigError(f"model.loss={name}: needs a target of two values, not {classes}")
     return LOSSES[name], classes if name == "cross_entropy" else 1

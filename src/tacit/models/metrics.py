@@ -3,7 +3,8 @@
 A metric is a function of all answers to the test set. tacit's own are in `METRICS`; a user's is
 "module:function" beside the run file. It is called with (scores (n, classes), y (n,)) of a
 classification, or (numbers (n,), y (n,)) of a regression, both in the unit of the file, and returns
-a number.
+a number. Of labels, counts and events it gets what `tacit.models.objectives` makes of scores
+(`means`) and of y (`decoded`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,20 @@ from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import Answers, MetricInputs
 from tacit.models.building import answers
 from tacit.models.model_contract import Model
+from tacit.models.objective_metrics import (
+    concordance,
+    counts_constant,
+    counts_mae,
+    deviance,
+    event_nll,
+    labels_accuracy,
+    labels_auc,
+    labels_log_loss,
+    objective_constant,
+    per_label,
+)
+from tacit.models.objectives import objective_of
+from tacit.models.ranks import area
 from tacit.user_code import load_entry
 
 Metric = Callable[[Answers, Target], dict[str, float]]
@@ -51,7 +66,7 @@ def auc(answered: Answers, target: Target) -> dict[str, float]:
     """
     scores = _by_class(answered)
     places = range(scores.shape[1] == 2, scores.shape[1])
-    areas = [_auc(scores[:, place], answered.y == place) for place in places]
+    areas = [area(scores[:, place], answered.y == place) for place in places]
     defined = [area for area in areas if not math.isnan(area)]
     return {"auc": sum(defined) / len(defined) if defined else math.nan}
 
@@ -67,10 +82,21 @@ def mae(answered: Answers, target: Target) -> dict[str, float]:
 
 
 def constant_errors(y: Tensor, target: Target) -> dict[str, float]:
-    """Return what the best constant answers reach for numbers y (n,), n >= 1, in the file's unit.
+    """Return what the best constant answers reach for y (n,), n >= 1, in the file's unit.
 
-    The mean has the least RMSE, and the median the least MAE. Of another target there are none.
+    Of numbers the mean has the least RMSE, and the median the least MAE, as it has of counts. Else
+    of labels, counts and events the constant is that of the least loss. Of another target there are
+    none.
     """
+    objective = objective_of(target)
+    if objective is not None:
+        constant = objective_constant(y, objective)
+        values: dict[str, float] = {}
+        for metric in _FITTING[target.kind].values():
+            values |= metric(constant, target)
+        if target.kind == "counts":
+            values |= counts_constant(y)
+        return values
     if target.kind != "number":
         return {}
     numbers = target.unscaled(y.flatten())
@@ -100,6 +126,9 @@ class OwnMetric:
         assert answered.scores is not None
         scores = answered.scores
         y = answered.y
+        if (objective := objective_of(target)) is not None:
+            scores = objective.means(scores)
+            y = objective.decoded(y)
         if target.kind == "number":
             scores = target.unscaled(scores.flatten())
             y = target.unscaled(y.flatten())
@@ -115,7 +144,23 @@ class OwnMetric:
 _CLASSES: dict[str, Metric] = {"accuracy": accuracy, "auc": auc, "per_class": per_class}
 _NUMBER: dict[str, Metric] = {"rmse": rmse, "mae": mae}
 _TEXT: dict[str, Metric] = {"accuracy": accuracy, "perplexity": perplexity}
-METRICS = (*_CLASSES, *_NUMBER, "perplexity")
+_LABELS: dict[str, Metric] = {
+    "log_loss": labels_log_loss,
+    "auc": labels_auc,
+    "accuracy": labels_accuracy,
+    "per_label": per_label,
+}
+_COUNTS: dict[str, Metric] = {"deviance": deviance, "mae": counts_mae}
+_EVENT: dict[str, Metric] = {"nll": event_nll, "concordance": concordance}
+_FITTING: dict[str, dict[str, Metric]] = {
+    "classes": _CLASSES,
+    "number": _NUMBER,
+    "text": _TEXT,
+    "labels": _LABELS,
+    "counts": _COUNTS,
+    "event": _EVENT,
+}
+METRICS = tuple(dict.fromkeys(name for metrics in _FITTING.values() for name in metrics))
 _WITHOUT_SCORES = (accuracy, per_class, perplexity)
 
 
@@ -154,7 +199,7 @@ def chosen(names: Iterable[str], target: Target, folder: Path) -> Metrics:
 
     folder: of the run file. Raises ConfigError for one that does not fit, or is not there.
     """
-    fitting = {"classes": _CLASSES, "number": _NUMBER, "text": _TEXT}[target.kind]
+    fitting = _FITTING[target.kind]
     selected = list(names) or _usual(fitting, target)
     return Metrics(tuple(_metric(name, fitting, target, folder) for name in selected), target)
 
@@ -188,17 +233,6 @@ def _by_class(answered: Answers) -> Tensor:
         return scores.softmax(1)
     odds = scores[:, -1] - (scores[:, 0] if scores.shape[1] == 2 else 0)
     return torch.stack((-odds, odds), dim=1)
-
-
-def _auc(scores: Tensor, is_it: Tensor) -> float:
-    """Return the AUC by ranks (Mann and Whitney), averaged over ties; nan for an empty side."""
-    positive = int(is_it.sum())
-    negative = len(is_it) - positive
-    if not positive or not negative:
-        return math.nan
-    _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (count.cumsum(0).double() - (count.double() - 1) / 2)[place]
-    return (float(ranks[is_it].sum()) - positive * (positive + 1) / 2) / (positive * negative)
 
 
 def _errors(answered: Answers, target: Target) -> Tensor:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
 from torch.nn import functional
+
+from tacit.models.objectives import Objective
 
 Normalization = Literal["none", "group"]
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
@@ -56,13 +58,16 @@ class LayerValues(NamedTuple):
 class Model(ABC):
     """A loss and scores as functions of parameters (d,) and inputs; it holds no parameters itself.
 
-    Made by `build`, which checks the arguments. Two equal models compute the same.
+    Made by `build`, which checks the arguments. Two equal models compute the same. classes: how
+    many, or the numbers that it gives for a row. objective: what these mean; None: a score of each
+    class.
     """
 
     name: str
     shape: tuple[int, ...]
     classes: int
     regularization: float = 0.0
+    objective: Objective | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -182,8 +187,10 @@ class Model(ABC):
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy (...) of scores (..., classes) against labels y (...).
 
-        The penalty is left out.
+        Of another objective its own loss. The penalty is left out.
         """
+        if self.objective is not None:
+            return self.objective.losses(scores, y)
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
     @property
@@ -196,7 +203,14 @@ class Model(ABC):
 
         None: there are no classes.
         """
+        if self.objective is not None:
+            return None
         return scores.argmax(-1)
+
+    @property
+    def trains_objective(self) -> bool:
+        """Whether it has an objective, and its loss is the objective's."""
+        return self.objective is not None
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Return the probability of each class (..., classes), by the softmax of its score."""
@@ -210,6 +224,8 @@ class Model(ABC):
         x: (count, *shape) uniform in [0, 1); y: uniform. For probes and tests.
         """
         x = torch.rand(count, *self.shape, generator=generator)
+        if self.objective is not None:
+            return x, self.objective.random(count, generator)
         return x, torch.randint(self.classes, (count,), generator=generator)
 
     def schema(self) -> str:

@@ -35,6 +35,7 @@ from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
 from tacit.models.model_contract import LayerValues, Layout, Model
 from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
+from tacit.models.objectives import Objective
 from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients
 
@@ -48,14 +49,14 @@ class ModuleModel(Model):
     digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
     that are not trained. start: values by name that take the place of the module's own. classes:
     numbers that it gives for an example; 0: whatever its own loss takes. labels: classes of the
-    target; 0 where it is a number. trusted: whether code may branch on a row's numbers, which its
-    time then tells of; it is run for each row in a copy of the module and of all numbers that it is
-    given, so that no row finds what another left in them.
+    target; 0 where it has none. example_loss: None: the objective's. trusted: whether code may
+    branch on a row's numbers, which its time then tells of; it is run for each row in a copy of the
+    module and of all numbers that it is given, so that no row finds what another left in them.
     """
 
     digest: str = ""
     factory: Factory = field(default=nn.Identity, compare=False, repr=False)
-    example_loss: Loss = field(default=cross_entropy, compare=False, repr=False)
+    example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
     trainable: tuple[str, ...] = ("*",)
     start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     labels: int = 0
@@ -107,7 +108,7 @@ class ModuleModel(Model):
 
         Its layers must be seen, and its loss be one of tacit's.
         """
-        known_loss = self.example_loss in LOSSES.values()
+        known_loss = self.example_loss is None or self.example_loss in LOSSES.values()
         return known_loss and self.seen is not None and agrees(self)
 
     def anew(self) -> ModuleModel:
@@ -164,19 +165,31 @@ class ModuleModel(Model):
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return the loss of one example's output, (), or of each of a batch, (B,)."""
+        if self.example_loss is None:
+            assert self.objective is not None
+            return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
+        if self.objective is None:
+            decoded = y
+        else:
+            decoded = self.objective.decoded(y)
         if y.dim() == 0:
-            return self.example_loss(scores, y)
-        return of_each(self.example_loss)(scores, y)
+            return self.example_loss(scores, decoded)
+        return of_each(self.example_loss)(scores, decoded)
 
     @property
     def squared_error(self) -> bool:
         """Whether its loss is `mse`."""
         return self.example_loss is mse
 
+    @property
+    def trains_objective(self) -> bool:
+        """Whether it has an objective, and its loss is the objective's."""
+        return self.example_loss is None
+
     def guesses(self, scores: Tensor) -> Tensor | None:
         """Return the class of each example (B,).
 
-        None where the target is a number, or the output is for its own loss alone.
+        None where the target is no class, or the output is for its own loss alone.
         """
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)
@@ -190,6 +203,8 @@ class ModuleModel(Model):
         x is uniform in [0, 1), and y a class or in [0, 1).
         """
         x = torch.rand(count, *self.shape, generator=generator)
+        if self.objective is not None:
+            return x, self.objective.random(count, generator)
         if not self.labels:
             return x, torch.rand(count, generator=generator)
         return x, torch.randint(self.labels, (count,), generator=generator)
@@ -223,17 +238,19 @@ def module_model(
     shape: tuple[int, ...],
     outputs: int,
     labels: int | None = None,
-    loss: Loss,
+    loss: Loss | None,
     digest: str = "",
     trainable: Sequence[str] = ("*",),
     start: Mapping[str, Tensor] | None = None,
     regularization: float = 0.0,
     trusted: bool = False,
+    objective: Objective | None = None,
 ) -> ModuleModel:
     """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
     outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
-    as outputs if not given; 0: it is a number.
+    as outputs if not given; 0: it has none. objective: what a model learns of such a target, if
+    not a number; loss: None: the objective's.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
     cannot be trained privately or at all. Nothing private is touched: all is tried on public
@@ -251,6 +268,7 @@ def module_model(
         dict(start or {}),
         outputs if labels is None else labels,
         trusted,
+        objective=objective,
     )
     _check_start(entry, model)
     check_layers(entry, model.module)

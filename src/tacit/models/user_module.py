@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tacit.models.losses import Loss, chosen_loss
 from tacit.models.module import ModuleModel, module_model
+from tacit.models.objectives import Objective
 from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import entry_digest, load_entry, load_module
 
@@ -53,36 +54,45 @@ class UserModule:
         """Return the files beside the code that make the model, relative to its folder."""
         return [] if self.weights is None else [Path(self.weights)]
 
-    def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
-        """Return the model for examples of `shape`; classes: 0 where the target is a number.
+    def build(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        regularization: float,
+        objective: Objective | None = None,
+    ) -> ModuleModel:
+        """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        The code of the entry is executed. Raises ConfigError.
+        objective: what it learns of labels, counts or an event. The code of the entry is executed.
+        Raises ConfigError.
         """
         factory, digest = load_module(self.entry, self.arguments, self.folder)
-        loss, outputs = self._loss(classes)
+        loss, outputs = self._loss(classes, objective)
         return module_model(
             self.entry,
             factory,
             shape=shape,
             outputs=outputs,
-            labels=classes,
+            labels=0 if objective is not None else classes,
             loss=loss,
             digest=digest,
             trainable=self.trainable,
             start=self._start(),
             regularization=regularization,
             trusted=self.trusted,
+            objective=objective,
         )
 
     @property
     def _own_loss(self) -> bool:
         return self.loss is not None and ":" in self.loss
 
-    def _loss(self, classes: int) -> tuple[Loss, int]:
+    def _loss(self, classes: int, objective: Objective | None) -> tuple[Loss | None, int]:
         """Return the loss of one example, and the module's outputs for one (0: any number)."""
         if self._own_loss:
-            return load_entry(str(self.loss), self.folder, "model.loss").target, 0
-        return chosen_loss(self.loss, classes)
+            outputs = 0 if objective is None else objective.target.outputs
+            return load_entry(str(self.loss), self.folder, "model.loss").target, outputs
+        return chosen_loss(self.loss, classes, objective)
 
     def _weights_path(self) -> Path:
         return path_inside(self.folder, str(self.weights), "model.weights")

@@ -15,7 +15,8 @@ import pytest
 from tacit_services.cli.main import main
 
 from tacit import config
-from tacit.config.own_table import ColumnSection, TableData
+from tacit.config.own_column import ColumnSection
+from tacit.config.own_table import TableData
 from tacit.datasets.own.own_rows import OwnRows
 from tacit.errors import DataError, OwnersError
 

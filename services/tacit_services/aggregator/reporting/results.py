@@ -83,7 +83,9 @@ def _write(
     status = finite(run_status.summary(reading))
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
-        if errors := constant_errors(test.y, definition.source.target):
+    if test is not None and len(test):
+        errors = constant_errors(test.y, definition.source.target)
+        if errors:
             status["constant_errors"] = finite(errors)
     if test is not None and reading.version and definition.algorithm.worker != "party":
         believed = calibrated(definition, model, reading.params, test)

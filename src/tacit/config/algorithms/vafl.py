@@ -14,6 +14,7 @@ from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.traits import ReleaseTime, Traits
 from tacit.models import Model
+from tacit.models.objectives import Objective
 from tacit.models.zoo.embedding_networks import head
 from tacit.privacy.policy import Positive
 from tacit.privacy.release import Mechanism
@@ -135,6 +136,7 @@ class Vafl(StepSizes):
         classes: int,
         workers: int,
         folder: Path,
+        objective: Objective | None = None,
     ) -> Model:
         """Return the model of θ_0, which takes all parties' embeddings. Raises ConfigError."""
         if section.name == "mlp":

@@ -98,7 +98,7 @@ class ShareCounter:
 
     def __init__(self, schema: TableSchema, form: TableForm) -> None:
         self._form = form
-        every = {column.name: column for column in (*schema.features, schema.target)}
+        every = {column.name: column for column in schema.columns}
         self._shares = {name: ColumnShare(column) for name, column in every.items()}
 
     def count(self, batch: pa.RecordBatch) -> None:

@@ -53,8 +53,8 @@ class OwnRows:
 
     @property
     def shape(self) -> tuple[tuple[int, ...], int]:
-        """The shape of a row, and the classes of the target."""
-        return self.reader.shape, self.target.classes
+        """The shape of a row, and the numbers that a model gives for one; 0: a number."""
+        return self.reader.shape, self.target.outputs
 
     @property
     def target(self) -> Target:
@@ -114,7 +114,7 @@ class OwnRows:
         if self.examples is None:
             return None
         x, y = together(self._test_path(self.examples), self.reader)
-        return Dataset(x, y, self.target.classes, f"{self.name}/test")
+        return Dataset(x, y, self.target.codes, f"{self.name}/test")
 
     def test_file(self) -> Owned | None:
         """Return what the test file is told apart from private ones by; None: there is none.

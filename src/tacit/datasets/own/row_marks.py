@@ -32,7 +32,7 @@ def marks_of(
 ) -> Marks:
     """Return the marks of the rows of `batch`, the first one row `first`. Raises RowError."""
     lanes = np.zeros((batch.num_rows, 2), np.uint64)
-    for column in {field.name: field for field in (*schema.features, schema.target)}.values():
+    for column in {field.name: field for field in schema.columns}.values():
         lanes = lanes + _cells(column, batch.column(column.name), form)
     rows = np.frombuffer(lanes.astype("<u8").tobytes(), UNIT)
     if schema.unit is None:

@@ -179,7 +179,7 @@ def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _target(reader: Reader) -> npt.DTypeLike:
-    if reader.target.classes:
+    if reader.target.codes:
         return np.int64
     return np.float32
 

@@ -162,15 +162,45 @@ Column = Number | Category | Hashed | Dated
 
 
 @dataclass(frozen=True, slots=True)
+class LabelsGoal:
+    """Several labels at once as a target: of each of `columns`, whether it has its second value."""
+
+    columns: tuple[Category, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountsGoal:
+    """A count as a target: whole numbers from 0; what is above the column's high counts as it."""
+
+    column: Number
+
+
+@dataclass(frozen=True, slots=True)
+class EventGoal:
+    """The time to an event as a target: the time, and whether it came then (the second value).
+
+    Where it did not, the row was last seen at that time. cuts: where the public intervals of time
+    end, ascending; the first begins at the time's low. After the last cut nothing counts.
+    """
+
+    time: Number
+    event: Category
+    cuts: tuple[float, ...]
+
+
+Goal = Number | Category | LabelsGoal | CountsGoal | EventGoal
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
     """The row that a table's row becomes: x (width,) float32 in the order of `features`, and y.
 
-    y is the place in `target.values` (int64), or the target scaled as its column says (float32)
-    where it is a number. unit: the column that says whose row it is, None where each row is a unit.
+    y is what `tacit.datasets.target` says of the target's kind; a number is scaled as its column
+    says. unit: the column that says whose row it is, None where each row is a unit.
     """
 
     features: tuple[Column, ...]
-    target: Number | Category
+    target: Goal
     unit: str | None = None
 
     @property
@@ -179,23 +209,33 @@ class TableSchema:
         return sum(column.width for column in self.features)
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
-        if isinstance(self.target, Category):
-            return len(self.target.values)
-        return None
+    def target_columns(self) -> tuple[Number | Category, ...]:
+        """The columns that y is made of."""
+        target = self.target
+        if isinstance(target, LabelsGoal):
+            return target.columns
+        if isinstance(target, CountsGoal):
+            return (target.column,)
+        if isinstance(target, EventGoal):
+            return (target.time, target.event)
+        return (target,)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are read: the features', then the target's."""
+        return (*self.features, *self.target_columns)
 
     @property
     def names(self) -> list[str]:
-        """The columns that are read, each once."""
-        names = [column.name for column in (*self.features, self.target)]
+        """The names of the columns that are read, and the unit's, each once."""
+        names = [column.name for column in self.columns]
         if self.unit is None or self.unit in names:
             return names
         return [*names, self.unit]
 
     def digest(self) -> bytes:
         """Return SHA-256 of the schema, 32 bytes: two schemas that encode alike have the same."""
-        content = {"features": list(map(_plain, self.features)), "target": _plain(self.target)}
+        content = {"features": list(map(_plain, self.features)), "target": _plain_goal(self.target)}
         text = json.dumps(content | {"unit": self.unit}, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).digest()
 
@@ -209,6 +249,18 @@ def text_of(value: Value) -> str:
 
 # Keys that tacit 0.2 did not know: left out where they say nothing, so that its digests stay.
 _LATER = ("center", "scale", "log", "missing_codes")
+
+
+def _plain_goal(goal: Goal) -> dict[str, object]:
+    """Return a target's content: of one column as tacit 0.2 wrote it."""
+    if isinstance(goal, LabelsGoal):
+        return {"kind": "labels", "columns": list(map(_plain, goal.columns))}
+    if isinstance(goal, CountsGoal):
+        return {"kind": "counts", "column": _plain(goal.column)}
+    if isinstance(goal, EventGoal):
+        times = {"time": _plain(goal.time), "event": _plain(goal.event)}
+        return {"kind": "event", **times, "cuts": goal.cuts}
+    return _plain(goal)
 
 
 def _plain(column: Column) -> dict[str, object]:

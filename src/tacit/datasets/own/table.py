@@ -15,7 +15,14 @@ from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
-from tacit.datasets.own.schema import Dated, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    Dated,
+    EventGoal,
+    LabelsGoal,
+    TableSchema,
+)
 from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
@@ -47,13 +54,19 @@ class TableReader:
 
     @property
     def target(self) -> Target:
-        """The kind of target that the target column is."""
-        column = self.schema.target
-        if not isinstance(column, Number):
-            return Target("classes", column.values)
-        if column.center is not None and column.scale is not None:
-            return Target("number", low=column.center, span=column.scale)
-        return Target("number", low=column.low, span=column.high - column.low)
+        """The kind of target that the schema's is."""
+        goal = self.schema.target
+        if isinstance(goal, Category):
+            return Target("classes", goal.values)
+        if isinstance(goal, LabelsGoal):
+            return Target("labels", tuple(column.name for column in goal.columns))
+        if isinstance(goal, CountsGoal):
+            return Target("counts", high=int(goal.column.high))
+        if isinstance(goal, EventGoal):
+            return Target("event", (goal.event.name,), low=goal.time.low, cuts=goal.cuts)
+        if goal.center is not None and goal.scale is not None:
+            return Target("number", low=goal.center, span=goal.scale)
+        return Target("number", low=goal.low, span=goal.high - goal.low)
 
     def digest(self) -> str:
         """Return SHA-256 of the schema, and of a form that is not the usual one."""

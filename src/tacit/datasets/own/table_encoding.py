@@ -12,9 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tacit.datasets.own.cells import Cells, Mask, by_value, dates, each_text, numbers, texts
+from tacit.datasets.own.cells import (
+    Cells,
+    Floats64,
+    Mask,
+    by_value,
+    dates,
+    each_text,
+    numbers,
+    texts,
+)
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
-from tacit.datasets.own.schema import Category, Dated, Hashed, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    Dated,
+    EventGoal,
+    Goal,
+    Hashed,
+    Number,
+    TableSchema,
+)
 from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm
 from tacit.datasets.own.unit_ids import unit_ids
 
@@ -77,7 +95,7 @@ def encode(
     """
     misfits = Misfits(batch.num_rows, first)
     x = _inputs(schema, batch, form, misfits)
-    y = _target(schema.target, batch.column(schema.target.name), form, misfits)
+    y = _target(schema.target, batch, form, misfits)
     if schema.unit is None:
         units = None
     else:
@@ -94,7 +112,7 @@ def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask
     """Return which rows of `batch` fit the schema."""
     misfits = Misfits(batch.num_rows, 0)
     _inputs(schema, batch, form, misfits)
-    _target(schema.target, batch.column(schema.target.name), form, misfits)
+    _target(schema.target, batch, form, misfits)
     if schema.unit is not None:
         _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ~misfits.bad
@@ -129,30 +147,76 @@ def _inputs(
 
 
 def _target(
-    column: Number | Category, values: pa.Array, form: TableForm, misfits: Misfits
-) -> npt.NDArray[np.int64] | Floats:
-    if isinstance(column, Number):
-        return _numbers(column, values, form, misfits)
-    places = _places(column, values, misfits)
+    goal: Goal, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
+) -> Places | Floats:
+    """Return y, as `tacit.datasets.target` says of each kind."""
+    if isinstance(goal, Number):
+        return _numbers(goal, batch.column(goal.name), form, misfits)
+    if isinstance(goal, Category):
+        return _class(goal, batch, misfits)
+    if isinstance(goal, CountsGoal):
+        return _counted(goal.column, batch, form, misfits)
+    if isinstance(goal, EventGoal):
+        return _event(goal, batch, form, misfits)
+    bits = [
+        (_class(column, batch, misfits) & 1) << place for place, column in enumerate(goal.columns)
+    ]
+    codes: Places = np.bitwise_or.reduce(bits)
+    return codes
+
+
+def _counted(column: Number, batch: pa.RecordBatch, form: TableForm, misfits: Misfits) -> Places:
+    """Return counts cut at the column's high. What is no count does not fit."""
+    read = _read_numbers(column, batch.column(column.name), form, misfits)
+    no_count = (read < 0) | ~np.isfinite(read) | (np.floor(read) != read)
+    misfits.add(column.name, "counts", no_count, "a number that is no count (0, 1, 2, …)")
+    counts: Places = np.clip(np.where(no_count, 0, read), 0, column.high).astype(np.int64)
+    return counts
+
+
+def _event(goal: EventGoal, batch: pa.RecordBatch, form: TableForm, misfits: Misfits) -> Places:
+    """Return 2s + e: s of the intervals are passed, and e is 1 where the event is in the next one.
+
+    An interval ends with its cut. A row that was last seen within one has not passed it.
+    """
+    time = goal.time
+    read = _read_numbers(time, batch.column(time.name), form, misfits)
+    no_time = (read < time.low) | ~np.isfinite(read)
+    misfits.add(time.name, "time", no_time, "a time before its low, or without end")
+    happened = _class(goal.event, batch, misfits) == 1
+    cuts = np.array(goal.cuts)
+    # As an event at a cut is in the interval that ends there, those before it are passed.
+    passed = np.where(
+        happened, np.searchsorted(cuts, read, "left"), np.searchsorted(cuts, read, "right")
+    )
+    codes: Places = 2 * passed.astype(np.int64) + (happened & (passed < len(cuts)))
+    return codes
+
+
+def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
+    """Return the place of each value among those of the column, which has no other."""
+    places = _places(column, batch.column(column.name), misfits)
     other = places == len(column.values)
     misfits.add(column.name, column.kind, other, "a value outside its values")
     return places
 
 
 def _numbers(column: Number, values: pa.Array, form: TableForm, misfits: Misfits) -> Floats:
-    """Return numbers cut at the bounds and scaled.
+    """Return numbers cut at the bounds and scaled."""
+    return column.scaled(_read_numbers(column, values, form, misfits))
 
-    A missing value becomes the column's own number.
-    """
+
+def _read_numbers(column: Number, values: pa.Array, form: TableForm, misfits: Misfits) -> Floats64:
+    """Return numbers as they are read; a missing value becomes the column's own number."""
     cells = numbers(values, form, column.missing_codes)
     misfits.add(column.name, "", cells.unread, cells.why, cells.hint)
     missing = np.isnan(cells.values)
     if column.missing == "refuse":
         misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
-        read = np.where(missing, column.low, cells.values)
+        read: Floats64 = np.where(missing, column.low, cells.values)
     else:
         read = np.where(missing, float(column.missing), cells.values)
-    return column.scaled(read)
+    return read
 
 
 def _dates(column: Dated, values: pa.Array, misfits: Misfits) -> Floats:

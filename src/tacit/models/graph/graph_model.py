@@ -30,13 +30,14 @@ class GraphModel(Model):
 
     digest: SHA-256 of the graph's text, in hexadecimal. classes: numbers that it gives for an
     example, or 0 where only its own loss knows them. labels: classes of the target, or 0 for a
-    number. example_loss: of one example, where the graph has none of its own.
+    number. example_loss: of one example, where the graph has none of its own; None: the
+    objective's.
     """
 
     digest: str = ""
     checked: CheckedGraph = field(kw_only=True, compare=False, repr=False)
     values: Mapping[str, Tensor] = field(kw_only=True, compare=False, repr=False)
-    example_loss: Loss = field(default=cross_entropy, compare=False, repr=False)
+    example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
     labels: int = 0
 
     __eq__ = object.__eq__
@@ -142,9 +143,13 @@ class GraphModel(Model):
         """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         own = self.checked.loss
         if own is not None:
+            decoded = y if self.objective is None else self.objective.decoded(y)
             if y.dim() == 0:
-                return own.run({}, scores, y)
-            return vmap(lambda output, target: own.run({}, output, target))(scores, y)
+                return own.run({}, scores, decoded)
+            return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
+        if self.example_loss is None:
+            assert self.objective is not None
+            return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
         if y.dim() == 0:
             return self.example_loss(scores, y)
         return of_each(self.example_loss)(scores, y)
@@ -153,6 +158,11 @@ class GraphModel(Model):
     def squared_error(self) -> bool:
         """Whether its loss is `mse`."""
         return self.checked.loss is None and self.example_loss is mse
+
+    @property
+    def trains_objective(self) -> bool:
+        """Whether it has an objective, and its loss is the objective's."""
+        return self.checked.loss is None and self.example_loss is None
 
     def guesses(self, scores: Tensor) -> Tensor | None:
         """Return the class of each example (B,); None where the scores are not of classes."""
@@ -169,6 +179,8 @@ class GraphModel(Model):
             x = torch.rand(count, *self.shape, generator=generator)
         else:
             x = torch.randint(below, (count, *self.shape), generator=generator)
+        if self.objective is not None:
+            return x, self.objective.random(count, generator)
         if not self.labels:
             return x, torch.rand(count, generator=generator)
         return x, torch.randint(self.labels, (count,), generator=generator)

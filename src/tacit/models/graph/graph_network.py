@@ -20,6 +20,7 @@ from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
 from tacit.models.graph.graph_model import GraphModel
 from tacit.models.losses import chosen_loss
+from tacit.models.objectives import Objective
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"
@@ -55,10 +56,16 @@ class GraphNetwork:
         """Return what the file says, not tried yet. Raises ConfigError."""
         return read_graph(path_inside(self.folder, self.file, "model.file"))
 
-    def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> GraphModel:
-        """Return the model for examples of `shape`; classes: 0 where the target is a number.
+    def build(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        regularization: float,
+        objective: Objective | None = None,
+    ) -> GraphModel:
+        """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        Raises ConfigError.
+        objective: what it learns of labels, counts or an event. Raises ConfigError.
         """
         graph = self.graph()
         if graph.example.shape != shape:
@@ -68,8 +75,8 @@ class GraphNetwork:
             )
         trained = tuple(self._with_trained(weight) for weight in graph.weights)
         graph = graph.model_copy(update={"weights": trained})
-        loss, outputs = chosen_loss(self.loss, classes)
-        target = torch.tensor([0, classes - 1]) if classes else torch.zeros(2)
+        loss, outputs = chosen_loss(self.loss, classes, objective)
+        target = _least_and_largest(classes, objective)
         values = self._values(graph)
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
@@ -87,9 +94,10 @@ class GraphNetwork:
             regularization,
             graph.digest(),
             loss,
-            classes,
+            classes if objective is None else 0,
             checked=network,
             values=values,
+            objective=objective,
         )
         _check_gradients(model)
         return model
@@ -116,6 +124,15 @@ class GraphNetwork:
                 "freeze both again, or name the file by model.weights"
             )
         return start_values(path)
+
+
+def _least_and_largest(classes: int, objective: Objective | None) -> torch.Tensor:
+    """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
+    if objective is not None:
+        return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
+    if classes:
+        return torch.tensor([0, classes - 1])
+    return torch.zeros(2)
 
 
 def _digest(path: Path) -> str:

@@ -147,8 +147,8 @@ class RowKernel:
 
 
 def row_kernel(model: Model) -> RowKernel | None:
-    """Return the kernel for `model`; None without numba or a kernel for one of its layers."""
-    if type(model) is not Layered or library() is None:
+    """Return the kernel for `model`; None without numba or a kernel for a layer or its loss."""
+    if type(model) is not Layered or model.objective is not None or library() is None:
         return None
     return RowKernel(model)
 
@@ -198,6 +198,8 @@ class RowSums:
         kernel = row_kernel(model)
         if kernels is None:
             raise NotAlone("numba is not installed")
+        if kernel is None and model.objective is not None:
+            raise NotAlone(f"no kernels for the loss of {model.objective.target.kind}")
         if kernel is None:
             raise NotAlone(f"no kernels for a layer of model.name={model.name}")
         sums = cls(model, kernel, kernels)

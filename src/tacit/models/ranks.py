@@ -1,0 +1,19 @@
+"""The area under the ROC curve, by ranks."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def area(scores: Tensor, is_it: Tensor) -> float:
+    """Return the AUC by ranks (Mann and Whitney), averaged over ties; nan for an empty side."""
+    positive = int(is_it.sum())
+    negative = len(is_it) - positive
+    if not positive or not negative:
+        return math.nan
+    _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (count.cumsum(0).double() - (count.double() - 1) / 2)[place]
+    return (float(ranks[is_it].sum()) - positive * (positive + 1) / 2) / (positive * negative)
