@@ -21,6 +21,7 @@ from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.errors import DataError
 from tests.helpers.extras import needs
+from tests.helpers.real_files import workbook
 
 pytestmark = needs("openpyxl")
 OUTCOME = Category("outcome", ("false", "true"))
@@ -35,19 +36,6 @@ ROWS: list[list[Any]] = [
     [None, 7.5, None, "TRUE"],
     ["62", 7.0, datetime.date(2030, 1, 1), "false"],
 ]
-
-
-def workbook(path: Path, sheets: dict[str, list[list[Any]]]) -> Path:
-    from openpyxl import Workbook
-
-    book = Workbook()
-    book.remove(book.active)
-    for name, rows in sheets.items():
-        sheet = book.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
-    book.save(path)
-    return path
 
 
 def changed(path: Path, part: str, old: bytes, new: bytes) -> Path:
@@ -85,7 +73,7 @@ def test_a_sheet_is_read_as_the_same_table_in_csv(tmp_path: Path) -> None:
 
 
 def test_numbers_are_the_same_whatever_decimal_mark_the_text_has(tmp_path: Path) -> None:
-    rows = [[41.5, "a", None, "true"], ["41,5", "a", None, "true"]]
+    rows: list[list[Any]] = [[41.5, "a", None, "true"], ["41,5", "a", None, "true"]]
     path = workbook(tmp_path / "t.xlsx", {"rows": [HEAD, *rows]})
     x, _ = read(path, TableForm(decimal=",", thousands="."))
     assert x[:, 0] == pytest.approx([0.415, 0.415])
