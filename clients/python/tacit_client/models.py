@@ -138,6 +138,13 @@ class Slowest(_Document):
     releases: int
 
 
+class Veto(_Document):
+    """An edge whose owner's policy forbids the run; `policy` is the key that does."""
+
+    id: str
+    policy: str
+
+
 class Status(_Results):
     """What summary.json would say now but for its edges, with the run's `state`.
 
@@ -150,6 +157,7 @@ class Status(_Results):
     reason: str = ""
     edges_online: int
     edges_refusing: int = 0
+    vetoes: list[Veto] = []
     refusals: int = 0
     edges_needed: int = 0
     target: int

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from torch import Tensor
@@ -68,8 +69,8 @@ class RunReading:
 
     parameters: the model's size. params: (d,), which the fold replaces and never writes into.
     staleness: how many updates were how old; mean_staleness: of the latest. quarantined: the edges
-    that are heard no more, and why. needed: edges that the run waits for before it begins. load:
-    None of a simulation.
+    that are heard no more, and why. vetoes: edges whose policy forbids the run, with its key.
+    needed: edges that the run waits for before it begins. load: None of a simulation.
     """
 
     run_id: str
@@ -89,6 +90,7 @@ class RunReading:
     counts: Mapping[str, int]
     records: Mapping[str, EdgeRecord]
     presence: Mapping[str, str]
+    vetoes: Mapping[str, str]
     quarantined: Mapping[str, str]
     needed: int
     health: Health
@@ -106,8 +108,8 @@ class RunReading:
 
     @property
     def refusing(self) -> int:
-        """Edges that refuse the model now."""
-        return sum(state == "refusing" for state in self.presence.values())
+        """Edges that refuse the model now, or the run."""
+        return sum(state == "refusing" for state in self.presence.values()) + len(self.vetoes)
 
     @property
     def refusals(self) -> int:
@@ -141,7 +143,9 @@ class RunReading:
         return [
             name
             for name, record in sorted(self.records.items())
-            if not record.retired and self.presence.get(name, "offline") in _GONE
+            if not record.retired
+            and name not in self.vetoes
+            and self.presence.get(name, "offline") in _GONE
         ]
 
     def ages(self) -> dict[str, float | int]:
@@ -180,6 +184,7 @@ def read(
     run_id: str,
     fingerprint: str,
     quarantined: Mapping[str, str],
+    vetoes: Mapping[str, str] = MappingProxyType({}),
     needed: int = 0,
     health: Health = Health(),
     load: Load | None = None,
@@ -207,6 +212,7 @@ def read(
         counts=dict(counts),
         records=dict(role.edges),
         presence=presence,
+        vetoes=vetoes,
         quarantined=quarantined,
         needed=needed,
         health=health,

@@ -80,7 +80,7 @@ class Schedule(_Document):
 
 
 class Edge(EdgePrivacy):
-    """One edge that has said Hello."""
+    """One edge that has said Hello, or whose policy forbids the run."""
 
     id: str
     state: str = Field(
@@ -108,6 +108,13 @@ class PrivacyTotal(TotalPrivacy):
     bound: bool = Field(description="ε is an upper bound of what was released")
 
 
+class Veto(_Document):
+    """An edge whose owner's policy forbids the run. policy: the key that does."""
+
+    id: str
+    policy: str
+
+
 class Slowest(_Document):
     """The edge that has released least."""
 
@@ -132,7 +139,10 @@ class Status(_Document):
     seed: int
     edges: int
     edges_online: int
-    edges_refusing: int = Field(description="online, but their policy refuses the model")
+    edges_refusing: int = Field(description="whose policy refuses the model, or the run")
+    vetoes: list[Veto] = Field(
+        [], description="the first few edges whose policy forbids the run; left out: none"
+    )
     refusals: int = Field(description="models that edges have refused, as they last said")
     edges_needed: int = Field(
         0, description="the run begins when so many edges are there; 0: it has begun"

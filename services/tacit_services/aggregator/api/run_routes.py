@@ -89,7 +89,7 @@ def edge_routes(run_status: RunStatus) -> APIRouter:
     @router.get(
         "/edges",
         response_model=list[documents.Edge],
-        summary="Edges that ever said Hello, by name, a page at a time",
+        summary="Edges that ever said Hello, or refuse the run, by name, a page at a time",
         responses=documented(422) | {304: {"description": "The client has them"}},
     )
     def edges(

@@ -15,12 +15,15 @@ from typing import Any
 
 from tacit.config.definition import Definition
 from tacit.errors import ServiceError
+from tacit.privacy.ledger import UNCHARGED
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
+from tacit.protocol import veto
 from tacit_services.aggregator.reading import Health, Readable, RunReading
 from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning
+_VETOES = 5  # that a status names: its size does not depend on the number of edges
 _NONE: Mapping[str, float] = {}
 
 
@@ -178,6 +181,7 @@ class RunStatus:
             "edges_online": reading.online,
             "edges_refusing": reading.refusing,
             "refusals": reading.refusals,
+            **({"vetoes": _vetoes(reading)} if reading.vetoes else {}),
             **({"edges_needed": needed} if needed else {}),
             "target": reading.horizon,
             "applied": reading.version,
@@ -201,19 +205,43 @@ class RunStatus:
     def edges(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
         """Return one row for each edge that ever sent Hello, with the updates that its ε counts.
 
-        In the order of their names, at most `limit`, from the first one behind `after`.
+        Edges whose policy forbids the run have a row, too. In the order of their names, at most
+        `limit`, from the first one behind `after`.
         """
         reading = self.reading()
-        names = sorted(name for name in reading.records if name > after)[:limit]
-        accounts = self._accounts.of({name: reading.records[name] for name in names})
-        return [_row(name, account, reading) for name, account in accounts.items()]
+        known = {*reading.records, *reading.vetoes}
+        names = sorted(name for name in known if name > after)[:limit]
+        accounts = self._accounts.of(
+            {name: reading.records[name] for name in names if name in reading.records}
+        )
+        return [
+            _row(name, accounts[name], reading) if name in accounts else self._absent(name, reading)
+            for name in names
+        ]
 
     def edge(self, name: str) -> dict[str, Any] | None:
-        """Return the row of an edge; None where it never sent Hello."""
+        """Return the row of an edge; None where it never sent Hello, nor refused the run."""
         reading = self.reading()
         if name not in reading.records:
+            if name in reading.vetoes:
+                return self._absent(name, reading)
             return None
         return _row(name, self._accounts.of({name: reading.records[name]})[name], reading)
+
+    def _absent(self, name: str, reading: RunReading) -> dict[str, Any]:
+        """Return the row of an edge that has never taken part, as its policy forbids it."""
+        spent = self.definition.promise.spent(name, (), UNCHARGED, ())
+        return {
+            "id": name,
+            "state": "refusing",
+            "updates": 0,
+            "retired": "",
+            "refusals": 0,
+            "refusal": veto.words(reading.vetoes[name]),
+            "quarantine": "",
+            "bound": False,
+            **spent.document(),
+        }
 
     def privacy(self, reading: RunReading | None = None) -> dict[str, Any]:
         """Return the run's guarantee, with what each edge has spent.
@@ -249,7 +277,10 @@ class RunStatus:
 def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
     record = account.record
     why = reading.quarantined.get(name)
-    if why is None:
+    key = reading.vetoes.get(name)
+    if key is not None:
+        state = "refusing"
+    elif why is None:
         state = reading.presence.get(name, "unknown")
     else:
         state = "quarantined"
@@ -259,11 +290,17 @@ def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
         "updates": record.updates,
         "retired": record.retired,
         "refusals": record.hello.refusals,
-        "refusal": record.hello.refusal,
+        "refusal": record.hello.refusal if key is None else veto.words(key),
         "quarantine": why or "",
         "bound": account.bound,
         **account.spent.document(),
     }
+
+
+def _vetoes(reading: RunReading) -> list[dict[str, str]]:
+    """Return the first few edges whose policy forbids the run, and its key."""
+    first = sorted(reading.vetoes.items())[:_VETOES]
+    return [{"id": name, "policy": key} for name, key in first]
 
 
 def _json_number(value: float) -> float | None:

@@ -39,6 +39,8 @@ function edgesMore(status) {
     return `${several(status.edges, "edge")} took part; whoever is done leaves`;
   }
   const refusing = status.edges_refusing;
+  const [veto] = status.vetoes ?? [];
+  if (veto) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"}; ${veto.id}: its policy's ${veto.policy} does not allow the run`;
   if (refusing) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"} the model`;
   return status.applied ? `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`
     : "no update has come yet";
