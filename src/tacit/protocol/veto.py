@@ -29,5 +29,5 @@ def key_of(presence: str) -> str | None:
 
 
 def words(key: str) -> str:
-    """Return why an edge takes no part, for whoever watches the run."""
+    """Return why an edge takes no part, for all who watch the run."""
     return f"its policy's {key} does not allow this run"

@@ -20,6 +20,7 @@ from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tacit.protocol import veto
 from tacit_services.aggregator.reading import Health, Readable, RunReading
 from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
+from tacit_services.aggregator.reporting.shown_accounts import ShownAccounts
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning
@@ -48,6 +49,7 @@ class RunStatus:
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounts = Accounts(definition.promise)
+        self._shown = ShownAccounts(self._accounts)
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
 
@@ -64,7 +66,9 @@ class RunStatus:
 
         To be called when the driver has recovered. Raises ServiceError where it cannot be written.
         """
-        self._version_at_start = self.reading().version
+        reading = self.reading()
+        self._version_at_start = reading.version
+        self._shown.resumed(reading.records)
         if self._version_at_start and self._metrics.exists():
             lines = self._metrics.read_text(encoding="utf-8", errors="replace").splitlines()
             points = (point for line in lines if (point := _point(line)) is not None)
@@ -139,7 +143,7 @@ class RunStatus:
 
         Parties hold the same people.
         """
-        return self._accounts.total((reading or self.reading()).records)
+        return self._shown.total((reading or self.reading()).records)
 
     def summary(self, reading: RunReading | None = None) -> dict[str, Any]:
         """Return summary.json's keys (see docs/rest.md)."""
@@ -211,7 +215,7 @@ class RunStatus:
         reading = self.reading()
         known = {*reading.records, *reading.vetoes}
         names = sorted(name for name in known if name > after)[:limit]
-        accounts = self._accounts.of(
+        accounts = self._shown.of(
             {name: reading.records[name] for name in names if name in reading.records}
         )
         return [
@@ -226,7 +230,7 @@ class RunStatus:
             if name in reading.vetoes:
                 return self._absent(name, reading)
             return None
-        return _row(name, self._accounts.of({name: reading.records[name]})[name], reading)
+        return _row(name, self._shown.of({name: reading.records[name]})[name], reading)
 
     def _absent(self, name: str, reading: RunReading) -> dict[str, Any]:
         """Return the row of an edge that has never taken part, as its policy forbids it."""
@@ -248,13 +252,15 @@ class RunStatus:
 
         `bound` marks an ε that is an upper bound.
         """
-        records = (reading or self.reading()).records
-        accounts = self._accounts.of(dict(sorted(records.items())))
+        reading = reading or self.reading()
+        accounts = self._shown.of(dict(sorted(reading.records.items())))
+        total = self.total(reading)
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
         bounds = [name for name, account in accounts.items() if account.bound]
         for name in bounds:
             document["edges"][name]["bound"] = True
-        return document | ({"bound": True} if bounds else {})
+        document["epsilon"] = total.epsilon
+        return document | ({"bound": True} if bounds or total.bound else {})
 
     def _guarantee(self, reading: RunReading, total: Total) -> dict[str, Any]:
         """Return the run's guarantee without its edges.
@@ -265,7 +271,7 @@ class RunStatus:
             few = reading.records
         else:
             few = {}
-        accounts = self._accounts.of(few)
+        accounts = self._shown.of(few)
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
         del document["edges"]
         return document | {"epsilon": total.epsilon, "bound": total.bound}
