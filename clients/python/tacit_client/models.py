@@ -163,6 +163,8 @@ class Status(_Results):
     target: int
     schedule: Schedule
     slowest: Slowest | None = None
+    at: str = ""
+    events: int = 0
 
     @property
     def over(self) -> bool:
@@ -175,10 +177,21 @@ class Point(_Document):
 
     version: int
     seconds: float
+    at: str = ""
     accuracy: float | None
     loss: float | None
     samples: int
     metrics: dict[str, float | None] = {}
+
+
+class RunEvent(_Document):
+    """An event with the server's time (UTC); `who` is an edge, run or aggregator."""
+
+    number: int
+    at: str
+    who: str
+    state: str
+    text: str
 
 
 class Layer(_Document):

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
+from tacit.protocol import veto
 
 _ONLINE = ("online", "refusing", "retired")
 _GONE = ("left", "offline")
@@ -147,6 +148,20 @@ class RunReading:
             and name not in self.vetoes
             and self.presence.get(name, "offline") in _GONE
         ]
+
+    def state_of_edge(self, name: str) -> tuple[str, str]:
+        """Return the state in which an edge is shown, and why where there is a reason."""
+        record = self.records.get(name)
+        if record is not None and record.retired:
+            return "retired", record.retired
+        if name in self.vetoes:
+            return "refusing", veto.words(self.vetoes[name])
+        if name in self.quarantined:
+            return "quarantined", self.quarantined[name]
+        state = self.presence.get(name, "unknown")
+        if state == "refusing" and record is not None:
+            return state, record.hello.refusal
+        return state, ""
 
     def ages(self) -> dict[str, float | int]:
         """Return the staleness of all updates: mean, 95th percentile, largest, largest lately."""

@@ -105,7 +105,7 @@ class _EdgeRows:
 
     count: int
     classes: frozenset[int]
-    trial: row_trial.Trial | None
+    trial: row_trial.RowTrial | None
 
 
 def _rows_of_edges(

@@ -21,14 +21,14 @@ _NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RowTrial:
     """The rows that were tried, and how many of them count as zero."""
 
     rows: int
     zero: int
 
 
-def tried(model: Model, rows: EdgeRows, most: int) -> Trial:
+def tried(model: Model, rows: EdgeRows, most: int) -> RowTrial:
     """Try `most` of an edge's rows, at even distances, with the parameters that a run begins at."""
     count = len(rows.y) - 1  # the last is the public row
     places = torch.linspace(0, count - 1, min(most, count)).long()
@@ -37,10 +37,10 @@ def tried(model: Model, rows: EdgeRows, most: int) -> Trial:
     for chosen in torch.split(places, _AT_ONCE):
         gradients = example_gradients(model, params, rows.x[chosen], rows.y[chosen])
         zero += int((~gradients.isfinite().all(dim=1)).sum())
-    return Trial(len(places), zero)
+    return RowTrial(len(places), zero)
 
 
-def remarks(trials: list[Trial]) -> Iterator[str]:
+def remarks(trials: list[RowTrial]) -> Iterator[str]:
     """Yield what the owner should know. Raises OwnersError where nearly all rows count as zero."""
     rows = sum(trial.rows for trial in trials)
     zero = sum(trial.zero for trial in trials)

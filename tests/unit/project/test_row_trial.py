@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_services.cli.main import main
-from tacit_services.project.row_trial import Trial, remarks, tried
+from tacit_services.project.row_trial import RowTrial, remarks, tried
 from torch import nn
 
 from tacit.datasets import EdgeRows
@@ -54,17 +54,17 @@ def rows(at_bound: int, count: int) -> EdgeRows:
 
 
 def test_rows_at_a_bound_without_a_finite_gradient_are_counted() -> None:
-    assert tried(model(0.0), rows(40, 250), 1000) == Trial(250, 40)
-    assert tried(model(1e-4), rows(40, 250), 1000) == Trial(250, 0)
+    assert tried(model(0.0), rows(40, 250), 1000) == RowTrial(250, 40)
+    assert tried(model(1e-4), rows(40, 250), 1000) == RowTrial(250, 0)
     assert tried(model(0.0), rows(2, 5000), 100).rows == 100
 
 
 def test_the_owner_is_told_and_a_run_that_would_learn_nothing_is_refused() -> None:
-    assert list(remarks([Trial(500, 0), Trial(10, 0)])) == []
-    [remark] = remarks([Trial(500, 0), Trial(500, 450)])
+    assert list(remarks([RowTrial(500, 0), RowTrial(10, 0)])) == []
+    [remark] = remarks([RowTrial(500, 0), RowTrial(500, 450)])
     assert remark.startswith("450 of 1,000 rows that were tried have a gradient that is not finite")
     with pytest.raises(OwnersError) as refused:
-        list(remarks([Trial(100, 95)]))
+        list(remarks([RowTrial(100, 95)]))
     assert "95 of 100 rows" in refused.value.for_owner
     assert "95" not in str(refused.value)
 

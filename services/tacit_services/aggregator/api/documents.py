@@ -165,6 +165,8 @@ class Status(_Document):
     schedule: Schedule
     slowest: Slowest | None
     privacy: PrivacyTotal
+    at: str = Field("", description="the server's time, UTC, when this was true")
+    events: int = Field(0, description="the number of the newest event of /v1/log")
 
 
 class RunDefinition(_Document):
@@ -181,9 +183,20 @@ class Point(_Document):
 
     version: int
     seconds: float
+    at: str = Field("", description="the server's time, UTC; before 0.3 there was none")
     accuracy: float | None
     loss: float | None
     samples: int
+
+
+class RunEvent(_Document):
+    """An event: an edge came, left or lost its connection, the run or its aggregator changed."""
+
+    number: int
+    at: str = Field(description="the server's time, UTC")
+    who: str = Field(description="an edge, run or aggregator")
+    state: str = Field(description="the new one; of the aggregator: begins or stops")
+    text: str
 
 
 class Layer(_Document):

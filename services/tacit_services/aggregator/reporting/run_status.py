@@ -9,6 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tacit.protocol import veto
 from tacit_services.aggregator.reading import Health, Readable, RunReading
 from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
+from tacit_services.aggregator.reporting.run_events import FILE, RunEvents
+from tacit_services.aggregator.reporting.server_time import server_time
 from tacit_services.aggregator.reporting.shown_accounts import ShownAccounts
 
 _VERSION = version("tacit")
@@ -47,6 +50,10 @@ class RunStatus:
         self._run = run
         self._virtual = virtual
         self._metrics = metrics
+        self._events: RunEvents | None = None
+        if virtual is None:
+            name = run.reading().run_id
+            self._events = RunEvents(metrics.with_name(FILE), name, run.reading, server_time)
         self.series: list[dict[str, Any]] = []
         self._accounts = Accounts(definition.promise)
         self._shown = ShownAccounts(self._accounts)
@@ -77,6 +84,8 @@ class RunStatus:
                 self._before = self.series[-1]["seconds"]
             else:
                 self._before = 0.0
+        if self._events is not None:
+            self._events.resume()
         # Written anew: a line that was cut by a full disk or a kill must not have the next one
         # glued to it.
         try:
@@ -85,6 +94,23 @@ class RunStatus:
             )
         except OSError as error:
             raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
+
+    def look(self) -> None:
+        """Take note of what has happened to edges and run; the driver's thread calls it often."""
+        if self._events is not None:
+            self._events.look()
+
+    def stop(self) -> None:
+        """Take note that this process ends in good order."""
+        if self._events is not None:
+            self._events.stop()
+
+    def events(self, after: int, most: int) -> list[dict[str, Any]]:
+        """Return the newest events behind number `after`, at most so many, oldest first."""
+        if self._events is None:
+            return []
+        self._events.look()
+        return [asdict(event) for event in self._events.after(after, most)]
 
     def end(self) -> None:
         """Stop the clock at the end of training: every ε is that of what was released."""
@@ -119,6 +145,7 @@ class RunStatus:
         point = {
             "version": version,
             "seconds": round(self.duration, 3),
+            **({} if self._events is None else {"at": server_time()}),
             "accuracy": _json_number(round(accuracy, 6)),
             "loss": round(loss, 6),
             "samples": samples,
@@ -203,8 +230,14 @@ class RunStatus:
             "schedule": reading.schedule,
             "slowest": total.slowest and {"id": total.slowest, "releases": total.releases},
             "privacy": self._guarantee(reading, total),
+            **self._times(),
             **(self._virtual() if self._virtual else {}),
         }
+
+    def _times(self) -> dict[str, Any]:
+        if self._events is None:
+            return {}
+        return {"at": server_time(), "events": self._events.look()}
 
     def edges(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
         """Return one row for each edge that ever sent Hello, with the updates that its ε counts.
@@ -282,22 +315,16 @@ class RunStatus:
 
 def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
     record = account.record
-    why = reading.quarantined.get(name)
+    state, _ = reading.state_of_edge(name)
     key = reading.vetoes.get(name)
-    if key is not None:
-        state = "refusing"
-    elif why is None:
-        state = reading.presence.get(name, "unknown")
-    else:
-        state = "quarantined"
     return {
         "id": name,
-        "state": "retired" if record.retired else state,
+        "state": state,
         "updates": record.updates,
         "retired": record.retired,
         "refusals": record.hello.refusals,
         "refusal": record.hello.refusal if key is None else veto.words(key),
-        "quarantine": why or "",
+        "quarantine": reading.quarantined.get(name, ""),
         "bound": account.bound,
         **account.spent.document(),
     }

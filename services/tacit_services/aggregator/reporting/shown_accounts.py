@@ -3,13 +3,13 @@
 `Accounts` answers with an upper bound where there is no time for more, and with a finer one, or the
 exact ε, where there is. All are true, and a later one may be smaller: ≤ 6.242, then ≤ 6.086. Nobody
 can tell that from an account that has lost a charge. So the largest number shown stays until what
-was released has passed it. That is true, too: an edge's releases never become fewer, so whatever
-was an upper bound before is one until then. At the end of the run there is time for every ε, and
-the exact ones are shown.
+was released has passed it. That is true, too. An edge's releases never become fewer, so an upper
+bound is one until then. At the end of the run there is time for every ε, and the exact ones are
+shown.
 
 An aggregator that is started again has forgotten what was shown. It begins with the roughest bound
-of what the run has released, which is no smaller than any number that was shown before: a bound
-depends on a count alone, and grows with it.
+of what the run has released. A bound depends on a count alone and grows with it, so that one is no
+smaller than any number that was shown before.
 """
 
 from __future__ import annotations
