@@ -70,11 +70,13 @@ def predict(
             )
         yield RowPrediction(row, value, probabilities)
     if not count:
-        if kind == "images":
-            what = "pictures"
+        if kind != "images":
+            what = "has no rows"
+        elif _pictures(reader, path):
+            what = "has no picture that can be read"
         else:
-            what = "rows"
-        raise DataError(f"{option}: has no {what}")
+            what = "has no pictures"
+        raise DataError(f"{option}: {what}")
 
 
 def _check_place(kind: RowsKind, path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
+from tacit import shown
 from tacit.errors import ConfigError, PolicyForbids
 from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
@@ -127,7 +128,8 @@ def parse(text: str, origin: str) -> Policy:
                 message = "unknown key"
             else:
                 message = item["msg"].removeprefix("Value error, ")
-            problems.append(f"{field}={item['input']!r}: {message}" if field else message)
+            stated = shown.quoted(item["input"])
+            problems.append(f"{field}={stated}: {message}" if field else message)
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
 
 

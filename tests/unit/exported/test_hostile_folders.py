@@ -394,6 +394,7 @@ def test_a_damaged_picture_among_others_costs_its_own_prediction_alone(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("1.png: a file is not a whole picture")
+    assert captured.err.endswith("tacit: --images new/a/1.png: has no picture that can be read\n")
     Path("links").mkdir()
     Path("links/link.png").symlink_to("../new/a/0.png")
     assert tacit("predict", "i", "--images", "links/link.png") == 0
