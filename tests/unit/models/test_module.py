@@ -380,3 +380,22 @@ def test_an_export_of_tied_weights_and_buffers_is_a_start() -> None:
         module_model("n:n", Buffered, **how, start=state)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"other is \[2\], the module has no such parameter"):
         module_model("n:n", Buffered, **how, start={"other": torch.ones(2)})  # type: ignore[arg-type]
+
+
+class LowRank(nn.Module):
+    """A low-rank addition to a frozen layer; its second factor begins at zero, as usual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(4, 6).requires_grad_(requires_grad=False)
+        self.a = nn.Parameter(torch.randn(2, 4))
+        self.b = nn.Parameter(torch.zeros(6, 2))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.head(torch.tanh(self.base(x) + x @ self.a.T @ self.b.T)))
+
+
+def test_a_low_rank_addition_that_begins_at_zero_is_taken() -> None:
+    model = module_model("n:n", LowRank, shape=(4,), outputs=3, loss=cross_entropy)
+    assert [name for name, _ in model.layout] == ["a", "b", "head.weight", "head.bias"]
