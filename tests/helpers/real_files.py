@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -133,13 +132,7 @@ PROGRAMS: dict[str, tuple[dict[str, Change], dict[str, Any]]] = {
         {"bmi": to(pa.decimal128(9, 2))},
         _DUCKDB | {"store_decimal_as_integer": True},
     ),
-    "DuckDB, times and ids beside": (
-        {
-            "at": extra(pa.time64("us"), datetime.time(9, 30)),
-            "uuid": extra(pa.binary(16), b"\x9f" * 16),
-        },
-        _DUCKDB,
-    ),
+    "DuckDB, ids beside": ({"uuid": extra(pa.binary(16), b"\x9f" * 16)}, _DUCKDB),
     "DuckDB, large whole numbers": ({"age": to(pa.float64())}, _DUCKDB),
     "R, factors": ({"town": to(pa.dictionary(pa.int32(), pa.string()))}, {"store_schema": False}),
     "row groups, second pages": (
@@ -150,7 +143,11 @@ PROGRAMS: dict[str, tuple[dict[str, Change], dict[str, Any]]] = {
         {},
         {
             "use_dictionary": False,
-            "column_encoding": {"age": "DELTA_BINARY_PACKED", "town": "DELTA_BYTE_ARRAY"},
+            "column_encoding": {
+                "age": "DELTA_BINARY_PACKED",
+                "town": "DELTA_BYTE_ARRAY",
+                "outcome": "DELTA_LENGTH_BYTE_ARRAY",
+            },
         },
     ),
     "brotli": ({}, {"compression": "brotli"}),
