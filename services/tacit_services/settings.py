@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tacit import config, regular_file
+from tacit import config, regular_file, shown
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
@@ -233,5 +233,7 @@ def read_settings(kind: type[S], **overrides: Any) -> S:
             name = str(item["loc"][0])
             variable = f"TACIT_{name.upper()}"
             value = explicit.get(name, os.environ.get(variable))
-            lines.append(f"{variable}={value!r}: {item['msg'].removeprefix('Value error, ')}")
+            lines.append(
+                f"{variable}={shown.quoted(value)}: {item['msg'].removeprefix('Value error, ')}"
+            )
         raise ConfigError("; ".join(lines)) from error

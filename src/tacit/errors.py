@@ -8,6 +8,7 @@
     │   ├── Fenced       4  a newer aggregator has taken over this run
     │   └── BrokerRefuses 4 the broker does not take what we send
     ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
+    │   ├── PolicyForbids 5 the owner's policy does not allow the run
     │   └── BudgetSpent  5  the next push would pass the edge's budget
     ├── WireError        6  bytes that are not a message; has a short `reason` for counters
     └── StoreLost        7  the store has lost messages that were receipted
@@ -68,6 +69,14 @@ class PrivacyError(TacitError):
     """The ledger, the budget or the edge's own policy refuses."""
 
     exit_code = 5
+
+
+class PolicyForbids(PrivacyError):  # noqa: N818  (a verdict, too)
+    """The owner's policy does not allow the run. key: of the policy, which forbids it."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class BudgetSpent(PrivacyError):  # noqa: N818  (a state of the ledger)

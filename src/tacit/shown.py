@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+_MOST_OF_A_VALUE = 200  # characters
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _CELLS = re.compile(r"([;|])")  # where a spreadsheet may begin a cell, too
 # Letters and marks that print, and that nobody sees.
@@ -36,6 +37,19 @@ def printable(text: str, limit: int | None = None) -> str:
     if cut.isascii() and cut.isprintable():
         return cut
     return "".join(character if seen(character) else "?" for character in cut)
+
+
+def quoted(wrong: object) -> str:
+    """Return a wrong value as an error line repeats it: as Python writes it, and not too long.
+
+    >>> quoted("old"), len(quoted([0] * 100_000)) < 250
+    ("'old'", True)
+    """
+    text = repr(wrong)
+    if len(text) <= _MOST_OF_A_VALUE:
+        return text
+    half = _MOST_OF_A_VALUE // 2
+    return f"{text[:half]} … {text[-half:]} ({len(text):,} characters)"
 
 
 def lines(text: str) -> str:

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from rich.text import Text
 from tacit_services import logs
 from tacit_services.display import text_tables
+from tacit_services.settings import EdgeSettings, read_settings
 
-from tacit.shown import as_json, cell, lines, printable, seen
+from tacit.config import run_file
+from tacit.errors import ConfigError
+from tacit.privacy import policy
+from tacit.shown import as_json, cell, lines, printable, quoted, seen
 from tacit.user_code import readable
 
 
@@ -145,3 +149,28 @@ def test_tables_and_lines_of_commands_show_names_safely(capsys: pytest.CaptureFi
     output = capsys.readouterr().out
     assert all(line.isprintable() for line in output.split("\n"))
     assert lines("a\nb") == "a\nb"
+
+
+@pytest.mark.parametrize("wrong", ["x" * 100_000, [0.5] * 50_000, {"a": "b" * 9_000}])
+def test_a_wrong_value_is_repeated_with_its_ends_and_its_length(wrong: object) -> None:
+    shown = quoted(wrong)
+    whole = repr(wrong)
+    assert len(shown) < 250
+    assert shown.startswith(whole[:50])
+    assert f"{whole[-50:]} ({len(whole):,} characters)" in shown
+    assert quoted("old") == "'old'"
+
+
+def test_no_complaint_of_a_run_file_policy_or_setting_is_a_page_long() -> None:
+    long = "x" * 50_000
+    cases = (
+        lambda: run_file.parse(f'[run]\nupdates = "{long}"', "run.toml"),
+        lambda: run_file.parse(f'[algorithm]\nname = "{long}"', "run.toml"),
+        lambda: policy.parse(f'max_epsilon = "{long}"', "policy.toml"),
+        lambda: read_settings(EdgeSettings, threads=long),
+    )
+    for case in cases:
+        with pytest.raises(ConfigError) as refused:
+            case()
+        assert "50,002 characters" in str(refused.value)
+        assert len(str(refused.value)) < 2000

@@ -13,10 +13,12 @@ from tacit_client.models import (
     Predictions,
     Privacy,
     RunDefinition,
+    RunEvent,
     Schedule,
     Staleness,
     Status,
     Summary,
+    Veto,
 )
 
 __all__ = [
@@ -33,9 +35,11 @@ __all__ = [
     "Predictions",
     "Privacy",
     "RunDefinition",
+    "RunEvent",
     "Schedule",
     "Staleness",
     "Status",
     "Summary",
     "Unreachable",
+    "Veto",
 ]

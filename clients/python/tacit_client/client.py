@@ -26,6 +26,7 @@ from tacit_client.models import (
     Predictions,
     Privacy,
     RunDefinition,
+    RunEvent,
     Status,
 )
 
@@ -153,6 +154,10 @@ class Client:
         """Return the evaluations, oldest first: all, or those of versions later than `after`."""
         only = {} if after is None else {"after": after}
         return self._get("/v1/series", list[Point], **only)
+
+    def log(self, after: int = 0) -> list[RunEvent]:
+        """Return the run's events behind number `after`, oldest first; the newest 1,000."""
+        return self._get("/v1/log", list[RunEvent], after=after)
 
     def privacy(self) -> Privacy:
         """Return the run's privacy guarantee."""

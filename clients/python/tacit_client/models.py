@@ -138,6 +138,13 @@ class Slowest(_Document):
     releases: int
 
 
+class Veto(_Document):
+    """An edge whose owner's policy forbids the run; `policy` is the key that does."""
+
+    id: str
+    policy: str
+
+
 class Status(_Results):
     """What summary.json would say now but for its edges, with the run's `state`.
 
@@ -150,11 +157,14 @@ class Status(_Results):
     reason: str = ""
     edges_online: int
     edges_refusing: int = 0
+    vetoes: list[Veto] = []
     refusals: int = 0
     edges_needed: int = 0
     target: int
     schedule: Schedule
     slowest: Slowest | None = None
+    at: str = ""
+    events: int = 0
 
     @property
     def over(self) -> bool:
@@ -167,10 +177,21 @@ class Point(_Document):
 
     version: int
     seconds: float
+    at: str = ""
     accuracy: float | None
     loss: float | None
     samples: int
     metrics: dict[str, float | None] = {}
+
+
+class RunEvent(_Document):
+    """An event with the server's time (UTC); `who` is an edge, run or aggregator."""
+
+    number: int
+    at: str
+    who: str
+    state: str
+    text: str
 
 
 class Layer(_Document):

@@ -50,6 +50,7 @@ from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.aggregator")
+_LOOK_SECONDS = 1.0  # between two looks at who has left, after the run's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class HostedRun:
         with ExitStack() as parts:
             for part in (self._operator, self._store, self._driver, self._evaluator):
                 parts.callback(part.close)
+            self._run_status.stop()
 
     def _recover(self, stop: threading.Event) -> None:
         """Take the run over; a store that does not answer has a while to come up."""
@@ -206,6 +208,7 @@ class HostedRun:
                 driver.announce()
             self._evaluator.offer(run.role)
             self._run_status.tick(run.role.version)
+            self._run_status.look()
             self._operator.enter(driver)
             if (reason := desertion.reason()) is not None:
                 driver.halt(reason)
@@ -236,7 +239,8 @@ class HostedRun:
             link.open([topics.presence_all(run.run_id)], run.note_presence, stop)
         except ServiceError as error:
             log.warning("%s; who leaves from here on is not noticed", error)
-        stop.wait()
+        while not stop.wait(_LOOK_SECONDS):
+            self._run_status.look()
         link.close()
 
     def _answer_questions(self, inference: Inference, stop: threading.Event) -> None:
@@ -247,6 +251,7 @@ class HostedRun:
         def idle() -> None:
             if link.came_up():
                 self._driver.announce()
+            self._run_status.look()
             inference.turn()
 
         try:

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from torch import Tensor
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
+from tacit.protocol import veto
 
 _ONLINE = ("online", "refusing", "retired")
 _GONE = ("left", "offline")
@@ -68,8 +70,8 @@ class RunReading:
 
     parameters: the model's size. params: (d,), which the fold replaces and never writes into.
     staleness: how many updates were how old; mean_staleness: of the latest. quarantined: the edges
-    that are heard no more, and why. needed: edges that the run waits for before it begins. load:
-    None of a simulation.
+    that are heard no more, and why. vetoes: edges whose policy forbids the run, with its key.
+    needed: edges that the run waits for before it begins. load: None of a simulation.
     """
 
     run_id: str
@@ -89,6 +91,7 @@ class RunReading:
     counts: Mapping[str, int]
     records: Mapping[str, EdgeRecord]
     presence: Mapping[str, str]
+    vetoes: Mapping[str, str]
     quarantined: Mapping[str, str]
     needed: int
     health: Health
@@ -106,8 +109,8 @@ class RunReading:
 
     @property
     def refusing(self) -> int:
-        """Edges that refuse the model now."""
-        return sum(state == "refusing" for state in self.presence.values())
+        """Edges that refuse the model now, or the run."""
+        return sum(state == "refusing" for state in self.presence.values()) + len(self.vetoes)
 
     @property
     def refusals(self) -> int:
@@ -141,8 +144,24 @@ class RunReading:
         return [
             name
             for name, record in sorted(self.records.items())
-            if not record.retired and self.presence.get(name, "offline") in _GONE
+            if not record.retired
+            and name not in self.vetoes
+            and self.presence.get(name, "offline") in _GONE
         ]
+
+    def state_of_edge(self, name: str) -> tuple[str, str]:
+        """Return the state in which an edge is shown, and why where there is a reason."""
+        record = self.records.get(name)
+        if record is not None and record.retired:
+            return "retired", record.retired
+        if name in self.vetoes:
+            return "refusing", veto.words(self.vetoes[name])
+        if name in self.quarantined:
+            return "quarantined", self.quarantined[name]
+        state = self.presence.get(name, "unknown")
+        if state == "refusing" and record is not None:
+            return state, record.hello.refusal
+        return state, ""
 
     def ages(self) -> dict[str, float | int]:
         """Return the staleness of all updates: mean, 95th percentile, largest, largest lately."""
@@ -180,6 +199,7 @@ def read(
     run_id: str,
     fingerprint: str,
     quarantined: Mapping[str, str],
+    vetoes: Mapping[str, str] = MappingProxyType({}),
     needed: int = 0,
     health: Health = Health(),
     load: Load | None = None,
@@ -207,6 +227,7 @@ def read(
         counts=dict(counts),
         records=dict(role.edges),
         presence=presence,
+        vetoes=vetoes,
         quarantined=quarantined,
         needed=needed,
         health=health,

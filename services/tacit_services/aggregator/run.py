@@ -52,7 +52,8 @@ class Run:
     """The state of one run, which the driver and the pipeline work on.
 
     role, lock, counts: the journal's; the lock is held while the role changes. names: of the run's
-    edges; messages of other senders are ignored. presence: the newest word of each edge. guard,
+    edges; messages of other senders are ignored. presence: the newest word of each edge. vetoes:
+    edges whose policy forbids the run, with the key. guard,
     limiter, scheduler: which edges are heard, and which get a task. latency: from taking a message
     in hand to having it in the model. epoch: the store's; 0: the run has not been taken over yet.
     """
@@ -78,6 +79,7 @@ class Run:
         self.counts = journal.counts
         self.names = names
         self.presence = presence
+        self.vetoes: dict[str, str] = {}
         self.guard = guard
         self.limiter = limiter
         self.scheduler = scheduler
@@ -93,6 +95,7 @@ class Run:
                 self.role,
                 self.counts,
                 presence,
+                vetoes=dict(self.vetoes),
                 run_id=self.run_id,
                 fingerprint=self.journal.fingerprint,
                 quarantined=self.guard.quarantined(),
@@ -137,7 +140,7 @@ class Run:
 
     def note_presence(self, inbound: Inbound) -> None:
         """Take an edge's word about itself."""
-        presence.note(self.presence, self.names, inbound)
+        presence.note(self.presence, self.vetoes, self.names, inbound)
 
     def subscriptions(self) -> list[str]:
         """Return the topics to subscribe to now."""

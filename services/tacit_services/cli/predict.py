@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit import rounding
-from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
+from tacit.errors import ConfigError, DataError, OwnersError, PrivacyError, ServiceError, TacitError
 from tacit.shown import as_json as text_of_json
 from tacit.shown import cells
 from tacit_services.cli.owners import owners_screen
@@ -147,11 +147,27 @@ def _exported(
 
     model = exported.read(folder, trust_code=trust_code)
     [(kind, path)] = chosen.items()
-    predictions = _begun(exported.predict(model, kind, path))
+    unread: list[str] = []
+
+    def note(name: str, error: OwnersError) -> None:
+        say(f"{name}: {error.for_owner}; no prediction", err=True)
+        unread.append(name)
+
+    predictions = _begun(exported.predict(model, kind, path, note))
     if as_json:
         typer.echo(text_of_json([asdict(prediction) for prediction in predictions]))
-        return
-    lines = _lines(model.run.source.target.shares, predictions)
+    else:
+        _write(_lines(model.run.source.target.shares, predictions), out)
+    if unread:
+        count = len(unread)
+        if count == 1:
+            what = "1 picture has"
+        else:
+            what = f"{count:,} pictures have"
+        raise DataError(f"--images {path}: {what} no prediction (named above)")
+
+
+def _write(lines: Iterator[list[str]], out: Path | None) -> None:
     if out is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
         return

@@ -1,7 +1,8 @@
 """Durable replacement of small files that hold secrets or identities.
 
 A file is written whole or not at all, is on disk when the call returns, and has exactly the file
-mode that was asked for, at every moment of its life.
+mode that was asked for, at every moment of its life. Results of a run have the mode that the umask
+leaves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import BinaryIO
 SECRET = 0o600
 GROUP = 0o640
 PUBLIC = 0o644
+_ANYBODYS = 0o666  # before the umask
 
 
 class Disk:
@@ -33,10 +35,11 @@ class Disk:
             os.close(descriptor)
 
 
-def write(path: Path, data: bytes, mode: int) -> None:
+def write(path: Path, data: bytes, mode: int | None) -> None:
     """Replace the content of `path` by `data`, with file mode `mode`; durable when this returns.
 
-    A crash leaves either the old content or the new one. Raises OSError.
+    mode: None is what the process's umask leaves. A crash leaves either the old content or the new
+    one. Raises OSError.
     """
     write_pieces(path, (data,), mode)
 
@@ -52,7 +55,7 @@ def write_for_owner(path: Path, data: bytes, mode: int) -> None:
 def write_pieces(
     path: Path,
     pieces: Iterable[bytes | memoryview],
-    mode: int,
+    mode: int | None,
     disk: Disk | None = None,
     *,
     of_folder: bool = False,
@@ -64,12 +67,14 @@ def write_pieces(
     disk = disk or Disk()
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    descriptor = os.open(temporary, flags, _ANYBODYS if mode is None else SECRET)
     with os.fdopen(descriptor, "wb") as file:
         if of_folder:
             folder = path.parent.stat()
             os.fchown(descriptor, folder.st_uid, folder.st_gid)
-        os.fchmod(descriptor, mode)
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         file.writelines(pieces)
         file.flush()
         disk.sync_file(file)

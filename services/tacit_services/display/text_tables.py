@@ -220,6 +220,9 @@ def _paid(edge: Edge) -> dict[str, str]:
 
 
 def _refusing(run: Status) -> str:
+    if run.vetoes:
+        named = "; ".join(f"{veto.id}: its policy's {veto.policy}" for veto in run.vetoes)
+        return f", {run.edges_refusing} refusing ({named} does not allow the run)"
     if run.edges_refusing:
         return f", {run.edges_refusing} refusing the model"
     return ""

@@ -42,6 +42,7 @@ _NO_VALUE = ("?", "#N/A", "-", ".", "nil", "None", "none", "n/a", "<NA>")  # wri
 _ID_NAME = re.compile(
     r"(^|[_\W])(p?id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$"
 )
+_INDEX_NAME = re.compile(r"__index_level_\d+__|Unnamed: \d+")  # as pandas calls an index
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
 _INTERVALS = 8  # of the time to an event
@@ -233,6 +234,8 @@ def _may_count(name: str, values: pa.Array, form: TableForm) -> list[str]:
 def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:
     if not name.strip():
         return Guess(name, left_out="has no name")
+    if _INDEX_NAME.fullmatch(name):
+        return Guess(name, left_out="is a data frame's index, which numbers the rows")
     if pa.types.is_null(values.type):
         return Guess(name, left_out="has no value in the sample")
     dated = _date(name, values)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -30,10 +28,10 @@ class WrittenRun:
 
 
 def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
-    """Write the files into `folder`, which must not be there. home: of the ledgers.
+    """Write the files into `folder`, which must not be there, and appears whole.
 
-    Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
-    nothing is left.
+    home: of the ledgers. Raises ConfigError, DataError, PrivacyError where a ledger knows what is
+    to be public; then nothing is left.
     """
     _check_names(folder, request)
     draft = _draft(replace(request, name=_free_name(folder.name, home)))  # nothing is written yet
@@ -48,25 +46,19 @@ def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
     }
     if draft.nets is not None:
         files["nets.py"] = draft.nets
+    unfinished = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
     try:
-        folder.mkdir(parents=True)
-        with _all_or_nothing(folder):
-            for file, content in files.items():
-                (folder / file).write_text(content, encoding="utf-8")
-            _copy_public(request, folder / f"public{request.suffix}")
+        unfinished.mkdir(parents=True)
+        for file, content in files.items():
+            (unfinished / file).write_text(content, encoding="utf-8")
+        _copy_public(request, unfinished / f"public{request.suffix}")
+        unfinished.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
+    finally:  # Ctrl-C too
+        shutil.rmtree(unfinished, ignore_errors=True)
     return WrittenRun(sorted(folder.iterdir()), draft.remarks)
-
-
-@contextmanager
-def _all_or_nothing(folder: Path) -> Iterator[None]:
-    """Take away `folder`, which is ours, where something fails."""
-    try:
-        yield
-    except BaseException:  # Ctrl-C too: a half folder would refuse the next try. It is raised again
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _free_name(name: str, home: Path) -> str:

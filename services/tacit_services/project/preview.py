@@ -19,7 +19,7 @@ from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
-from tacit.datasets import EdgeRows
+from tacit.datasets import EdgeRows, PrivateRows
 from tacit.datasets.source import Source
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
@@ -32,11 +32,12 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
 from tacit_services.display.progress import SlowSteps
-from tacit_services.project import layer_times
+from tacit_services.project import layer_times, row_trial
 from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
 _TASKS = 3  # measured tasks, of which the quickest counts
+_TRIED_ROWS = 1000  # of all edges together, with an own module
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,11 @@ def check(
     model = definition.build_model()
     plan = definition.plans.plan(0)
     began = time.perf_counter()
-    edge_rows = _rows_of_edges(definition, root, slow, only)
+    edge_rows = _rows_of_edges(definition, model, root, slow, only)
     reading = time.perf_counter() - began
     with slow.step("looking at the columns"):
         remarks = definition.source.remarks(only)
+        remarks += row_trial.remarks([edge.trial for edge in edge_rows if edge.trial is not None])
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
     facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
@@ -101,17 +103,25 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _EdgeRows:
-    """An edge's rows: how many, or units of them, and the classes that they have."""
+    """An edge's rows: how many, or units of them, the classes that they have, and their trial."""
 
     count: int
     classes: frozenset[int]
+    trial: row_trial.RowTrial | None
 
 
 def _rows_of_edges(
-    definition: Definition[Any], root: Path | None, slow: SlowSteps, only: int | None
+    definition: Definition[Any], model: Model, root: Path | None, slow: SlowSteps, only: int | None
 ) -> list[_EdgeRows]:
-    """Read every row of every edge, or of `only` one, as the run will read it."""
+    """Read every row of every edge, or of `only` one, as the run will read it.
+
+    Where the model is an own module, some of them are tried with it.
+    """
     edge_rows = []
+    if isinstance(model, ModuleModel) and definition.algorithm.worker != "party":
+        own = model
+    else:
+        own = None
     if only is None:
         numbers = range(definition.edges.count)
     else:
@@ -119,7 +129,8 @@ def _rows_of_edges(
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
         for number in numbers:
             with slow.step(f"reading the rows of edge {number + 1} of {definition.edges.count}"):
-                edge_rows.append(_rows(definition.source, number, root, Path(folder)))
+                read = definition.source.edge(number, root, Path(folder)).rows
+                edge_rows.append(_examined(definition.source, read, own, len(numbers)))
     return edge_rows
 
 
@@ -141,9 +152,14 @@ def _data(
     )
 
 
-def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _EdgeRows:
-    rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
-    return _EdgeRows(rows.records, frozenset(_classes_in(rows.y[:-1], source.target)))
+def _examined(source: Source, read: PrivateRows, own: ModuleModel | None, edges: int) -> _EdgeRows:
+    rows = read.for_edge(source.shape[1] or 1)
+    classes = _classes_in(rows.y[:-1], source.target)
+    if own is None:
+        trial = None
+    else:
+        trial = row_trial.tried(own, rows, max(1, _TRIED_ROWS // edges))
+    return _EdgeRows(rows.records, frozenset(classes), trial)
 
 
 def _classes_in(y: torch.Tensor, target: Target) -> list[int]:

@@ -198,9 +198,12 @@ def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) ->
 
 
 def _in_words(origin: LedgerOrigin) -> str:
-    """Return whose data it is, where its name does not say so."""
-    if origin.by in ("", "name"):
+    """Return by what the data was recognised, and what to say where it is of other people."""
+    if origin.by == "":
         return ""
+    if origin.by == "name":
+        name = f"known by its name, {origin.continues}"
+        return f" ({name}; if those are other people, give them another data.name)"
     others = f"; if those are other people, name {origin.continues} in data.apart_from"
     name_line = f"known by its {origin.by} as {origin.continues}"
     return f" ({name_line}{'' if origin.by == 'bytes' else others})"

@@ -17,10 +17,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from pathlib import Path
 
 from tacit_services import launch, python_child
@@ -48,6 +49,8 @@ _IMPORTED = [
     "tacit.kernels.network",  # with numba, if it is there
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
+_LONGEST_FOLDER = 60  # bytes: a socket's whole name may have 107
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (made by mkdtemp, for us alone)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
@@ -56,7 +59,7 @@ _PR_SET_NAME = 15
 def prepare() -> None:
     """Let the forkserver begin its imports, while this process does something else."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
-    with _silenced(), python_child.inherited(_AT_EXEC):
+    with _silenced(), python_child.inherited(_AT_EXEC), _room_for_sockets():
         forkserver.ensure_running()
 
 
@@ -149,6 +152,24 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
     os.environ.clear()
     os.environ.update(environment)
     launch.main(arguments[0])
+
+
+@contextlib.contextmanager
+def _room_for_sockets() -> Iterator[None]:
+    """Let `multiprocessing` make its folder for sockets where their names are not too long.
+
+    Batch systems give each job a folder for temporary files, with a long path. The folder is made
+    once in a process, so the next ones are where this one is.
+    """
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER:
+        short = (path for path in _SHORT_FOLDERS if os.access(path, os.W_OK | os.X_OK))
+        tempfile.tempdir = next(short, before)
+    try:
+        util.get_temp_dir()
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ ROOM_BYTES = 2 * WINDOW * (1 << 18)  # the most bytes in one edge's queue
 TOTAL_BYTES = 1 << 28  # the most bytes in all queues; beyond it an edge has room for one message
 STRANGERS = ""  # the name of the queue that all senders unknown to the run share
 FEW = 16  # room in that queue: its messages are answered, so that an honest sender learns why
-WORD = 20  # bytes of a word that are looked at
+WORD = 32  # bytes of a word that are looked at
 PRESENCE = "presence"
 STEPS = "steps"
 

@@ -15,11 +15,13 @@ from typing import Any
 
 from tacit.config.definition import Definition
 from tacit.datasets import Source
+from tacit.errors import PolicyForbids
 from tacit.privacy.ledger import Ledger
 from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identities, Identity
 from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.settings import EdgeSettings, data_home
+from tacit_services.worker import told_veto
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import Credentials, prepared
 from tacit_services.worker.heartbeat import Heartbeat
@@ -66,7 +68,7 @@ def worker_resources(
 
     Nothing is sent, and what can be wrong with credentials is looked for as far as that allows.
     allowed: raises for the number of a worker that may not take part, before any ledger knows its
-    rows.
+    rows. That the policy forbids the run is told to the aggregator, and is all that it is told.
     Raises ConfigError, PrivacyError.
     """
     identities = Identities(settings.identities, settings.identity, settings.ledger)
@@ -80,7 +82,11 @@ def worker_resources(
         # Order at the end: the connection is down already, then the ledger, and last the identity
         # that it belongs to.
         with closing(identity):
-            allowed(identity.number)
+            try:
+                allowed(identity.number)
+            except PolicyForbids as veto:
+                told_veto.tell(settings, identity, veto.key, stop)
+                raise
             credentials = prepared(settings, identity)
             broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, credentials)
             with (

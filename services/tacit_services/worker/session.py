@@ -267,7 +267,8 @@ class Session:
                 self.task_came = self._clock()
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
-        if announcement.state in ("finished", "halted"):
+        # It says less than a Halt, which has the reason, and may come after it.
+        if announcement.state in ("finished", "halted") and not self._role.halted:
             self._role.on_message(Halt(announcement.version, announcement.state))
         if (
             announcement.epoch != self._epoch and not retained

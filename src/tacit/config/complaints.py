@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from tacit import shown
+
 _Location = tuple[int | str, ...]
-_SHOWN = 2_000  # characters of a wrong value
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
 _TARGETS = (("column",), ("labels",), ("event",))  # forms of a table's target, which are no keys
 
@@ -26,14 +27,14 @@ def one_line(error: ValidationError, root: type[BaseModel]) -> str:
         if isinstance(value, dict | BaseModel):
             suffix = ""
         else:
-            suffix = f"={value!r}"[:_SHOWN]
+            suffix = f"={shown.quoted(value)}"
         if item["type"] == "extra_forbidden":
             message = f"unknown key{_meant(root, _location(item['loc']))}"
         elif item["type"] == "missing":
             suffix = ""
         elif item["type"] == "union_tag_invalid":
             field = f"{field}.{_CHOSEN_BY[field]}"
-            suffix = f"={item['ctx']['tag']!r}"
+            suffix = f"={shown.quoted(item['ctx']['tag'])}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
             field = f"{field}.{_CHOSEN_BY[field]}"

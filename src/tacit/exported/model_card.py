@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ Rows become numbers as `model.json` says under `data`.
 | network | {model}, {parameters:,} parameters |
 | trained by | {algorithm}, {applied} updates |
 | on the public test set | {measured} |
-| weights, SHA-256 | `{digest}` |
+{files}
+These are what `sha256sum` says of the files here. In the run's results the weights have the
+SHA-256 `{digest}`.
 
 Nothing is said here of groups of people that the test set does not show apart, nor of data from
 elsewhere.
@@ -55,6 +58,10 @@ elsewhere.
 ## Settings
 
     {definition}
+{agreed}"""
+_AGREED = """
+A hash in `code` is what the edges agreed on: over the names and contents of all files of an entry
+together. It is no file's SHA-256.
 """
 _PRIVATE = """\
 | | |
@@ -82,10 +89,13 @@ _NOT_PRIVATE = """\
 the training data."""
 
 
-def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> str:
+def text(
+    folder: Path, run: RunFile, model: Model, summary: dict[str, Any], files: Mapping[str, str]
+) -> str:
     """Return the card, as Markdown.
 
-    folder: what it will lie in; summary: the run's summary.json.
+    folder: what it will lie in; summary: the run's summary.json. files: beside it, by their names,
+    with their SHA-256.
     """
     target = run.source.target
     return _CARD.format(
@@ -103,6 +113,8 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         applied=summary["applied"],
         measured=_measured(summary["metrics"]),
         digest=summary["model_sha256"],
+        files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
+        agreed=_AGREED if "code" in run.stated() else "",
         privacy=_privacy(summary["privacy"]),
         definition=as_json(run.stated(), indent=1).replace("\n", "\n    "),
     )
@@ -119,6 +131,10 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
 def _marked(words: str) -> str:
     """Return words with the names of a file as text: no Markdown, no HTML."""
     return _MARKDOWN.sub(r"\\\1", printable(words))
+
+
+def _shown(name: str) -> str:
+    return f"{_marked(name)}, SHA-256"
 
 
 _OPTIONS = {

@@ -162,22 +162,25 @@ def _write(
     folder.mkdir(parents=True)
     weights = safetensors.torch.save(model.state(params))
     (folder / WEIGHTS).write_bytes(weights)
+    digests = {WEIGHTS: hashlib.sha256(weights).hexdigest()}
     for name in _code(run):
         place = folder / CODE / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run.folder / name, place)
+        digests[f"{CODE}/{name}"] = hashlib.sha256(place.read_bytes()).hexdigest()
     facts = {
         "format": FORMAT,
         "run": _without_files(run),
         "code": run.stated().get("code", {}),
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        "weights_sha256": digests[WEIGHTS],
         "trained_sha256": summary["model_sha256"],
         "metrics": summary["metrics"],
         "privacy": {key: summary["privacy"][key] for key in model_card.OF_PRIVACY},
         "tacit_version": summary["tacit_version"],
     }
     (folder / FACTS).write_text(as_json(facts) + "\n", encoding="utf-8")
-    (folder / CARD).write_text(model_card.text(folder, run, model, summary), encoding="utf-8")
+    card = model_card.text(folder, run, model, summary, digests)
+    (folder / CARD).write_text(card, encoding="utf-8")
 
 
 def _code(run: RunFile) -> Iterator[Path]:

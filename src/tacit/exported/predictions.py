@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +20,14 @@ from tacit.datasets import features as frozen
 from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.featured import plain
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, RowError
 from tacit.datasets.source import Benchmark
 from tacit.errors import ConfigError, DataError
 from tacit.exported.model_folder import Exported
 
 RowsKind = Literal["table", "images", "arrays", "python"]
 _BATCH = 1024
+_PICTURES = 64  # that are read one by one, and answered together
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +44,40 @@ class RowPrediction:
     probabilities: dict[str, float]
 
 
-def predict(model: Exported, kind: RowsKind, path: Path) -> Iterator[RowPrediction]:
+Unread = Callable[[str, RowError], None]
+
+
+def predict(
+    model: Exported, kind: RowsKind, path: Path, unread: Unread | None = None
+) -> Iterator[RowPrediction]:
     """Yield the model's prediction for every row at `path`.
 
-    Raises ConfigError; DataError, also where there is no row, and where the model's outputs for a
-    row are not finite: then they speak for no class.
+    unread: is told the name of a picture that cannot be read, and why. The others are predicted.
+    Without it, such a picture raises DataError. So does a place without a row, and a row for which
+    the model's outputs are not finite: they speak for no class. Raises ConfigError, too.
     """
     _check_place(kind, path)
     reader = _reader(model.run, kind)
-    names = _names(reader, path)
-    row = 0
-    for x in _inputs(model.run, reader, path):
-        for value, probabilities in _answers(model, x):
-            row += 1
-            numbers = probabilities.values() if isinstance(value, str) else [value]
-            if not all(map(math.isfinite, numbers)):
-                raise DataError(
-                    f"--{_OPTION[kind]} {path}: row {row}: the model's outputs are not finite "
-                    "numbers, so nothing is predicted"
-                )
-            yield RowPrediction(names[row - 1] if names else str(row), value, probabilities)
-    if not row:
-        if kind == "images":
-            what = "pictures"
+    option = f"--{_OPTION[kind]} {path}"
+    count = 0
+    for name, value, probabilities in _answered(model, reader, path, unread):
+        count += 1
+        row = name or str(count)
+        numbers = probabilities.values() if isinstance(value, str) else [value]
+        if not all(map(math.isfinite, numbers)):
+            raise DataError(
+                f"{option}: row {row}: the model's outputs are not finite numbers, so nothing is "
+                "predicted"
+            )
+        yield RowPrediction(row, value, probabilities)
+    if not count:
+        if kind != "images":
+            what = "has no rows"
+        elif _pictures(reader, path):
+            what = "has no picture that can be read"
         else:
-            what = "rows"
-        raise DataError(f"--{_OPTION[kind]} {path}: has no {what}")
+            what = "has no pictures"
+        raise DataError(f"{option}: {what}")
 
 
 def _check_place(kind: RowsKind, path: Path) -> None:
@@ -115,21 +125,71 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
     return ImagesReader((shape[1], shape[2]), shape[0], names, "path", "label", None)
 
 
-def _names(reader: Reader, path: Path) -> list[str]:
-    """Return the pictures' file names, which tell more than their number."""
+def _answered(
+    model: Exported, reader: Reader, path: Path, unread: Unread | None
+) -> Iterator[tuple[str, str | float, dict[str, float]]]:
+    """Yield the name of each row, "" where it has none, and the model's answer to it."""
+    pictures = _pictures(reader, path)
+    if unread is not None and pictures:
+        blocks = _singly(reader, pictures, unread)
+    else:
+        blocks = _blocks(reader, path, [name for name, _ in pictures])
+    for names, block in blocks:
+        answers = _answers(model, _prepared(model.run, block))
+        for name, (value, probabilities) in zip(names, answers, strict=True):
+            yield name, value, probabilities
+
+
+def _pictures(reader: Reader, path: Path) -> list[tuple[str, Path]]:
+    """Return the pictures with their files' names, which tell more than a number."""
     read = plain(reader)
     if not hasattr(read, "files"):
         return []
     files: list[Path] = read.files(path)
     folder = (path if path.is_dir() else path.parent).resolve()
-    return [str(file.resolve().relative_to(folder)) for file in files]
+    return [(_name(file, folder), file) for file in files]
 
 
-def _inputs(run: RunFile, reader: Reader, path: Path) -> Iterator[Tensor]:
-    source = run.source
+def _name(file: Path, folder: Path) -> str:
+    place = file.resolve()
+    if place.is_relative_to(folder):
+        return str(place.relative_to(folder))
+    return file.name
+
+
+def _blocks(reader: Reader, path: Path, names: list[str]) -> Iterator[tuple[list[str], Tensor]]:
+    first = 0
     for block in reader.inputs(path):
         for x in torch.split(torch.from_numpy(block), _BATCH):
-            yield frozen.apply(source.features, x) if isinstance(source, Benchmark) else x
+            yield names[first : first + len(x)] or [""] * len(x), x
+            first += len(x)
+
+
+def _singly(
+    reader: Reader, pictures: list[tuple[str, Path]], unread: Unread
+) -> Iterator[tuple[list[str], Tensor]]:
+    """Yield the pictures that can be read, some at a time."""
+    remaining = iter(pictures)
+    while some := list(islice(remaining, _PICTURES)):
+        names = []
+        read = []
+        for name, file in some:
+            try:
+                [x] = reader.inputs(file)
+            except RowError as error:
+                unread(name, error)
+            else:
+                names.append(name)
+                read.append(torch.from_numpy(x))
+        if names:
+            yield names, torch.cat(read)
+
+
+def _prepared(run: RunFile, x: Tensor) -> Tensor:
+    source = run.source
+    if isinstance(source, Benchmark):
+        return frozen.apply(source.features, x)
+    return x
 
 
 @torch.no_grad()

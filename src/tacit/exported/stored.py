@@ -18,14 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tacit import regular_file
+from tacit import regular_file, shown
 from tacit.errors import DataError
 from tacit.models import Model
 from tacit.privacy.report import TotalPrivacy
 
 _DEEPEST = 64  # JSON within JSON; run definitions have 5
 _HEADER = 1 << 20  # bytes of a weights file beside its numbers
-_SHOWN = 60  # characters of a wrong value
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MetricValues = dict[str, float | None]
@@ -107,7 +106,7 @@ def as_kind(kind: type[DocumentType], content: Mapping[str, Any], path: Path) ->
         if first["type"] == "missing":
             suffix = ""
         else:
-            suffix = f"={first['input']!r}"[:_SHOWN]
+            suffix = f"={shown.quoted(first['input'])}"
         raise DataError(
             f"{path}: is damaged: {field}{suffix}: {first['msg']}; get it again from who wrote it"
         ) from error

@@ -154,6 +154,8 @@ class ModuleModel(Model):
                 alone: Tensor = functional_call(module, state, (x.unsqueeze(0),))
                 return alone.squeeze(0)
             scores: Tensor = functional_call(module, state, (x,))
+            if len(x) == 1 and scores.dim() < (2 if self.classes > 1 else 1):
+                return scores.unsqueeze(0)  # a module that squeezes lost the batch with its size
             return scores
 
     def probabilities(self, scores: Tensor) -> Tensor:
@@ -216,10 +218,10 @@ class ModuleModel(Model):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self.factory()
-        parameters = dict(module.named_parameters())
+        places = _places(module)
         with torch.no_grad():
             for name, value in self.start.items():
-                parameters[name].copy_(value)
+                places[name].copy_(value)
         return module.to("cpu")
 
     def _trained(self, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -293,12 +295,25 @@ def module_model(
     return model
 
 
+def _places(module: nn.Module) -> dict[str, Tensor]:
+    """Return what a file of weights may name: parameters, tied ones by all names, and buffers."""
+    parameters = dict[str, Tensor](module.named_parameters(remove_duplicate=False))
+    return parameters | dict(module.named_buffers(remove_duplicate=False))
+
+
 def _check_start(entry: str, model: ModuleModel) -> None:
-    parameters = dict(model.factory().named_parameters())
+    places = _places(model.factory())
     for name, value in model.start.items():
-        if name not in parameters or parameters[name].shape != value.shape:
-            has = list(parameters[name].shape) if name in parameters else "no such parameter"
+        if name not in places or places[name].shape != value.shape:
+            has = list(places[name].shape) if name in places else "no such parameter"
             raise ConfigError(f"model.weights: {name} is {list(value.shape)}, the module has {has}")
+    loaded = _places(model.module)
+    for name, value in model.start.items():
+        if not torch.equal(loaded[name], value.to(loaded[name].dtype)):
+            raise ConfigError(
+                f"model.weights: {name} is one parameter with another of the file, and differs "
+                "from it"
+            )
 
 
 def _public(model: ModuleModel, count: int) -> tuple[Tensor, Tensor]:
@@ -367,9 +382,17 @@ def _check_steps(entry: str, model: ModuleModel) -> None:
 
 
 def _check_gradients(entry: str, model: ModuleModel) -> None:
-    """Check that every trained parameter gets a gradient from some of a few public examples."""
+    """Check that every trained parameter gets a gradient from some of a few public examples.
+
+    One that gets none at the start may get some a step later: as a factor of a product whose other
+    factor begins at zero, as in a low-rank addition.
+    """
     x, y = _public(model, 8)
-    gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
+    start = model.init(1)
+    gradients = example_gradients(model, start, x, y).abs().sum(0)
+    if not gradients.all():
+        aside = torch.randn(model.size, generator=torch.Generator().manual_seed(2))
+        gradients += example_gradients(model, start + 0.1 * aside, x, y).abs().sum(0)
     for (name, _), part in zip(
         model.layout, torch.split(gradients, list(model.sizes)), strict=True
     ):

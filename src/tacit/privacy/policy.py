@@ -14,7 +14,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
-from tacit.errors import ConfigError, PrivacyError
+from tacit import shown
+from tacit.errors import ConfigError, PolicyForbids
 from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
@@ -33,7 +34,7 @@ class Policy(BaseModel):
     >>> policy.check(plan, "mapa", "logistic")
     >>> try:
     ...     Policy(max_epsilon=1.0).check(plan, "mapa", "logistic")
-    ... except PrivacyError as error:
+    ... except PolicyForbids as error:
     ...     print(str(error).partition(";")[0])
     policy max_epsilon=1.0: the run file says privacy.epsilon=2.0
     """
@@ -63,7 +64,7 @@ class Policy(BaseModel):
         return self
 
     def check(self, plan: Plan, algorithm: str, model: str) -> None:
-        """Raise PrivacyError unless `plan` is within this policy.
+        """Raise PolicyForbids unless `plan` is within this policy.
 
         The one line names the field and both values.
         """
@@ -127,7 +128,8 @@ def parse(text: str, origin: str) -> Policy:
                 message = "unknown key"
             else:
                 message = item["msg"].removeprefix("Value error, ")
-            problems.append(f"{field}={item['input']!r}: {message}" if field else message)
+            stated = shown.quoted(item["input"])
+            problems.append(f"{field}={stated}: {message}" if field else message)
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
 
 
@@ -181,7 +183,8 @@ def _require_at_least(field: str, limit: float | None, name: str, value: float) 
         raise _refused(field, limit, name, value)
 
 
-def _refused(field: str, limit: object, name: str, value: object) -> PrivacyError:
-    return PrivacyError(
-        f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part"
+def _refused(field: str, limit: object, name: str, value: object) -> PolicyForbids:
+    return PolicyForbids(
+        f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part",
+        field,
     )

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import safetensors.torch
 from prometheus_client.parser import text_string_to_metric_families
+from tacit_client import Client
 from tacit_services.aggregator.api import view
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reading import RunReading
@@ -329,6 +330,37 @@ class TestWeights:
     def test_a_range_of_an_older_file_gets_the_whole_new_one(self, still: httpx.Client) -> None:
         headers = {"Range": "bytes=0-9", "If-Range": '"older"'}
         assert still.get("/v1/model/weights", headers=headers).status_code == 200
+
+
+class TestEvents:
+    def test_who_came_and_went_is_told_with_the_servers_time(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        rig.hello("edge-0")
+        rig.hello("edge-1")
+        before = web.get("/v1/status").json()
+        rig.live.presence["edge-1"] = "offline"
+        rig.live.vetoes["edge-2"] = "max_delta"
+        rig.live.presence["edge-2"] = "left"
+        status = web.get("/v1/status").json()
+        assert status["events"] > before["events"] > 0
+        assert before["at"] <= status["at"]
+        with Client(str(web.base_url)) as client:
+            events = client.log()
+            newest = client.log(after=before["events"])
+        assert [event.number for event in events] == list(range(1, status["events"] + 1))
+        assert [event.at for event in events] == sorted(event.at for event in events)
+        assert [event.text for event in newest] == [
+            "edge-1 is offline: its connection was lost without a goodbye",
+            "edge-2 is refusing: its policy's max_delta does not allow this run",
+        ]
+        assert len(web.get("/v1/log", params={"limit": 1}).json()) == 1
+        assert "greater than or equal" in problem(web.get("/v1/log", params={"after": -1}), 422)
+
+    def test_evaluations_have_the_servers_time_too(self, rig: Rig, web: httpx.Client) -> None:
+        rig.run_status.point(0, 0.5, 1.0, 10)
+        [point] = web.get("/v1/series").json()
+        assert point["at"] <= web.get("/v1/status").json()["at"]
 
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])

@@ -24,6 +24,7 @@ from tacit_services.display import text_tables
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.policy import Terms
+from tacit.protocol import topics
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tests.golden.harness import make_edge
@@ -242,12 +243,58 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
         "TACIT_POLICY": str(tmp_path / "policy.toml"),
         "TACIT_IDENTITIES": str(tmp_path / "identities"),
         "TACIT_BROKER": "127.0.0.1:1",
+        "TACIT_CONNECT_TIMEOUT": "0.5",  # nobody can be told
     }
     edge = Service("edge", settings, tmp_path / "log")
     edge.start()
     assert edge.wait() == code
     (log_line,) = [text for text in edge.log.splitlines() if text.startswith("tacit: ")]
     assert line in log_line
+
+
+def test_a_policy_that_forbids_the_run_is_seen_at_the_server(
+    broker: Mosquitto, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a run that waits, and an edge whose owner allows less,
+    caplog.set_level(logging.INFO)
+    rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "veto")
+    rig.serve()
+    (tmp_path / "run.toml").write_text(toml(POLICY_RUN))
+    (tmp_path / "policy.toml").write_text("max_epsilon = 1.0")
+    settings = {
+        "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
+        "TACIT_RUN_ID": "veto",
+        "TACIT_POLICY": str(tmp_path / "policy.toml"),
+        "TACIT_IDENTITIES": str(tmp_path / "identities"),
+        "TACIT_BROKER": f"{broker.host}:{broker.port}",
+    }
+    # when it leaves,
+    edge = Service("edge", settings, tmp_path / "log")
+    edge.start()
+    assert edge.wait() == 5
+    # then the server shows which edge it is, and the policy's key, and nothing more of it.
+    wait_for(lambda: rig.live.vetoes == {"edge-0": "max_epsilon"})
+    why = "its policy's max_epsilon does not allow this run"
+    run_status, operator = observed(rig, tmp_path), Operator(None)
+    with (
+        serving(create_app(run_status, operator, rig.model), operator) as url,
+        Client(url) as client,
+    ):
+        (row,), status = client.edges(), client.status()
+        assert client.edge("edge-0").refusal == why
+    assert (row.id, row.state, row.refusal, row.pushes) == ("edge-0", "refusing", why, 0)
+    assert (status.edges, status.edges_online, status.edges_refusing) == (0, 0, 1)
+    assert [(veto.id, veto.policy) for veto in status.vetoes] == [("edge-0", "max_epsilon")]
+    assert "1 refusing (edge-0: its policy's max_epsilon does not allow" in printed(status)
+    assert f"edge-0 takes no part: {why}" in caplog.text
+    assert "ledger" not in edge.log
+    # And under another policy it is there again.
+    other = Hostile(rig, "edge-0")
+    other.connection.publish(topics.presence("veto", "edge-0"), b"online", retain=True)
+    wait_for(lambda: not rig.live.vetoes)
+    assert rig.live.presence["edge-0"] == "online"
+    other.connection.stop()
+    rig.close()
 
 
 @pytest.mark.parametrize("policy", ["clip_max = 50.0", "clip_max = 100.0"])

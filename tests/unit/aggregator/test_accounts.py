@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tacit_services.aggregator.reporting import accounts as module
 from tacit_services.aggregator.reporting.accounts import SAVED, SHARE, Accounts
+from tacit_services.aggregator.reporting.shown_accounts import ShownAccounts
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.privacy.accounting import History, Spend, epsilon_pld
@@ -153,3 +154,46 @@ def test_with_some_time_a_bound_is_within_a_64th_and_the_next_questions_find_it(
         total = accounts.total({"edge-0": record(count, 4.0)})
         assert (total.epsilon, total.bound) == (exact(record(1552, 4.0)), True)
     assert 1552 <= 1537 * 65 / 64
+
+
+def numbers(shown: ShownAccounts, edge_record: EdgeRecord) -> tuple[float, float]:
+    """Return ε of the run and of its only edge, as they are shown."""
+    edges = {"edge-0": edge_record}
+    spent = shown.of(edges)["edge-0"].spent.epsilon_pld
+    assert spent is not None
+    return shown.total(edges).epsilon, spent
+
+
+def test_an_epsilon_that_was_shown_never_falls_until_the_exact_one_at_the_end() -> None:
+    # Given an aggregator without time, which shows a bound, and then more and more of it,
+    clock = Clock()
+    accounts = Accounts(PROMISE, clock)
+    shown = ShownAccounts(accounts)
+    spend_all(accounts)
+    seen = []
+    for count in range(770, 900, 3):
+        clock.now += 0.0 if count < 800 else A_WHILE
+        seen.append(numbers(shown, record(count)))
+        # then each is at least what was released, and a bound where it is more.
+        assert min(seen[-1]) >= exact(record(count))
+        total = shown.total({"edge-0": record(count)})
+        assert total.bound == (total.epsilon > exact(record(count)))
+    assert seen[0][0] > exact(record(770))  # there was a bound that could have fallen
+    for place in (0, 1):
+        column = [pair[place] for pair in seen]
+        assert column == sorted(column)
+    assert seen[-1] == (exact(record(899)),) * 2
+    accounts.final = True
+    assert numbers(shown, record(780)) == (exact(record(780)),) * 2
+
+
+def test_an_aggregator_that_is_started_again_shows_no_less_than_the_one_before() -> None:
+    for count in (777, 801, 960, 1023):
+        earlier = Accounts(PROMISE, Clock())
+        spend_all(earlier)
+        before = numbers(ShownAccounts(earlier), record(count))
+        fresh = ShownAccounts(Accounts(PROMISE, Clock()))
+        fresh.resumed({"edge-0": record(count)})
+        again = numbers(fresh, record(count + 1))
+        assert again[0] >= before[0]
+        assert again[1] >= before[1]

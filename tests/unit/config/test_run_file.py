@@ -227,7 +227,7 @@ def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
 def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
     message = refusal(text({key: value}))
     assert f"{key}=" in message
-    assert value in message
+    assert value[:80] in message
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.errors import DataError
 from tests.helpers.extras import needs
+from tests.helpers.real_files import workbook
 
 pytestmark = needs("openpyxl")
 OUTCOME = Category("outcome", ("false", "true"))
@@ -35,19 +36,6 @@ ROWS: list[list[Any]] = [
     [None, 7.5, None, "TRUE"],
     ["62", 7.0, datetime.date(2030, 1, 1), "false"],
 ]
-
-
-def workbook(path: Path, sheets: dict[str, list[list[Any]]]) -> Path:
-    from openpyxl import Workbook
-
-    book = Workbook()
-    book.remove(book.active)
-    for name, rows in sheets.items():
-        sheet = book.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
-    book.save(path)
-    return path
 
 
 def changed(path: Path, part: str, old: bytes, new: bytes) -> Path:

@@ -221,6 +221,21 @@ def test_columns_and_row_groups_without_a_value_are_read(tmp_path: Path, version
     assert sum(batch.num_rows for batch in table_file.batches(path, ["n", "t"])) == 9
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_that_share_what_is_written_once_are_read_few_at_a_time(
+    tmp_path: Path, encoding: str
+) -> None:
+    path, front = tmp_path / "t.parquet", "a" * 100_000
+    table = pa.table({"t": [f"{front}{number}" for number in range(300)]})
+    parquet.write_table(
+        table, path, use_dictionary=False, column_encoding={"t": encoding}, compression="zstd"
+    )
+    batches = list(table_file.batches(path, ["t"]))
+    assert max(batch.nbytes for batch in batches) < 2 * table_file._TEXT_BYTES
+    read = [text for batch in batches for text in batch.column("t").to_pylist()]
+    assert read == table.column("t").to_pylist()
+
+
 def test_columns_of_lists_are_named(tmp_path: Path) -> None:
     table = pa.table({"age": [[1.0]], "sex": ["f"], "days": [1.0]})
     parquet.write_table(table, tmp_path / "t.parquet")

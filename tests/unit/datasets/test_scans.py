@@ -14,6 +14,7 @@ from tacit.datasets.own.images import ImagesReader
 from tacit.datasets.own.scans import GreyWindow
 from tacit.errors import DataError
 from tests.helpers.extras import needs
+from tests.helpers.real_files import dicom, nifti
 
 pytestmark = [needs("pydicom"), needs("nibabel")]
 HOUNSFIELD = np.linspace(-1000, 1000, 20 * 16).reshape(20, 16).round()
@@ -25,41 +26,6 @@ def reader(
     window: GreyWindow | None = WINDOW, channels: int = 1, most: int = 10_000
 ) -> ImagesReader:
     return ImagesReader((20, 16), channels, ("a", "b"), "path", "label", None, most, window)
-
-
-def dicom(path: Path, stored: np.ndarray, **tags: Any) -> Path:
-    from pydicom.dataset import Dataset, FileMetaDataset
-    from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
-
-    meta = FileMetaDataset()
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID = CTImageStorage
-    meta.MediaStorageSOPInstanceUID = generate_uid()
-    scan = Dataset()
-    scan.file_meta = meta
-    scan.SOPClassUID = CTImageStorage
-    scan.SOPInstanceUID = meta.MediaStorageSOPInstanceUID
-    scan.Rows, scan.Columns = stored.shape[-2:]
-    scan.SamplesPerPixel = 1
-    scan.PhotometricInterpretation = "MONOCHROME2"
-    scan.BitsAllocated = scan.BitsStored = 8 * stored.itemsize
-    scan.HighBit = 8 * stored.itemsize - 1
-    scan.PixelRepresentation = int(stored.dtype.kind == "i")
-    if stored.ndim == 3:
-        scan.NumberOfFrames = len(stored)
-    scan.PixelData = stored.tobytes()
-    for tag, value in tags.items():
-        setattr(scan, tag, value)
-    scan.save_as(path, enforce_file_format=True)
-    return path
-
-
-def nifti(path: Path, volume: np.ndarray, affine: np.ndarray | None = None) -> Path:
-    import nibabel
-
-    turned = np.eye(4) if affine is None else affine
-    nibabel.save(nibabel.Nifti1Image(volume, turned), path)
-    return path
 
 
 def picture(path: Path, of: ImagesReader | None = None) -> np.ndarray:

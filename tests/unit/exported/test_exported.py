@@ -186,6 +186,10 @@ def test_it_names_no_file_and_no_owner_and_says_whose_privacy_it_is(tmp_path: Pa
         "nobody but the edge",
     ):
         assert words in card
+    for file in ("model.safetensors", "code/nets.py"):
+        digest = hashlib.sha256((tmp_path / "model" / file).read_bytes()).hexdigest()
+        assert f"| {file}, SHA-256 | `{digest}` |\n" in card
+    assert "It is no file's SHA-256" in card
 
 
 @pytest.mark.parametrize("epsilon", [None, 1.0])

@@ -368,3 +368,34 @@ def test_a_folder_where_a_file_is_a_pipe_is_refused_at_once(tmp_path: Path) -> N
     )
     assert process.returncode == 3
     assert "is a pipe; expected a file" in process.stderr
+
+
+def test_a_damaged_picture_among_others_costs_its_own_prediction_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = run_of(tmp_path, {**IMAGES, "classes": ["a", "b"]}, name="logistic")
+    results(tmp_path / "out", images)
+    exported.export(tmp_path / "out", tmp_path / "i", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        Path("new", "a").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (20, 20), 60 * number).save(f"new/a/{number}.png")
+    Path("new/a/1.png").write_bytes(Path("new/a/1.png").read_bytes()[:45])
+    said = "a/1.png: a file is not a whole picture"
+    assert tacit("predict", "i", "--images", "new") == 3
+    captured = capsys.readouterr()
+    rows = [line.split(",")[0] for line in captured.out.splitlines()]
+    assert rows == ["row", "a/0.png", "a/2.png", "a/3.png"]
+    assert said in captured.err
+    assert captured.err.endswith("tacit: --images new: 1 picture has no prediction (named above)\n")
+    assert tacit("predict", "i", "--images", "new", "--json", "--out", "said.csv") == 3
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert tacit("predict", "i", "--images", "new/a/1.png") == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("1.png: a file is not a whole picture")
+    assert captured.err.endswith("tacit: --images new/a/1.png: has no picture that can be read\n")
+    Path("links").mkdir()
+    Path("links/link.png").symlink_to("../new/a/0.png")
+    assert tacit("predict", "i", "--images", "links/link.png") == 0
+    assert "\nlink.png," in capsys.readouterr().out

@@ -321,3 +321,81 @@ def test_what_fails_on_one_example_is_one_line(step: Callable[[nn.Module, Tensor
     with pytest.raises(ConfigError, match=r"model\.entry=nets:n: [^\n]*example") as refused:
         module_model("nets:n", lambda: Functional(step), shape=(4,), outputs=3, loss=cross_entropy)
     assert "\n" not in str(refused.value)
+
+
+class Squeezing(nn.Module):
+    """A module that loses its batch where that has one row."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.head(x).squeeze())
+
+
+@pytest.mark.parametrize(("outputs", "loss"), [(1, bce_with_logits), (3, cross_entropy)])
+def test_a_batch_of_one_row_is_a_batch_of_a_module_that_squeezes_too(
+    outputs: int, loss: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    labels = 2 if outputs == 1 else 3
+    model = module_model(
+        "n:n", lambda: Squeezing(outputs), shape=(4,), outputs=outputs, labels=labels, loss=loss
+    )
+    params, x = model.init(1), torch.rand(5, 4)
+    together = model.logits(params, x)
+    for row in range(5):
+        alone = model.logits(params, x[row : row + 1])
+        assert alone.shape == together[row : row + 1].shape
+        assert torch.allclose(alone, together[row : row + 1])
+        assert model.probabilities(alone).shape == (1, labels)
+
+
+class Buffered(Tied):
+    """As Tied, with numbers that are not trained."""
+
+    offset: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("offset", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.offset
+
+
+def test_an_export_of_tied_weights_and_buffers_is_a_start() -> None:
+    how = {"shape": (4,), "outputs": 3, "loss": cross_entropy}
+    model = module_model("n:n", Buffered, **how)  # type: ignore[arg-type]
+    params = model.init(7) + 0.5
+    state = {**model.state(params), "offset": torch.tensor([1.0, 2.0, 3.0])}
+    assert {"first.weight", "second.weight", "offset"} <= state.keys()
+    again = module_model("n:n", Buffered, **how, start=state)  # type: ignore[arg-type]
+    assert torch.equal(again.init(1), params)
+    x = torch.rand(5, 4)
+    moved = again.logits(params, x) - model.logits(params, x)
+    assert torch.allclose(moved, state["offset"].expand(5, 3), atol=1e-5)
+    state["second.weight"] = state["second.weight"] + 1
+    with pytest.raises(ConfigError, match="is one parameter with another of the file"):
+        module_model("n:n", Buffered, **how, start=state)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"other is \[2\], the module has no such parameter"):
+        module_model("n:n", Buffered, **how, start={"other": torch.ones(2)})  # type: ignore[arg-type]
+
+
+class LowRank(nn.Module):
+    """A low-rank addition to a frozen layer; its second factor begins at zero, as usual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(4, 6).requires_grad_(requires_grad=False)
+        self.a = nn.Parameter(torch.randn(2, 4))
+        self.b = nn.Parameter(torch.zeros(6, 2))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.head(torch.tanh(self.base(x) + x @ self.a.T @ self.b.T)))
+
+
+def test_a_low_rank_addition_that_begins_at_zero_is_taken() -> None:
+    model = module_model("n:n", LowRank, shape=(4,), outputs=3, loss=cross_entropy)
+    assert [name for name, _ in model.layout] == ["a", "b", "head.weight", "head.bias"]

@@ -48,11 +48,14 @@ def tacit(*arguments: str) -> int:
 
 
 def test_a_new_run_has_the_samples_columns_bounds_and_classes(sample: Path) -> None:
+    (sample.parent / ".clinic.new").mkdir()  # of a process that was killed
+    (sample.parent / ".clinic.new" / "junk").touch()
     assert tacit("new", "clinic", "--table", str(sample), "--unit", "id") == 0
     folder = sample.parent / "clinic"
     assert {path.name for path in folder.iterdir()} == {
         "run.toml", "policy.toml", "README.md", "nets.py", "public.csv", ".gitignore",
     }  # fmt: skip
+    assert not (sample.parent / ".clinic.new").exists()
     table(folder / "train.csv", 6000, seed=2)
     data = config.load(folder / "run.toml").data
     assert isinstance(data, TableData)

@@ -17,6 +17,7 @@ import pytest
 from pyarrow import csv, parquet
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
+from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.testbed import own_budget
 
 from tacit import config, rounding
@@ -294,6 +295,14 @@ def test_a_run_that_is_refused_binds_its_rows_to_no_ledger(
     output = check(south, capsys)[1]
     assert "no other data like this is known" in output
     assert "not in force" not in output
+
+
+def test_data_that_is_known_by_its_name_is_said_to_need_another_for_other_people() -> None:
+    words = own_budget._in_words(LedgerOrigin("clinic", "name"))
+    assert words == (
+        " (known by its name, clinic; if those are other people, give them another data.name)"
+    )
+    assert own_budget._in_words(LedgerOrigin(None, "")) == ""
 
 
 def test_what_was_said_after_a_run_is_said_to_be_not_in_force(

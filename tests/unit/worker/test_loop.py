@@ -13,6 +13,7 @@ from tacit_services.worker.session import State
 
 from tacit.errors import BrokerRefuses
 from tacit.protocol import wire
+from tacit.protocol.messages import Halt, Outgoing
 from tests.helpers.simulated_edge import Killed
 from tests.helpers.simulated_run import EDGE, OVER, SimulatedRun, is_announcement, is_up
 
@@ -126,6 +127,22 @@ def test_a_halt_in_any_state_is_answered_with_a_last_account_and_no_push(
     assert run.edge.charged == len(run.witness.pushes)
     account = wire.decode(bytearray(run.server.journal[-1].envelope)).meta.hello
     assert account.charged.count == run.edge.charged
+
+
+def test_the_reason_of_a_halt_is_not_lost_to_the_announcement_behind_it(tmp_path: Path) -> None:
+    # given: a server that says why once, and then announces how the run stands
+    run = SimulatedRun(tmp_path)
+
+    def halt() -> None:
+        role = run.server.role
+        role.on_message(Halt(role.version, "enough"))
+        run.server.send(Outgoing(EDGE, Halt(role.version, "enough")))
+        run.network.lose(lambda parcel: "control" in parcel.topic.split("/"), times=99)
+        run.server.announce()
+
+    run.once_in(State.WAITING, halt)
+    # expected
+    assert run.edge.run() == "enough"
 
 
 def test_a_halt_while_a_push_is_pending_gives_it_up(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Schedule(_Document):
 
 
 class Edge(EdgePrivacy):
-    """One edge that has said Hello."""
+    """One edge that has said Hello, or whose policy forbids the run."""
 
     id: str
     state: str = Field(
@@ -108,6 +108,13 @@ class PrivacyTotal(TotalPrivacy):
     bound: bool = Field(description="ε is an upper bound of what was released")
 
 
+class Veto(_Document):
+    """An edge whose owner's policy forbids the run. policy: the key that does."""
+
+    id: str
+    policy: str
+
+
 class Slowest(_Document):
     """The edge that has released least."""
 
@@ -132,7 +139,10 @@ class Status(_Document):
     seed: int
     edges: int
     edges_online: int
-    edges_refusing: int = Field(description="online, but their policy refuses the model")
+    edges_refusing: int = Field(description="whose policy refuses the model, or the run")
+    vetoes: list[Veto] = Field(
+        [], description="the first few edges whose policy forbids the run; left out: none"
+    )
     refusals: int = Field(description="models that edges have refused, as they last said")
     edges_needed: int = Field(
         0, description="the run begins when so many edges are there; 0: it has begun"
@@ -155,6 +165,8 @@ class Status(_Document):
     schedule: Schedule
     slowest: Slowest | None
     privacy: PrivacyTotal
+    at: str = Field("", description="the server's time, UTC, when this was true")
+    events: int = Field(0, description="the number of the newest event of /v1/log")
 
 
 class RunDefinition(_Document):
@@ -171,9 +183,20 @@ class Point(_Document):
 
     version: int
     seconds: float
+    at: str = Field("", description="the server's time, UTC; before 0.3 there was none")
     accuracy: float | None
     loss: float | None
     samples: int
+
+
+class RunEvent(_Document):
+    """An event: an edge came, left or lost its connection, the run or its aggregator changed."""
+
+    number: int
+    at: str = Field(description="the server's time, UTC")
+    who: str = Field(description="an edge, run or aggregator")
+    state: str = Field(description="the new one; of the aggregator: begins or stops")
+    text: str
 
 
 class Layer(_Document):

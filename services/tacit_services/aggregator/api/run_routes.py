@@ -26,6 +26,7 @@ from tacit_services.transport.problems import (
 )
 
 MOST_EDGES = 1000  # in one answer
+MOST_EVENTS = 1000
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
 # Of 128 connections these may last; each=: of one address.
 STREAMS = 64
@@ -33,6 +34,7 @@ STREAMS_EACH = 16
 DOWNLOADS = 8
 DOWNLOADS_EACH = 4
 _MOVING = (
+    "at",
     "duration_s",
     "updates_per_s",
 )  # they change with the clock alone: no reason for an event
@@ -79,6 +81,18 @@ def run_routes(view: View, run_status: RunStatus) -> APIRouter:
     def privacy() -> Response:
         return document(run_status.privacy())
 
+    @router.get(
+        "/log",
+        response_model=list[documents.RunEvent],
+        summary="Events with the server's time, oldest first",
+        responses=documented(422),
+    )
+    def happened(
+        after: Annotated[int, Query(ge=0, description="only events behind this number")] = 0,
+        limit: Annotated[int, Query(ge=1, le=MOST_EVENTS, description="the newest")] = MOST_EVENTS,
+    ) -> Response:
+        return document(run_status.events(after, limit))
+
     return router
 
 
@@ -89,7 +103,7 @@ def edge_routes(run_status: RunStatus) -> APIRouter:
     @router.get(
         "/edges",
         response_model=list[documents.Edge],
-        summary="Edges that ever said Hello, by name, a page at a time",
+        summary="Edges that ever said Hello, or refuse the run, by name, a page at a time",
         responses=documented(422) | {304: {"description": "The client has them"}},
     )
     def edges(

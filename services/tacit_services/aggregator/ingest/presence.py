@@ -5,26 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Set
 
-from tacit.protocol import topics, wire
+from tacit.protocol import topics, veto, wire
 from tacit_services.transport.inbox import WORD
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.presence")
 
 
-def note(words: dict[str, str], names: Set[str], inbound: Inbound) -> None:
+def note(words: dict[str, str], vetoes: dict[str, str], names: Set[str], inbound: Inbound) -> None:
     """Keep the newest word of an edge in `words`, short and printable, and log that it changed.
 
-    names: of the run; of others nothing is kept.
+    An edge whose policy forbids the run has left, and stands in `vetoes` with the key. names: of
+    the run; of others nothing is kept.
     """
     edge = inbound.topic.rsplit("/", 1)[1]
     if edge in names:
-        before, words[edge] = (
-            words.get(edge),
-            wire.printable(inbound.payload[:WORD].decode("ascii", "replace"), WORD),
-        )
-        if words[edge] != before:
-            log.info("%s is %s", edge, words[edge], extra={"edge": edge})
+        word = wire.printable(inbound.payload[:WORD].decode("ascii", "replace"), WORD)
+        key = veto.key_of(word)
+        if key is None:
+            vetoes.pop(edge, None)
+        elif vetoes.get(edge) != key:
+            vetoes[edge] = key
+            log.warning("%s takes no part: %s", edge, veto.words(key), extra={"edge": edge})
+        word = word if key is None else "left"
+        if words.get(edge) != word:
+            words[edge] = word
+            if key is None:
+                log.info("%s is %s", edge, word, extra={"edge": edge})
     inbound.done()
 
 

@@ -118,6 +118,13 @@ class Accounts:
             self._spendings |= spendings
             return spendings
 
+    def roughest(self, name: str, record: EdgeRecord) -> Spending:
+        """Return an edge's account by the roughest bound: it depends on the record alone."""
+        with self.busy:
+            more = self._at_most(record.spent, self._budget(name), steady=True)
+            spent = self._promise.spent(name, record.spent, record.charged, more)
+            return Spending(record, spent, more != record.spent)
+
     # -- one edge ----------------------------------------------------------------------------------
 
     def _account(self, name: str, record: EdgeRecord) -> Spending:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tacit.models import Model
 from tacit.models.stopping import Evaluated
+from tacit_services.disk import files
 from tacit_services.journal.safetensors_pieces import pieces
 
 BEST = "best.safetensors"
@@ -58,10 +59,8 @@ class BestModel:
         if self._best is not None and not is_better(evaluation, self._best):
             return
         metadata = {"run": self._run, "evaluation": json.dumps(asdict(evaluation))}
-        temporary = self.path.with_suffix(".tmp")
-        with temporary.open("wb") as written:
-            written.writelines(pieces(self._model.unflatten(params.detach().cpu()), metadata))
-        temporary.replace(self.path)
+        content = pieces(self._model.unflatten(params.detach().cpu()), metadata)
+        files.write_pieces(self.path, content, None)
         self._best = evaluation
 
     def read(self) -> tuple[Evaluated, Tensor] | None:

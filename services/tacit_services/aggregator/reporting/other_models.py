@@ -22,6 +22,7 @@ from tacit.models.answers import MetricInputs
 from tacit.models.building import answers
 from tacit.models.calibration import Calibration, calibration
 from tacit_services.aggregator.reporting.early_stop import EarlyStop
+from tacit_services.disk import files
 from tacit_services.journal.weights import Weights
 from tacit_services.transport.json_numbers import finite_or_none
 
@@ -36,31 +37,30 @@ class OtherModels:
     early_stop: EarlyStop | None = None
 
     def write(
-        self, out: Path, definition: Definition[Any], model: Model, test: Dataset | None
+        self, folder: Path, definition: Definition[Any], model: Model, test: Dataset | None
     ) -> dict[str, Any]:
-        """Write the average into `out`, where the best lies already; return summary's `models`.
+        """Write the average into `folder`; return summary's `models`.
 
-        test: the whole public test set, on which each is measured. Raises OSError.
+        The best lies among the results already. test: the whole public test set, on which each is
+        measured. Raises OSError.
         """
         entries = {}
-        for name, file, facts, params in self._models(out, model):
-            digest = hashlib.sha256((out / file).read_bytes()).hexdigest()
-            entries[name] = {"file": file, "model_sha256": digest, **facts}
+        for name, path, facts, params in self._models(folder, model):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            entries[name] = {"file": path.name, "model_sha256": digest, **facts}
             if test is not None:
                 entries[name] |= on_test(definition, model, params, test)
         return entries
 
-    def _models(self, out: Path, model: Model) -> Iterator[tuple[str, str, dict[str, int], Tensor]]:
+    def _models(
+        self, folder: Path, model: Model
+    ) -> Iterator[tuple[str, Path, dict[str, int], Tensor]]:
         if self.average is not None and (mean := self.average.mean()) is not None:
-            temporary = out / "averaged.tmp"
-            with temporary.open("wb") as written:
-                written.writelines(Weights(model, mean).pieces)
-            temporary.replace(out / AVERAGED)
-            yield "averaged", AVERAGED, {"since": self.average.since}, mean
+            files.write_pieces(folder / AVERAGED, Weights(model, mean).pieces, None)
+            yield "averaged", folder / AVERAGED, {"since": self.average.since}, mean
         if self.early_stop is not None and (best := self.early_stop.best.read()) is not None:
             evaluation, params = best
-            path = self.early_stop.best.path
-            yield "best", path.name, {"version": evaluation.version}, params
+            yield "best", self.early_stop.best.path, {"version": evaluation.version}, params
 
 
 def on_test(

@@ -8,6 +8,7 @@ on.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,18 @@ from tacit_services.aggregator.reporting import run_picture
 from tacit_services.aggregator.reporting.best_model import BEST
 from tacit_services.aggregator.reporting.early_stop import REASON as EARLY
 from tacit_services.aggregator.reporting.other_models import AVERAGED, OtherModels, calibrated
+from tacit_services.aggregator.reporting.run_events import FILE as EVENTS
 from tacit_services.aggregator.reporting.run_status import RunStatus
+from tacit_services.disk import files
 from tacit_services.journal.weights import Weights
 from tacit_services.transport.json_numbers import finite
 
+_SUMMARY = "summary.json"
+_UNFINISHED = ".results.new"  # a folder
 FILES = (
-    "summary.json",
+    _SUMMARY,
     "metrics.jsonl",
+    EVENTS,
     "model.safetensors",
     "ledger.json",
     "plot.png",
@@ -42,7 +48,7 @@ DEFINITION_FORMAT = 1  # of definition.json
 def run_in(out: Path) -> str | None:
     """Return the name of the run whose results are in `out`; None: there are none."""
     try:
-        return str(json.loads(regular_file.content(out / "summary.json"))["run"])
+        return str(json.loads(regular_file.content(out / _SUMMARY))["run"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -55,24 +61,40 @@ def write(
     test: Dataset | None,
     others: OtherModels,
 ) -> None:
-    """Write the results of a run that has ended. Each file appears whole or not at all.
+    """Write the results of a run that has ended, so that no reader sees a mixture.
 
+    All files are written into a folder of their own in `out` first. Then what an earlier process
+    has written of this run's results ceases to be any, as its summary goes. Each file is renamed
+    into its place, and the summary comes last: where it is, all others are of the same moment.
     test: the public test set, which shows how well a constant answer does. others: the models that
     lie beside the last one.
 
     Raises ServiceError: the journal and the last snapshot have it all, and a process that is
     started again there tries again.
     """
+    unfinished = out / _UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
     try:
-        _write(out, definition, run_status, model, test, others)
+        unfinished.mkdir()
+        _write(unfinished, definition, run_status, model, test, others)
+        _publish(unfinished, out)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
         ) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _publish(unfinished: Path, out: Path) -> None:
+    (out / _SUMMARY).unlink(missing_ok=True)
+    for path in sorted(unfinished.iterdir(), key=lambda path: path.name == _SUMMARY):
+        path.replace(out / path.name)
+    files.sync(out)
 
 
 def _write(
-    out: Path,
+    folder: Path,
     definition: Definition[Any],
     run_status: RunStatus,
     model: Model,
@@ -91,21 +113,18 @@ def _write(
         believed = calibrated(definition, model, reading.params, test)
         if believed is not None:
             status["calibration"] = finite(asdict(believed))
-    if models := others.write(out, definition, model, test):
+    if models := others.write(folder, definition, model, test):
         status["models"] = finite(models)
     if reading.reason.startswith(EARLY):
         status["unspent"] = _unspent(status["privacy"])
     file = Weights(model, reading.params)
     status["model_sha256"] = file.sha256()  # that of model.safetensors
-    temporary = out / "model.tmp"
-    with temporary.open("wb") as written:
-        written.writelines(file.pieces)
-    temporary.replace(out / "model.safetensors")
-    _dump(out / "ledger.json", status["privacy"])
+    files.write_pieces(folder / "model.safetensors", file.pieces, None)
+    _dump(folder / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(definition.folder.absolute())}
-    _dump(out / "definition.json", where | {"run": definition.differences})
-    run_picture.plot(out / "plot.png", status, finite(run_status.series))
-    _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
+    _dump(folder / "definition.json", where | {"run": definition.differences})
+    run_picture.plot(folder / "plot.png", status, finite(run_status.series))
+    _dump(folder / _SUMMARY, status)
 
 
 def _unspent(privacy: dict[str, Any]) -> dict[str, float]:
@@ -118,6 +137,5 @@ def _unspent(privacy: dict[str, Any]) -> dict[str, float]:
 
 
 def _dump(path: Path, content: object) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    files.write(path, text.encode(), None)

@@ -25,10 +25,7 @@ Series = list[dict[str, Any]]
 
 def plot(path: Path, status: dict[str, Any], series: Series) -> None:
     """Draw the test results, the clip norm, ε against budgets and calibration into one file."""
-    figure = drawn(status, series)
-    temporary = path.with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=120)
-    temporary.replace(path)
+    drawn(status, series).savefig(path, dpi=120)
 
 
 def drawn(status: dict[str, Any], series: Series) -> Figure:

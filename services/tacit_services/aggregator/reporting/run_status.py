@@ -9,18 +9,25 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tacit.config.definition import Definition
 from tacit.errors import ServiceError
+from tacit.privacy.ledger import UNCHARGED
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
+from tacit.protocol import veto
 from tacit_services.aggregator.reading import Health, Readable, RunReading
 from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
+from tacit_services.aggregator.reporting.run_events import FILE, RunEvents
+from tacit_services.aggregator.reporting.server_time import server_time
+from tacit_services.aggregator.reporting.shown_accounts import ShownAccounts
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning
+_VETOES = 5  # that a status names: its size does not depend on the number of edges
 _NONE: Mapping[str, float] = {}
 
 
@@ -43,8 +50,13 @@ class RunStatus:
         self._run = run
         self._virtual = virtual
         self._metrics = metrics
+        self._events: RunEvents | None = None
+        if virtual is None:
+            name = run.reading().run_id
+            self._events = RunEvents(metrics.with_name(FILE), name, run.reading, server_time)
         self.series: list[dict[str, Any]] = []
         self._accounts = Accounts(definition.promise)
+        self._shown = ShownAccounts(self._accounts)
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
 
@@ -61,7 +73,9 @@ class RunStatus:
 
         To be called when the driver has recovered. Raises ServiceError where it cannot be written.
         """
-        self._version_at_start = self.reading().version
+        reading = self.reading()
+        self._version_at_start = reading.version
+        self._shown.resumed(reading.records)
         if self._version_at_start and self._metrics.exists():
             lines = self._metrics.read_text(encoding="utf-8", errors="replace").splitlines()
             points = (point for line in lines if (point := _point(line)) is not None)
@@ -70,6 +84,8 @@ class RunStatus:
                 self._before = self.series[-1]["seconds"]
             else:
                 self._before = 0.0
+        if self._events is not None:
+            self._events.resume()
         # Written anew: a line that was cut by a full disk or a kill must not have the next one
         # glued to it.
         try:
@@ -78,6 +94,23 @@ class RunStatus:
             )
         except OSError as error:
             raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
+
+    def look(self) -> None:
+        """Take note of what has happened to edges and run; the driver's thread calls it often."""
+        if self._events is not None:
+            self._events.look()
+
+    def stop(self) -> None:
+        """Take note that this process ends in good order."""
+        if self._events is not None:
+            self._events.stop()
+
+    def events(self, after: int, most: int) -> list[dict[str, Any]]:
+        """Return the newest events behind number `after`, at most so many, oldest first."""
+        if self._events is None:
+            return []
+        self._events.look()
+        return [asdict(event) for event in self._events.after(after, most)]
 
     def end(self) -> None:
         """Stop the clock at the end of training: every ε is that of what was released."""
@@ -112,6 +145,7 @@ class RunStatus:
         point = {
             "version": version,
             "seconds": round(self.duration, 3),
+            **({} if self._events is None else {"at": server_time()}),
             "accuracy": _json_number(round(accuracy, 6)),
             "loss": round(loss, 6),
             "samples": samples,
@@ -136,7 +170,7 @@ class RunStatus:
 
         Parties hold the same people.
         """
-        return self._accounts.total((reading or self.reading()).records)
+        return self._shown.total((reading or self.reading()).records)
 
     def summary(self, reading: RunReading | None = None) -> dict[str, Any]:
         """Return summary.json's keys (see docs/rest.md)."""
@@ -178,6 +212,7 @@ class RunStatus:
             "edges_online": reading.online,
             "edges_refusing": reading.refusing,
             "refusals": reading.refusals,
+            **({"vetoes": _vetoes(reading)} if reading.vetoes else {}),
             **({"edges_needed": needed} if needed else {}),
             "target": reading.horizon,
             "applied": reading.version,
@@ -195,38 +230,70 @@ class RunStatus:
             "schedule": reading.schedule,
             "slowest": total.slowest and {"id": total.slowest, "releases": total.releases},
             "privacy": self._guarantee(reading, total),
+            **self._times(),
             **(self._virtual() if self._virtual else {}),
         }
+
+    def _times(self) -> dict[str, Any]:
+        if self._events is None:
+            return {}
+        return {"at": server_time(), "events": self._events.look()}
 
     def edges(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
         """Return one row for each edge that ever sent Hello, with the updates that its ε counts.
 
-        In the order of their names, at most `limit`, from the first one behind `after`.
+        Edges whose policy forbids the run have a row, too. In the order of their names, at most
+        `limit`, from the first one behind `after`.
         """
         reading = self.reading()
-        names = sorted(name for name in reading.records if name > after)[:limit]
-        accounts = self._accounts.of({name: reading.records[name] for name in names})
-        return [_row(name, account, reading) for name, account in accounts.items()]
+        known = {*reading.records, *reading.vetoes}
+        names = sorted(name for name in known if name > after)[:limit]
+        accounts = self._shown.of(
+            {name: reading.records[name] for name in names if name in reading.records}
+        )
+        return [
+            _row(name, accounts[name], reading) if name in accounts else self._absent(name, reading)
+            for name in names
+        ]
 
     def edge(self, name: str) -> dict[str, Any] | None:
-        """Return the row of an edge; None where it never sent Hello."""
+        """Return the row of an edge; None where it never sent Hello, nor refused the run."""
         reading = self.reading()
         if name not in reading.records:
+            if name in reading.vetoes:
+                return self._absent(name, reading)
             return None
-        return _row(name, self._accounts.of({name: reading.records[name]})[name], reading)
+        return _row(name, self._shown.of({name: reading.records[name]})[name], reading)
+
+    def _absent(self, name: str, reading: RunReading) -> dict[str, Any]:
+        """Return the row of an edge that has never taken part, as its policy forbids it."""
+        spent = self.definition.promise.spent(name, (), UNCHARGED, ())
+        return {
+            "id": name,
+            "state": "refusing",
+            "updates": 0,
+            "retired": "",
+            "refusals": 0,
+            "refusal": veto.words(reading.vetoes[name]),
+            "quarantine": "",
+            "bound": False,
+            **spent.document(),
+        }
 
     def privacy(self, reading: RunReading | None = None) -> dict[str, Any]:
         """Return the run's guarantee, with what each edge has spent.
 
         `bound` marks an ε that is an upper bound.
         """
-        records = (reading or self.reading()).records
-        accounts = self._accounts.of(dict(sorted(records.items())))
+        reading = reading or self.reading()
+        accounts = self._shown.of(dict(sorted(reading.records.items())))
+        total = self.total(reading)
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
         bounds = [name for name, account in accounts.items() if account.bound]
         for name in bounds:
             document["edges"][name]["bound"] = True
-        return document | ({"bound": True} if bounds else {})
+        document["epsilon"] = total.epsilon
+        return document | ({"bound": True} if bounds or total.bound else {})
 
     def _guarantee(self, reading: RunReading, total: Total) -> dict[str, Any]:
         """Return the run's guarantee without its edges.
@@ -237,7 +304,7 @@ class RunStatus:
             few = reading.records
         else:
             few = {}
-        accounts = self._accounts.of(few)
+        accounts = self._shown.of(few)
         document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
         del document["edges"]
         return document | {"epsilon": total.epsilon, "bound": total.bound}
@@ -248,22 +315,25 @@ class RunStatus:
 
 def _row(name: str, account: Spending, reading: RunReading) -> dict[str, Any]:
     record = account.record
-    why = reading.quarantined.get(name)
-    if why is None:
-        state = reading.presence.get(name, "unknown")
-    else:
-        state = "quarantined"
+    state, _ = reading.state_of_edge(name)
+    key = reading.vetoes.get(name)
     return {
         "id": name,
-        "state": "retired" if record.retired else state,
+        "state": state,
         "updates": record.updates,
         "retired": record.retired,
         "refusals": record.hello.refusals,
-        "refusal": record.hello.refusal,
-        "quarantine": why or "",
+        "refusal": record.hello.refusal if key is None else veto.words(key),
+        "quarantine": reading.quarantined.get(name, ""),
         "bound": account.bound,
         **account.spent.document(),
     }
+
+
+def _vetoes(reading: RunReading) -> list[dict[str, str]]:
+    """Return the first few edges whose policy forbids the run, and its key."""
+    first = sorted(reading.vetoes.items())[:_VETOES]
+    return [{"id": name, "policy": key} for name, key in first]
 
 
 def _json_number(value: float) -> float | None:

@@ -43,6 +43,7 @@ _TEXTS = (
     pa.types.is_large_binary,
     pa.types.is_fixed_size_binary,
 )
+_DELTA_TEXTS = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 _UNDATED: Mapping[str, str] = MappingProxyType({})
 _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
 
@@ -136,10 +137,25 @@ def _batches_of(path: Path, file: BufferedReader, columns: list[str]) -> Iterato
         check_count(path, len(schema.names))
         _check_kinds(path, schema, columns)
         texts = [name for name in columns if _is_text(schema.field(name).type)]
-        _check_pages(path, file, table.metadata, {name: name in texts for name in columns})
-    with parquet.ParquetFile(file, read_dictionary=texts, **_FOOTER) as table:
-        for batch in table.iter_batches(_BLOCK_ROWS, columns=columns, use_threads=False):
+        step = _check_pages(path, file, table.metadata, {name: name in texts for name in columns})
+        deltas = _deltas(table.metadata)
+    numbered = [name for name in texts if name not in deltas]
+    with parquet.ParquetFile(file, read_dictionary=numbered, **_FOOTER) as table:
+        for batch in table.iter_batches(step, columns=columns, use_threads=False):
             yield from _pieces(path, batch, texts)
+
+
+def _deltas(metadata: Any) -> set[str]:
+    """Return the columns of texts that are written as what follows a part of the text before.
+
+    Spark's and DuckDB's second version of Parquet does. Arrow gives no list of such texts.
+    """
+    return {
+        chunk.path_in_schema
+        for group in range(metadata.num_row_groups)
+        for chunk in map(metadata.row_group(group).column, range(metadata.num_columns))
+        if set(chunk.encodings) & set(_DELTA_TEXTS)
+    }
 
 
 def _check_kinds(path: Path, schema: pa.Schema, columns: list[str]) -> None:
@@ -161,11 +177,15 @@ def _is_text(kind: Any) -> bool:
     return any(so(of) for so in _TEXTS)
 
 
-def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[str, bool]) -> None:
-    """Raise DataError where a row group would be too large. columns: whether they are texts.
+def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[str, bool]) -> int:
+    """Raise DataError where a row group would be too large; return how many rows to read at a time.
 
-    Of numbers one page is unpacked at a time; of texts all of a row group may be in one batch.
+    columns: whether they are texts. Of numbers one page is unpacked at a time; of texts all of a
+    row group may be in one batch. A text that is written as what follows a part of the one before
+    may be as long as its page, in every row: so many fewer rows are read at a time.
     """
+    deltas = _deltas(metadata)
+    longest = 1
     most = MOST_UNPACKED + _OF_A_COLUMN * len(columns)
     paths = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
     groups = range(metadata.num_row_groups)
@@ -180,6 +200,8 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
             pages = list(unpacked(file, chunk))
             if text:
                 of_pages = sum(pages)
+                if name in deltas:
+                    longest = max(longest, *pages, 1)
             else:
                 of_pages = max(pages, default=0)
             sizes[name] = max(of_pages, chunk.total_uncompressed_size * text)
@@ -190,6 +212,7 @@ def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[
                 f"time, and {most:,} are allowed, most of them in column {largest[:_NAME]!r}; "
                 "write it with smaller row groups and pages"
             )
+    return max(1, min(_BLOCK_ROWS, _TEXT_BYTES // longest))
 
 
 def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.RecordBatch]:
@@ -199,6 +222,8 @@ def _pieces(path: Path, batch: pa.RecordBatch, texts: list[str]) -> Iterator[pa.
         values = batch.column(name)
         if pa.types.is_dictionary(values.type) and len(values.dictionary):
             longest = max(longest, pc.max(pc.binary_length(values.dictionary)).as_py() or 1)
+        elif pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+            longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 1)
         if longest > MOST_TEXT:
             raise DataError(
                 f"{path.name}: column {name[:_NAME]!r}: a text of over {MOST_TEXT:,} bytes"

@@ -8,7 +8,7 @@ import { count, epsilon, percent, power, released, seconds, several, short } fro
 const EVENTS = 200; // lines that are kept
 const AGAIN = 2000; // milliseconds until the connection is tried again
 const SYMBOLS = { clip: "C", delta_s: "ΔS" };
-const seen = { state: "", edges: new Map(), points: 0 };
+const seen = { events: 0, points: 0 };
 let series = [];
 let busy = false;
 let waiting = null;
@@ -39,6 +39,8 @@ function edgesMore(status) {
     return `${several(status.edges, "edge")} took part; whoever is done leaves`;
   }
   const refusing = status.edges_refusing;
+  const [veto] = status.vetoes ?? [];
+  if (veto) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"}; ${veto.id}: its policy's ${veto.policy} does not allow the run`;
   if (refusing) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"} the model`;
   return status.applied ? `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`
     : "no update has come yet";
@@ -75,35 +77,28 @@ function showFacts(status) {
   ]);
 }
 
-function told(text, when = new Date().toLocaleTimeString("en-GB")) {
+function told({ at: when, text }) {
   const line = made("li");
-  line.append(made("time", when), made("span", text));
+  const day = new Date(when);
+  line.append(made("time", when ? day.toLocaleTimeString("en-GB") : "earlier"), made("span", text));
+  line.title = when ? day.toLocaleString("en-GB") : "";
   at("events").prepend(line);
   while (at("events").childElementCount > EVENTS) at("events").lastChild.remove();
 }
 
-function tellChanges(status, all) {
-  tellPoints(seen.state === ""); // what was there before this page was
-  if (status.state !== seen.state) told(`the run is ${status.state}${status.reason ? `: ${status.reason}` : ""}`);
-  seen.state = status.state;
-  const few = seen.edges.size === 0 && all.length > 20;
-  if (few) told(`${count(all.length)} edges are known`);
-  for (const edge of all) {
-    const why = edge.retired || edge.refusal;
-    if (seen.edges.get(edge.id) !== edge.state && !few) told(`${edge.id} ${edge.state === "left" ? "has left" : `is ${edge.state}`}${why ? `: ${why}` : ""}`);
-    seen.edges.set(edge.id, edge.state);
-  }
+// What has happened since the last look, by the server's time; the latest stands on top.
+function tell(happened) {
+  const evaluated = series.slice(seen.points).map((point) => ({ at: point.at ?? "", text: evaluation(point) }));
+  const all = [...happened, ...evaluated];
+  for (const event of all.sort((one, other) => (one.at < other.at ? -1 : Number(one.at > other.at)))) told(event);
+  seen.points = series.length;
+  if (happened.length) seen.events = happened[happened.length - 1].number;
 }
 
-// Told first: the latest line stands on top, and of these points the first look has some that are older than the page.
-function tellPoints(first) {
-  for (const point of series.slice(seen.points)) {
-    const metric = chart.drawnMetric(point);
-    const value = metric.of(point);
-    told(`evaluated at ${several(point.version, "update")}: ${metric.name} ${metric.name === "accuracy" ? percent(value) : short(value)}`,
-      ...(first ? ["earlier"] : []));
-  }
-  seen.points = series.length;
+function evaluation(point) {
+  const metric = chart.drawnMetric(point);
+  const value = metric.of(point);
+  return `evaluated at ${several(point.version, "update")}: ${metric.name} ${metric.name === "accuracy" ? percent(value) : short(value)}`;
 }
 
 // One look at everything; a newer status that comes meanwhile is looked at afterwards.
@@ -113,12 +108,13 @@ async function look(status) {
   try {
     showStatus(status);
     const later = series.length ? `?after=${series[series.length - 1].version}` : "";
-    const [more, all] = await Promise.all([ask(`/v1/series${later}`), edges.fetched()]);
+    const [more, all, happened] = await Promise.all([ask(`/v1/series${later}`), edges.fetched(),
+      ask(`/v1/log?after=${seen.events}`)]);
     series = series.concat(more);
     chart.show(series);
     await edges.show(all);
     released(at("released-words"), status, all);
-    tellChanges(status, all);
+    tell(happened);
     document.documentElement.dataset.version = String(status.model_version);
   } finally {
     busy = false;
@@ -154,6 +150,7 @@ async function begin() {
   if (series.length && status.model_version < series[series.length - 1].version) {
     series = [];
     seen.points = 0;
+    seen.events = 0;
   }
   await look(status);
 }
