@@ -141,6 +141,7 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
         data="\n".join(draft.data),
         model="\n".join(draft.model),
         algorithm="\n".join(draft.algorithm),
+        batch=draft.batch or _usual_batch(draft.row),
         clip=draft.clip,
         row=draft.row,
         pushes=_PUSHES,
@@ -148,6 +149,10 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
         waiting=_waiting(request.sites),
         every=max(1, request.edges * _PUSHES // _EVALUATIONS),
     )
+
+
+def _usual_batch(row: str) -> str:
+    return f"# batch = 256  # {row}s of a push, on average; left out: 256, or of fewer a quarter"
 
 
 def _waiting(sites: int | None) -> str:

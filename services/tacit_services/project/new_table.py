@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from math import sqrt
+from pathlib import Path
 
+from tacit.config.own_table import TableData
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
-from tacit_services.project.draft import FEDASYNC, Draft, DraftRequest, own_model, quoted
+from tacit_services.project.draft import AUDP, FEDASYNC, Draft, DraftRequest, own_model, quoted
 from tacit_services.project.guess import Guess, Guesses, guessed
-from tacit_services.project.number_guess import NumberGuess
+from tacit_services.project.number_guess import NumberGuess, rounded
+from tacit_services.project.row_sizes import RowSizes, row_sizes
 from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
-_RATE = 4.0
-_REGRESSION_RATE = 1.0
+_RATE = 1.0  # of a network's steps
+_CLIP = 1.0
+_REGRESSION_CLIP = 0.5
+_RADIUS = 2.0  # that a linear model's weights are taken to lie within, columns being at their scale
 
 
 def draft(request: DraftRequest) -> Draft:
@@ -26,33 +33,75 @@ def draft(request: DraftRequest) -> Draft:
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
             + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
         )
-    if target.is_number:
-        outputs = 1
+    data = _data_lines(request, guesses)
+    remarks = (*guesses.remarks, *_asked(columns))
+    if request.entry is None and not target.is_number:
+        return _linear(data, _sizes(request, data, len(columns)), remarks)
+    if request.entry is None:
+        model = _small(width)
+        nets = NETS
     else:
-        outputs = len(target.values)
+        model = own_model(request.entry, f"x has {width} numbers")
+        nets = None
+    return Draft(
+        title="table",
+        data=data,
+        model=model,
+        algorithm=[*FEDASYNC, f"learning_rate = {_RATE}"],
+        nets=nets,
+        row="row",
+        clip=_REGRESSION_CLIP if target.is_number else _CLIP,
+        remarks=remarks,
+    )
+
+
+def _data_lines(request: DraftRequest, guesses: Guesses) -> list[str]:
     if request.sample is None:
         read = ""
     else:
         read = f", and guessed from {request.sample.name}"
+    return [
+        *_data(request, guesses.target),
+        *_form(guesses.form),
+        "",
+        f"# All that is read; bounds and values are public{read}.",
+        "[data.columns]",
+        *map(_line, guesses.features),
+        _target_line(guesses.target),
+    ]
+
+
+def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft:
+    """Draft a linear model, whose steps follow from the rows' sizes, the noise and the updates."""
+    clip = rounded(sizes.length)
     return Draft(
         title="table",
-        data=[
-            *_data(request, target),
-            *_form(guesses.form),
-            "",
-            f"# All that is read; bounds and values are public{read}.",
-            "[data.columns]",
-            *map(_line, columns),
-            _target_line(target),
+        data=data,
+        model=['name = "logistic"  # or "mlp" with hidden = [16], where there are many rows'],
+        algorithm=[
+            *AUDP,
+            "# learning_rate is left out: it follows from the noise, the updates, and these three.",
+            f"smoothness = {rounded(sizes.mean_square / 4)}  # of the loss, on rows like these",
+            f"radius = {_RADIUS}  # how far the weights are taken to lie from 0",
+            f"deviation = {clip}  # of a row's gradient, at the most",
         ],
-        model=_small(width, outputs)
-        if request.entry is None
-        else own_model(request.entry, f"x has {width} numbers"),
-        algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
-        nets=NETS if request.entry is None else None,
+        nets=None,
         row="row",
-        remarks=(*guesses.remarks, *_asked(columns)),
+        clip=clip,
+        batch="batch = 0.25  # below 1: a part of an edge's rows, of which so many are in a push",
+        remarks=remarks,
     )
+
+
+def _sizes(request: DraftRequest, data: list[str], columns: int) -> RowSizes:
+    """Return the sizes of the sample's rows, read as the run reads them.
+
+    Without a sample, each column is taken to have the length 1, and so has the bias.
+    """
+    if request.sample is None:
+        return RowSizes(sqrt(columns + 1), (columns + 1) / 2)
+    section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
+    return row_sizes(section.plain_reader(Path()).inputs(request.sample))
 
 
 def _asked(columns: list[Guess]) -> list[str]:
@@ -73,11 +122,11 @@ def _form(form: TableForm) -> list[str]:
     ]
 
 
-def _small(width: int, outputs: int) -> list[str]:
+def _small(width: int) -> list[str]:
     return [
         'name = "python"',
         'entry = "nets:Net"  # a class or function beside this file',
-        f"arguments = {{ inputs = {width}, outputs = {outputs} }}",
+        f"arguments = {{ inputs = {width}, outputs = 1 }}",
     ]
 
 
