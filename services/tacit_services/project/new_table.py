@@ -88,7 +88,7 @@ def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft
         nets=None,
         row="row",
         clip=clip,
-        batch="batch = 0.25  # below 1: a part of an edge's rows, of which so many are in a push",
+        batch="batch = 0.25  # of an edge's rows are in a push, on average; from 1 on: rows",
         remarks=remarks,
     )
 

@@ -207,23 +207,13 @@ class Simulation:
 def simulate(
     definition: Definition[Any], root: Path | None, out: Path, report: Callable[[RunStatus], None]
 ) -> Simulation:
-    """Simulate a run on published data and write its results to `out`.
+    """Simulate a run and write its results to `out`.
 
     `report` is called after every message. Raises TacitError.
     """
-    test = published_only(definition.source).test(root)
-    return simulate_on(Simulation(definition, root), test, out, report)
-
-
-def simulate_on(
-    simulation: Simulation, test: Dataset, out: Path, report: Callable[[RunStatus], None]
-) -> Simulation:
-    """Simulate a run that is evaluated on `test`, and write its results to `out`.
-
-    `report` is called after every message. Raises TacitError.
-    """
-    definition = simulation.definition
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
+    simulation = Simulation(definition, root)
+    test = published_only(definition.source).test(root)
     run_status = RunStatus(definition, simulation, out / "metrics.jsonl", virtual=simulation.clock)
     run_status.resumed()
     sample = public_sample(definition, test)

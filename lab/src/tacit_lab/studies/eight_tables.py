@@ -25,14 +25,18 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from tacit_services.aggregator.reporting.best_model import BestModel
-from tacit_services.testbed.simulated_run import Simulation, simulate_on
+from tacit_services.aggregator.reporting.early_stop import watch
+from tacit_services.aggregator.reporting.evaluation import Points, public_sample
+from tacit_services.aggregator.reporting.run_status import RunStatus
+from tacit_services.testbed.simulated_run import Simulation
 from torch import Tensor
 
+from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.models import Model, best_constant
 from tacit.models.calibration import calibration
+from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit_lab.studies.eight_projects import Project, encoded, project
 from tacit_lab.studies.private_regression import GRID, USUAL, PrivateRegression, probabilities
 from tacit_lab.studies.tables_from_packages import EIGHT, PackagedTable, records
@@ -85,6 +89,8 @@ def measured_run(made: Project, epsilon: float, seed: int, folder: Path) -> dict
     regression = PrivateRegression(train, public, run.privacy.delta)
     fitted = regression.fitted(epsilon, USUAL, seed)
     others = [regression.fitted(epsilon, settings, seed) for settings in GRID]
+    watched = WatchedRun(run, folder)
+    full = watched.finished(test)
     tried = [scores(probabilities(weights, test), test) for weights in others]
     return {
         "rows": len(train),
@@ -95,37 +101,74 @@ def measured_run(made: Project, epsilon: float, seed: int, folder: Path) -> dict
             "log_loss": constant.log_loss,
             "brier": constant.brier,
         },
-        "tacit": tacit(run, test, folder),
+        "tacit": watched.stopped or full,
+        "whole run": full,
         "regression": scores(probabilities(fitted, test), test),
         "best known": min(tried, key=lambda each: each["log_loss"]),
     }
 
 
-def tacit(run: RunFile, test: Dataset, folder: Path) -> dict[str, Any]:
-    """Return what the run's models reach: the last, the mean of the last half, the best."""
-    definition = run.define()
-    folder.mkdir(parents=True)
-    parts = [
-        definition.source.edge(number, None, folder / f"edge-{number}")
-        for number in range(definition.edges.count)
-    ]
-    simulation = Simulation(definition, None, parts)
-    public = definition.source.test(None)
-    assert public is not None
-    simulate_on(simulation, public, folder, lambda status: None)
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    best = BestModel(folder, simulation.model, f"{run.run.name} {definition.fingerprint}").read()
-    average = simulation.role.model_average
-    assert best is not None
-    assert average is not None
-    mean = average.mean()
-    assert mean is not None
-    models = {"last": simulation.role.params, "averaged": mean, "best": best[1]}
-    return {name: _scores(simulation.model, params, test) for name, params in models.items()} | {
-        "applied": summary["applied"],
-        "updates": definition.run.updates,
-        "spent": summary["privacy"]["epsilon"],
-    }
+class WatchedRun:
+    """A run to its end, with what it was where `run.stop` would have ended it.
+
+    A stop changes nothing before it, so one run shows both.
+    """
+
+    def __init__(self, run: RunFile, folder: Path) -> None:
+        definition = run.define()
+        folder.mkdir(parents=True)
+        parts = [
+            definition.source.edge(number, None, folder / f"edge-{number}")
+            for number in range(definition.edges.count)
+        ]
+        simulation = Simulation(definition, None, parts)
+        public = definition.source.test(None)
+        assert public is not None
+        sample = public_sample(definition, public)
+        status = RunStatus(
+            definition, simulation, folder / "metrics.jsonl", virtual=simulation.clock
+        )
+        status.resumed()
+        early_stop = watch(
+            definition, simulation.model, sample, status.points, folder, run.run.name
+        )
+        assert early_stop is not None
+        self._simulation = simulation
+        self._early_stop = early_stop
+        self._points = Points(
+            definition, simulation.model, public, sample, status.point, early_stop
+        )
+        self.stopped: dict[str, Any] | None = None
+
+    def finished(self, test: Dataset) -> dict[str, Any]:
+        """Train to the end; return what the whole run reaches on `test`."""
+
+        def observe(role: ServerRole) -> None:
+            due = None if role.halted else role.evaluation_input(self._points.sample)
+            if due is not None and self._points.due(due[0]):
+                self._points.measure(*due)
+            if self.stopped is None and self._early_stop.reason:
+                self.stopped = self._now(test)
+
+        self._simulation.simulator.run(observe)
+        return self._now(test)
+
+    def _now(self, test: Dataset) -> dict[str, Any]:
+        """Return what its models reach now, the last and the mean of the last half; ε spent."""
+        simulation = self._simulation
+        role = simulation.role
+        assert role.model_average is not None
+        mean = role.model_average.mean()
+        assert mean is not None
+        plan = simulation.definition.plans.plan(0)
+        pushes = max(record.charged.count for record in role.edges.values())
+        spend = Spend(plan.sampling_rate, plan.noise_multiplier, pushes, plan.mechanism)
+        return {
+            "last": _scores(simulation.model, role.params, test),
+            "averaged": _scores(simulation.model, mean, test),
+            "updates": role.version,
+            "spent": round(epsilon_pld([spend], plan.delta), 4),
+        }
 
 
 def _scores(model: Model, params: Tensor, test: Dataset) -> Scores:

@@ -66,8 +66,8 @@ class PrivateRegression:
         for step in range(settings.steps):
             noise = z * clip * torch.randn(weights.shape, generator=chance)
             weights = weights - rate * (self._clipped_sum(weights, clip) + noise) / len(self._x)
-            if 2 * step >= settings.steps:
-                mean += weights / (settings.steps // 2 + settings.steps % 2)
+            if step >= settings.steps // 2:
+                mean += weights / (settings.steps - settings.steps // 2)
         return mean
 
     def _clipped_sum(self, weights: Tensor, clip: float) -> Tensor:
