@@ -89,7 +89,8 @@ class Draft:
 
     title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
     module that lies beside the run file, if there is one. row: what a row is called. batch: its
-    line, where it is not the usual one. remarks: what the user should know, or decide.
+    line, where it is not the usual one. pushes: of an edge. remarks: what the user should know, or
+    decide.
     """
 
     title: str
@@ -100,6 +101,7 @@ class Draft:
     row: str
     clip: float = 0.5
     batch: str = ""
+    pushes: int = 100
     remarks: tuple[str, ...] = ()
 
 

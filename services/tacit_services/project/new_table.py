@@ -20,6 +20,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 _RATE = 1.0  # of a network's steps
 _CLIP = 1.0
 _REGRESSION_CLIP = 0.5
+_PUSHES = 200  # of an edge with a linear model, whose updates take no time
 _RADIUS = 2.0  # that a linear model's weights are taken to lie within, columns being at their scale
 
 
@@ -89,6 +90,7 @@ def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft
         row="row",
         clip=clip,
         batch="batch = 0.25  # of an edge's rows are in a push, on average; from 1 on: rows",
+        pushes=_PUSHES,
         remarks=remarks,
     )
 

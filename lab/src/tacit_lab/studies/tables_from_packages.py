@@ -20,6 +20,7 @@ import numpy as np
 
 _FOLDER = "resources/rdata/csv"
 _LAB_ROWS = 12_000
+_PRODUCT_ROWS = 20_000
 _FEW = 0.005  # of a column's cells: so few NA are no property of it
 _ABSENT = ("NA", "")
 Records = list[list[str]]
@@ -44,6 +45,7 @@ EIGHT = (
     PackagedTable("doctor", "Ecdat/DoctorContacts", "health"),
     PackagedTable("lab", "", "died"),
 )
+PRODUCT = PackagedTable("product", "", "sign")
 
 
 def records(table: PackagedTable) -> Records:
@@ -51,6 +53,8 @@ def records(table: PackagedTable) -> Records:
 
     Raises FileNotFoundError where the package is not installed.
     """
+    if table == PRODUCT:
+        return list(_product(np.random.default_rng(20_261_130)))
     if not table.source:
         return list(_lab(np.random.default_rng(20_261_129)))
     with tarfile.open(_resources()) as packed:
@@ -73,7 +77,7 @@ def _resources() -> Path:
 
 
 def _lab(chance: np.random.Generator) -> Iterator[list[str]]:
-    """Yield rows as a laboratory has them: skewed values, -9 for missing, an id, 6 % who died."""
+    """Yield rows as a laboratory has them: skewed values, -9 for missing, an id, 3 % who died."""
     yield ["visit_id", "age", "sex", "ward", "crp", "creatinine", "sodium", "lactate", "died"]
     wards = ["medicine", "surgery", "icu", "geriatrics", "gynaecology"]
     for number in range(_LAB_ROWS):
@@ -90,3 +94,11 @@ def _lab(chance: np.random.Generator) -> Iterator[list[str]]:
         values = [f"{crp:.1f}", f"{creatinine:.0f}", f"{sodium:.0f}", f"{lactate:.1f}"]
         shown = ["-9" if chance.random() < 0.08 else value for value in values]
         yield [f"V{number:06d}", f"{age:.0f}", str(sex), ward, *shown, "yes" if died else "no"]
+
+
+def _product(chance: np.random.Generator) -> Iterator[list[str]]:
+    """Yield rows whose class is a product of two of eight columns: nothing linear tells it."""
+    yield [*(f"c{number}" for number in range(8)), "sign"]
+    for row in chance.normal(size=(_PRODUCT_ROWS, 8)):
+        positive = chance.random() < 1 / (1 + np.exp(-3 * row[0] * row[1]))
+        yield [*(f"{value:.3f}" for value in row), "yes" if positive else "no"]
