@@ -102,6 +102,10 @@ FEDASYNC = [
     'name = "fedasync"  # each edge takes a step and sends its model; nobody waits',
     "steps_min = 1",
 ]
+AUDP = [
+    'name = "audp"  # each edge sends noisy gradients when it is ready; nobody waits',
+    'schedule = "linear"  # steps fall to 0 at the end of the run',
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,9 @@ class Draft:
     """The content of a new run's files.
 
     title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
-    module that lies beside the run file, if there is one. row: what a row is called. remarks: what
-    the user should know, or decide.
+    module that lies beside the run file, if there is one. row: what a row is called. batch: its
+    line, where it is not the usual one. pushes: of an edge. remarks: what the user should know, or
+    decide.
     """
 
     title: str
@@ -120,6 +125,8 @@ class Draft:
     nets: str | None
     row: str
     clip: float = 0.5
+    batch: str = ""
+    pushes: int = 100
     remarks: tuple[str, ...] = ()
 
 

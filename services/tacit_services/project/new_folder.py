@@ -14,7 +14,6 @@ from tacit_services.project import pictures
 from tacit_services.project.draft import Draft, DraftRequest, check_name, check_unicode
 from tacit_services.project.templates import GITIGNORE, POLICY, README, RUN_FILE
 
-_PUSHES = 100
 _EVALUATIONS = 100
 _DAY = 86_400  # seconds
 
@@ -129,18 +128,23 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,
-        updates=request.edges * _PUSHES,
+        updates=request.edges * draft.pushes,
         stop=_stop(request),
         data="\n".join(draft.data),
         model="\n".join(draft.model),
         algorithm="\n".join(draft.algorithm),
+        batch=draft.batch or _usual_batch(draft.row),
         clip=draft.clip,
         row=draft.row,
-        pushes=_PUSHES,
+        pushes=draft.pushes,
         edges=request.edges,
         waiting=_waiting(request.sites),
-        every=max(1, request.edges * _PUSHES // _EVALUATIONS),
+        every=max(1, request.edges * draft.pushes // _EVALUATIONS),
     )
+
+
+def _usual_batch(row: str) -> str:
+    return f"# batch = 256  # {row}s of a push, on average; left out: 256, or of fewer a quarter"
 
 
 def _waiting(sites: int | None) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from math import sqrt
+from pathlib import Path
 
+from tacit.config.own_table import TableData
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
 from tacit_services.project.draft import (
+    AUDP,
     FEDASYNC,
     PLAIN,
     Draft,
@@ -16,12 +21,17 @@ from tacit_services.project.draft import (
     quoted,
 )
 from tacit_services.project.guess import Guess, Guesses, guessed
-from tacit_services.project.number_guess import NumberGuess
+from tacit_services.project.number_guess import NumberGuess, rounded
+from tacit_services.project.row_sizes import RowSizes, row_sizes
 from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
-_RATE = 4.0
-_REGRESSION_RATE = 1.0
+_RATE = 1.0  # of a network's steps
+_CLIP = 1.0
+_GOAL_RATE = 4.0  # of labels, counts and events
+_SHORT_CLIP = 0.5  # of what is no class
+_PUSHES = 200  # of an edge with a linear model, whose updates take no time
+_RADIUS = 2.0  # that a linear model's weights are taken to lie within, columns being at their scale
 
 
 def draft(request: DraftRequest) -> Draft:
@@ -35,43 +45,88 @@ def draft(request: DraftRequest) -> Draft:
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
             + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
         )
-    if guesses.cuts:
-        outputs = len(guesses.cuts)
-    elif len(targets) > 1:
-        outputs = len(targets)
-    elif target.is_number:
-        outputs = 1
+    data = _data_lines(request, guesses)
+    remarks = (*guesses.remarks, *_asked(columns), *_meanings(targets, request.goal))
+    plain = request.goal == PLAIN
+    if request.entry is None and plain and not target.is_number:
+        return _linear(data, _sizes(request, data, len(columns)), remarks)
+    if request.entry is None:
+        model = _small(width, _outputs(guesses))
+        nets = NETS
     else:
-        outputs = len(target.values)
+        model = own_model(request.entry, f"x has {width} numbers")
+        nets = None
+    return Draft(
+        title="table",
+        data=data,
+        model=model,
+        algorithm=[*FEDASYNC, f"learning_rate = {_RATE if plain else _GOAL_RATE}"],
+        nets=nets,
+        row="row",
+        clip=_CLIP if plain and not target.is_number else _SHORT_CLIP,
+        remarks=remarks,
+    )
+
+
+def _outputs(guesses: Guesses) -> int:
+    """Return how many numbers a model gives for a row."""
+    if guesses.cuts:
+        return len(guesses.cuts)
+    if len(guesses.targets) > 1:
+        return len(guesses.targets)
+    if guesses.target.is_number:
+        return 1
+    return len(guesses.target.values)
+
+
+def _data_lines(request: DraftRequest, guesses: Guesses) -> list[str]:
     if request.sample is None:
         read = ""
     else:
         read = f", and guessed from {request.sample.name}"
+    return [
+        *_data(request, guesses),
+        *_form(guesses.form),
+        "",
+        f"# All that is read; bounds and values are public{read}.",
+        "[data.columns]",
+        *map(_line, guesses.features),
+        *(_stated_target(guess, request.goal) for guess in guesses.targets),
+    ]
+
+
+def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft:
+    """Draft a linear model, whose steps follow from the rows' sizes, the noise and the updates."""
+    clip = rounded(sizes.length)
     return Draft(
         title="table",
-        data=[
-            *_data(request, guesses),
-            *_form(guesses.form),
-            "",
-            f"# All that is read; bounds and values are public{read}.",
-            "[data.columns]",
-            *map(_line, columns),
-            *(_stated_target(guess, request.goal) for guess in targets),
+        data=data,
+        model=['name = "logistic"  # or "mlp" with hidden = [16], where there are many rows'],
+        algorithm=[
+            *AUDP,
+            "# learning_rate is left out: it follows from the noise, the updates, and these three.",
+            f"smoothness = {rounded(sizes.mean_square / 4)}  # of the loss, on rows like these",
+            f"radius = {_RADIUS}  # how far the weights are taken to lie from 0",
+            f"deviation = {clip}  # of a row's gradient, at the most",
         ],
-        model=_small(width, outputs)
-        if request.entry is None
-        else own_model(request.entry, f"x has {width} numbers"),
-        algorithm=[*FEDASYNC, f"learning_rate = {_rate(target, request.goal)}"],
-        nets=NETS if request.entry is None else None,
+        nets=None,
         row="row",
-        remarks=(*guesses.remarks, *_asked(columns), *_meanings(targets, request.goal)),
+        clip=clip,
+        batch="batch = 0.25  # of an edge's rows are in a push, on average; from 1 on: rows",
+        pushes=_PUSHES,
+        remarks=remarks,
     )
 
 
-def _rate(target: Guess, goal: StatedTarget) -> float:
-    if target.is_number and goal == PLAIN:
-        return _REGRESSION_RATE
-    return _RATE
+def _sizes(request: DraftRequest, data: list[str], columns: int) -> RowSizes:
+    """Return the sizes of the sample's rows, read as the run reads them.
+
+    Without a sample, each column is taken to have the length 1, and so has the bias.
+    """
+    if request.sample is None:
+        return RowSizes(sqrt(columns + 1), (columns + 1) / 2)
+    section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
+    return row_sizes(section.plain_reader(Path()).inputs(request.sample))
 
 
 def _asked(columns: list[Guess]) -> list[str]:

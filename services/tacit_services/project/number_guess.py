@@ -98,7 +98,7 @@ def _spread(values: Any) -> float:
         float(values.std()),
     ):
         if spread > 1e-9 * max(1.0, abs(middle)):
-            return max(spread, float(high - low) / 6)
+            return max(spread, float(high - low) / 3.29)
     return 1.0
 
 

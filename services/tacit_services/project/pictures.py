@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import ConfigError, DataError
 from tacit_services.project.draft import (
+    AUDP,
     FEDASYNC,
     Draft,
     DraftRequest,
@@ -62,11 +63,7 @@ def draft(request: DraftRequest, folder: Path) -> Draft:
         title="pictures",
         data=[*_data(request, classes, (_SEEN, _SEEN), channels), _FEATURES[channels]],
         model=['name = "logistic"  # one layer: so few private pictures do not pay for more'],
-        algorithm=[
-            'name = "audp"  # each edge sends noisy gradients when it is ready; nobody waits',
-            f"learning_rate = {_RATES[channels]}",
-            'schedule = "linear"  # falls to 0 at the end of the run',
-        ],
+        algorithm=[*AUDP, f"learning_rate = {_RATES[channels]}"],
         nets=None,
         row="picture",
         clip=0.1,

@@ -26,7 +26,7 @@ average = 0.5  # the mean of the last half's models lies beside the last one
 epsilon = 4.0  # what an edge's data may spend in its life, whatever run uses it
 delta = 1e-5  # well below 1 / rows
 pushes = {pushes}  # that the budget is divided among
-# batch = 256  # {row}s of a push, on average; left out: 256, or of fewer a quarter
+{batch}
 clip = {clip}  # no {row} moves an update by more
 
 [edges]

@@ -8,6 +8,17 @@ from tacit.config.traits import Traits
 _BATCH = 0.25  # of an edge's rows, where they are fewer than the usual batch
 
 
+def with_whole_batch(privacy: Privacy, rows: int) -> Privacy:
+    """Return `privacy` with a batch in records, where the file states a part of an edge's `rows`.
+
+    >>> with_whole_batch(Privacy(batch=0.25), 1001).batch
+    250.0
+    """
+    if privacy.batch >= 1:
+        return privacy
+    return privacy.model_copy(update={"batch": float(max(1, int(privacy.batch * rows)))})
+
+
 def filled(privacy: Privacy, traits: Traits, updates: int, workers: int, rows: int) -> Privacy:
     """Return `privacy` with `pushes`, `clip` and `batch` where a run file leaves them out.
 

@@ -108,8 +108,10 @@ class RunFile(Section):
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
         rows = self.data.public_size(workers, self.algorithm.columns)
+        privacy = derived_defaults.with_whole_batch(self.privacy, rows)
         if context.get("written", False):
-            privacy = derived_defaults.filled(self.privacy, traits, self.run.updates, workers, rows)
+            privacy = derived_defaults.filled(privacy, traits, self.run.updates, workers, rows)
+        if privacy is not self.privacy:
             filled = self.model_copy(update={"privacy": privacy})
         sections_agree.agree(filled, traits, rows)
         return filled

@@ -77,10 +77,10 @@ class Privacy(Section):
     )
     batch: float = Field(
         256.0,
-        ge=1,
+        gt=0,
         allow_inf_nan=False,
-        description="b = L: expected batch size, fixed denominator; left out of a file: a quarter "
-        "of an edge's rows where those are fewer",
+        description="b = L: expected batch size, fixed denominator; below 1: this part of an "
+        "edge's rows; left out of a file: a quarter of an edge's rows where those are fewer",
     )
     noise_multiplier: float | None = Field(
         None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes"

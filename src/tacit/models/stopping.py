@@ -14,16 +14,19 @@ The first part is the scatter of the models: private noise moves each of them. T
 test set's. All evaluations use the same n rows, so they are compared in pairs (McNemar). If m rows
 changed from wrong to right or back, the difference has the variance m/n². At least g·n rows have
 changed, and one row at the least. As many again are taken to have cancelled, so that r² is
-2·max(|g|, 1/n)/n. A loss is no yes or no. There r is 1 % of the loss: less is worth no ε.
+2·max(|g|, 1/n)/n. A loss is no yes or no. There r is 0.5 % of the loss: less is worth no ε.
 
 The models may scatter too much. Where the root of the first part is above half the standard error
 of an accuracy on n rows, the window says too little, and the run goes on.
 
 There is no gain where g <= s, of the accuracy and of the loss. A number has the loss alone. That
 must hold at LOOKS evaluations in a row, each with LEAST evaluations in a or more. It is not asked
-before EARLIEST of the run. A model that is no better than always the same answer gets PATIENCE of
-the run, as it may not have begun to learn. It is better where the mean accuracy of b is above the
-constant's by two standard errors. It is also better where its loss is below the constant's by 1 %.
+before EARLIEST of the run.
+
+A model that is no better than always the same answer has not begun to learn: a flat curve at the
+constant's level says nothing of what comes. It gets PATIENCE of the run. It is better where the
+mean accuracy of b is above the constant's by two standard errors. It is also better where its loss
+is below the constant's by BEYOND.
 
 What is not promised: that the full run would not have been better. The rule looks at one test set
 many times, and a curve may rise after it was flat. docs/accuracy.md has what it lost and saved.
@@ -40,10 +43,11 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 LEAST = 8
-LOOKS = 3
-EARLIEST = 0.12
-PATIENCE = 0.45
-WORTH = 0.01  # a gain of loss below this part of it is worth no ε
+LOOKS = 6
+EARLIEST = 0.25
+PATIENCE = 0.75
+WORTH = 0.005  # a gain of loss below this part of it is worth no ε
+BEYOND = 0.01  # of the constant's loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _gains(
 def _better_than(baseline: Baseline, after: Sequence[Evaluated]) -> bool:
     if baseline.loss is not None:
         loss = fmean(each.loss for each in after)
-        if loss < (1 - WORTH) * baseline.loss:
+        if loss < (1 - BEYOND) * baseline.loss:
             return True
     accuracies = [each.accuracy for each in after if each.accuracy is not None]
     if baseline.accuracy is None or not accuracies:

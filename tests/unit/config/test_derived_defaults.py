@@ -55,6 +55,24 @@ def test_pushes_and_clip_follow_from_the_other_sections(
     assert (privacy.pushes, privacy.clip) == (pushes, clip)
 
 
+@pytest.mark.parametrize(("batch", "records"), [(0.25, 71), (0.999, 286), (0.001, 1), (1, 1)])
+def test_a_batch_below_one_is_a_part_of_an_edges_rows(batch: float, records: int) -> None:
+    """The digits have 287 rows an edge."""
+    run = config.parse(required("audp", more=f"[privacy]\nbatch = {batch}"), "test")
+    assert run.privacy.batch == records
+    assert run.plan(0).sampling_rate == records / 287
+    again = config.RunFile.model_validate(run.model_dump(), context={"folder": run.folder})
+    assert again.fingerprint() == run.fingerprint()
+    stated = config.parse(required("audp", more=f"[privacy]\nbatch = {records}"), "test")
+    assert stated.fingerprint() == run.fingerprint()
+
+
+@pytest.mark.parametrize("batch", [0, -0.5])
+def test_no_part_of_the_rows_is_refused(batch: float) -> None:
+    with pytest.raises(ConfigError, match=r"privacy\.batch"):
+        config.parse(required("audp", more=f"[privacy]\nbatch = {batch}"), "test")
+
+
 def test_more_pushes_than_a_file_may_name_are_refused_by_their_name() -> None:
     text = required("fedasync").replace("updates = 1000", f"updates = {2**53}")
     with pytest.raises(ConfigError, match=rf"privacy\.pushes=\d+: .* equal to {2**53}$"):

@@ -13,12 +13,19 @@ import pytest
 from pyarrow import parquet
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
+from tacit_services.project.templates import NETS
 
 from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.mapa import MapaServer
+from tacit.config.algorithms import Mapa
 from tacit.config.own_table import TableData
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.source import Owned
 from tacit.privacy.ledger import Ledger
+
+LOGISTIC = 'name = "logistic"'
+NETWORK = 'name = "python"\nentry = "{}"\narguments = {{ inputs = 6, outputs = {} }}'
 
 
 def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
@@ -53,7 +60,7 @@ def test_a_new_run_has_the_samples_columns_bounds_and_classes(sample: Path) -> N
     assert tacit("new", "clinic", "--table", str(sample), "--unit", "id") == 0
     folder = sample.parent / "clinic"
     assert {path.name for path in folder.iterdir()} == {
-        "run.toml", "policy.toml", "README.md", "nets.py", "public.csv", ".gitignore",
+        "run.toml", "policy.toml", "README.md", "public.csv", ".gitignore",
     }  # fmt: skip
     assert not (sample.parent / ".clinic.new").exists()
     table(folder / "train.csv", 6000, seed=2)
@@ -76,7 +83,7 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     for site in range(3):
         table(folder / f"site{site}.csv", 4000 + site, seed=2 + site)
     run = config.load(folder / "run.toml")
-    assert (run.edges.count, run.run.updates) == (3, 300)
+    assert (run.edges.count, run.run.updates) == (3, 600)
     assert isinstance(run.data, TableData)
     assert (run.data.train, run.data.rows) == ("site{edge}.csv", 5000)
     assert tacit("check", "clinic/run.toml") == 0
@@ -190,6 +197,7 @@ def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[st
     if not folder.exists():
         assert tacit("new", "clinic", "--table", str(sample)) == 0
         table(folder / "train.csv", 6000, seed=2)
+        (folder / "nets.py").write_text(NETS)
     text = (folder / "run.toml").read_text()
     for old, new in changes:
         assert old in text
@@ -212,12 +220,9 @@ def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("# batch = 256", "batch = 2"), "the noise drowns what is learnt"),
-        (("learning_rate = 4.0", "learning_rate = 0.001"), "the model will hardly move"),
-        (
-            ("# batch = 256", "batch = 1000\nnoise_multiplier = 2.0"),
-            "is over half of the 1200 rows",
-        ),
+        (("epsilon = 4.0", "epsilon = 0.02"), "the noise drowns what is learnt"),
+        (("# learning_rate is", "learning_rate = 0.001 # is"), "the model will hardly move"),
+        (("batch = 0.25", "batch = 1000\nnoise_multiplier = 2.0"), "is over half of the 1200 rows"),
         (
             ("[data.columns]", 'unit = "id"\nunit_rows = 3\npeople = "shared"\n[data.columns]'),
             "but who is at all of 5 risks",
@@ -255,9 +260,9 @@ def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
         (('train = "train.csv"', 'train = "other.csv"'), "no such file"),
         (('target = "outcome"', 'target = "height"'), "is not in [data.columns], which has age, weight, ward, outcome"),
         (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values, in row"),
-        (('entry = "nets:Net"', 'entry = "nets:Other"'), "nets has no class or function Other"),
-        (('entry = "nets:Net"', 'entry = "../nets:Net"'), 'expected "module:name"'),
-        (("outputs = 2 }", "outputs = 3 }"), "gives [2, 3] for two examples; expected [2, 2]"),
+        ((LOGISTIC, NETWORK.format("nets:Other", 2)), "nets has no class or function Other"),
+        ((LOGISTIC, NETWORK.format("../nets:Net", 2)), 'expected "module:name"'),
+        ((LOGISTIC, NETWORK.format("nets:Net", 3)), "gives [2, 3] for two examples; expected [2, 2]"),
         (("# rows = 5000", "rows = 600\nrows_max = 700 # "), "more rows than data.rows_max=700"),
     ],
 )  # fmt: skip
@@ -323,6 +328,35 @@ def test_a_folder_for_a_run_file_is_answered_with_the_file_in_it(
     assert capsys.readouterr().err == (
         "tacit: run file clinic: is a folder; did you mean clinic/run.toml?\n"
     )
+
+
+def test_the_steps_follow_from_the_samples_rows_and_the_noise(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """x has age, weight, and 4 places of ward: about √(1 + 1 + 1) long, and √4 with the bias."""
+    checked(sample, capsys)
+    run = config.load(sample.parent / "clinic" / "run.toml")
+    assert isinstance(run.algorithm, Mapa)
+    assert run.algorithm.learning_rate is None
+    assert run.privacy.clip == run.algorithm.deviation == pytest.approx(2.0, abs=0.3)
+    assert run.algorithm.smoothness == pytest.approx(0.4, abs=0.15)
+
+    def first_rate(epsilon: float) -> float:
+        privacy = run.privacy.model_copy(update={"epsilon": epsilon})
+        definition = run.model_copy(update={"privacy": privacy}).define()
+        server = registry.server(definition, run.build_model())
+        assert isinstance(server, MapaServer)
+        return server.learning_rate()
+
+    assert first_rate(0.1) < 0.7 * first_rate(4.0)
+
+
+def test_a_table_of_numbers_to_learn_has_a_module_beside_it(sample: Path) -> None:
+    assert tacit("new", "clinic", "--table", str(sample), "--target", "age") == 0
+    folder = sample.parent / "clinic"
+    assert (folder / "nets.py").exists()
+    table(folder / "train.csv", 600, seed=2)
+    assert config.load(folder / "run.toml").build_model().classes == 1
 
 
 @pytest.mark.parametrize("rows", [40, 90, 400, 1200])

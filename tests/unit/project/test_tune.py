@@ -172,3 +172,24 @@ def test_the_number_of_pushes_is_searched_with_the_updates_and_a_rate_of_its_own
     result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
     assert "algorithm.learning_rate" not in result.best.values
     assert "algorithm.smoothness" in result.best.values
+
+
+def test_the_steps_that_follow_from_the_noise_stay_so_in_a_new_run(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    public = rows(tmp_path / "public.csv", 200, seed=1)
+    assert tacit("new", "clinic", "--table", str(public)) == 0
+    folder = tmp_path / "clinic"
+    rows(folder / "train.csv", 600, seed=2)
+    run = config.load(folder / "run.toml")
+    result = tuning.tune(run, str(folder / "public.csv"), root=None, home=home, trials=2, seed=5)
+    for trial in result.trials:
+        assert trial.values.keys() == {
+            "privacy.clip", "privacy.batch", "algorithm.smoothness", "privacy.pushes", "run.updates"
+        }  # fmt: skip
+    assert result.trials[0].values["run.updates"] == 5 * result.trials[0].values["privacy.pushes"]
+    text = (folder / "run.toml").read_text(encoding="utf-8")
+    (folder / "tuned.toml").write_text(tuning.written(text, result.best.values), encoding="utf-8")
+    tuned = config.load(folder / "tuned.toml")
+    assert tuned.privacy.batch == result.best.values["privacy.batch"]
