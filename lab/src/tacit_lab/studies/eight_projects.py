@@ -66,4 +66,4 @@ def encoded(run: RunFile, path: Path) -> Dataset:
     from tacit.datasets.own.own_rows import together
 
     x, y = together(path, run.data.reader(run.folder))
-    return Dataset(x, y, run.source.target.classes, path.name)
+    return Dataset(x, y, len(run.source.target.names), path.name)
