@@ -17,11 +17,11 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, GraphFile, Node, Of
-from tacit.models.graph.interpreter import Program, Step
+from tacit.models.graph.interpreter import GraphStep, Program
 from tacit.models.graph.node_arguments import DTYPES, bound, refusal
 from tacit.models.graph.operations import ITEM, OPERATIONS, Operation, instead
 from tacit.models.graph.products import multiply_adds
-from tacit.models.graph.whole_numbers import Bounds, bounds_of, hull
+from tacit.models.graph.whole_numbers import Interval, bounds_of, hull
 
 MOST_NUMBERS = 1 << 28  # of one node's result
 MOST_HELD = 1 << 30  # of all results of a row together
@@ -62,7 +62,7 @@ def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> C
         tried.known(weight.name, value.to("meta"), _bounds(value))
     example = graph.example
     x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
-    tried.known(EXAMPLE, x, None if example.below is None else Bounds(0, example.below - 1))
+    tried.known(EXAMPLE, x, None if example.below is None else Interval(0, example.below - 1))
     network = tried.program((EXAMPLE,), graph.nodes, graph.output)
     output = tried.value(graph.output)
     loss = None
@@ -92,10 +92,10 @@ def _check_weight(
         )
 
 
-def _bounds(value: Tensor) -> Bounds | None:
+def _bounds(value: Tensor) -> Interval | None:
     if value.dtype not in _WHOLE or not value.numel():
         return None
-    return Bounds(int(value.min()), int(value.max()))
+    return Interval(int(value.min()), int(value.max()))
 
 
 class _Trial:
@@ -103,17 +103,17 @@ class _Trial:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._limits: dict[str, Bounds | None] = {}
+        self._limits: dict[str, Interval | None] = {}
         self.numbers = 0
         self.multiply_adds = 0
 
-    def known(self, name: str, value: Any, limits: Bounds | None) -> None:
+    def known(self, name: str, value: Any, limits: Interval | None) -> None:
         """Add a value. Raises ConfigError for a name that is taken."""
         if name in self._values:
             raise ConfigError(f"model.file: {name} stands there twice")
         self._values[name] = value
         if isinstance(value, Tensor) and value.dtype == torch.bool:
-            limits = Bounds(0, 1)
+            limits = Interval(0, 1)
         self._limits[name] = limits
 
     def apart(self) -> _Trial:
@@ -133,7 +133,7 @@ class _Trial:
         self.value(output)
         return Program.of(inputs, [step for step in steps if step is not None], output)
 
-    def _tried(self, node: Node) -> Step:
+    def _tried(self, node: Node) -> GraphStep:
         if node.op == ITEM:
             return self._item(node)
         operation = OPERATIONS.get(node.op)
@@ -156,9 +156,9 @@ class _Trial:
             inputs = {name: self._hull(value) for name, value in stated.items() if _tensors(value)}
             limits = bounds_of(node.op, constants, inputs, result)
         self.known(node.name, result, limits)
-        return Step(node.name, operation.call, stated, "device" if made else "")
+        return GraphStep(node.name, operation.call, stated, "device" if made else "")
 
-    def _item(self, node: Node) -> Step:
+    def _item(self, node: Node) -> GraphStep:
         match node.args:
             case (Of() as source, int() as place) if not isinstance(place, bool):
                 several = self._values.get(source.of)
@@ -167,7 +167,7 @@ class _Trial:
         if not isinstance(several, tuple | list) or not 0 <= place < len(several):
             raise refusal(node, f"{source.of} has no result {place}")
         self.known(node.name, several[place], None)
-        return Step(node.name, None, {"source": source, "place": place}, "")
+        return GraphStep(node.name, None, {"source": source, "place": place}, "")
 
     def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
         constants = {name: value for name, value in stated.items() if not _tensors(value)}
@@ -214,7 +214,7 @@ class _Trial:
             return [self._filled(node, item) for item in value]
         return value
 
-    def _hull(self, value: Any) -> Bounds | None:
+    def _hull(self, value: Any) -> Interval | None:
         if isinstance(value, Of):
             return self._limits.get(value.of)
         return hull([self._limits.get(item.of) for item in value if isinstance(item, Of)])

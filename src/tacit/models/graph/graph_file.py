@@ -32,17 +32,17 @@ _DEEPEST = 8  # objects and lists in each other
 _LONGEST = 4096  # entries of a list
 EXAMPLE, OUTPUT, TARGET = "$x", "$output", "$y"
 
-Name = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_.%$-]+$")]
-Size = Annotated[int, Field(ge=0, le=1 << 40)]
-Shape = Annotated[tuple[Size, ...], Field(max_length=16, strict=False)]
+ValueName = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_.%$-]+$")]
+Extent = Annotated[int, Field(ge=0, le=1 << 40)]
+Shape = Annotated[tuple[Extent, ...], Field(max_length=16, strict=False)]
 Dtype = Literal["float32", "float64", "int64", "int32", "bool"]
 
 
-class _Part(BaseModel):
+class _GraphPart(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Example(_Part):
+class Example(_GraphPart):
     """One example: its shape, and its type. below: whole numbers lie from 0 to below - 1."""
 
     shape: Shape
@@ -56,34 +56,34 @@ class Example(_Part):
         return self
 
 
-class GraphWeight(_Part):
+class GraphWeight(_GraphPart):
     """A tensor whose numbers are in the safetensors file: a parameter, a buffer, a constant."""
 
-    name: Name
+    name: ValueName
     shape: Shape
     dtype: Dtype
     trained: bool
 
 
-class Of(_Part):
+class Of(_GraphPart):
     """A reference to a value, by its name."""
 
-    of: Name
+    of: ValueName
 
 
-class DtypeName(_Part):
+class DtypeName(_GraphPart):
     """A type of numbers, as an argument."""
 
     dtype: Dtype
 
 
-class MemoryOrder(_Part):
+class MemoryOrder(_GraphPart):
     """An order of numbers in memory, as an argument."""
 
     memory: Literal["contiguous", "preserve"]
 
 
-class FarFloat(_Part):
+class FarFloat(_GraphPart):
     """A float that JSON has no word for."""
 
     float: Literal["inf", "-inf", "nan"]
@@ -93,24 +93,24 @@ Single = Of | DtypeName | MemoryOrder | FarFloat | bool | int | float | str | No
 Argument = Single | Annotated[tuple[Single, ...], Field(max_length=_LONGEST)]
 
 
-class Node(_Part):
+class Node(_GraphPart):
     """One operation at work. line: where the module asked for it, for people."""
 
-    name: Name
+    name: ValueName
     op: Annotated[str, Field(min_length=1, max_length=100)]
     args: Annotated[tuple[Argument, ...], Field(max_length=64, strict=False)]
     kwargs: dict[str, Argument] = {}
     line: Annotated[str, Field(max_length=200)] = ""
 
 
-class LossPart(_Part):
+class LossPart(_GraphPart):
     """The loss of one example, as nodes of `$output` and `$y`."""
 
     nodes: Annotated[tuple[Node, ...], Field(max_length=MOST_NODES, strict=False)]
-    output: Name
+    output: ValueName
 
 
-class GraphFile(_Part):
+class GraphFile(_GraphPart):
     """A network, its weights' shapes, and where their first values are.
 
     values: SHA-256 of the safetensors file. loss: None: one of tacit's own, by the run file.
@@ -120,7 +120,7 @@ class GraphFile(_Part):
     example: Example
     weights: Annotated[tuple[GraphWeight, ...], Field(max_length=MOST_NODES, strict=False)]
     nodes: Annotated[tuple[Node, ...], Field(max_length=MOST_NODES, strict=False)]
-    output: Name
+    output: ValueName
     loss: LossPart | None
     values: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 

@@ -20,7 +20,7 @@ _NOT_MAPPED = (*(_aten.gru.input, _aten.lstm.input), *(_aten.rnn_relu.input, _at
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GraphStep:
     """A node at work. call: None: it takes one of a node's several results.
 
     arguments: by the operation's parameters, with `Of` for tensors. device: the parameter that is
@@ -38,15 +38,15 @@ class Program:
     """Steps from `inputs` and weights to `output`, and after which of them a value is done with."""
 
     inputs: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
     output: str
     last: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, inputs: Sequence[str], steps: Sequence[Step], output: str) -> Program:
+    def of(cls, inputs: Sequence[str], steps: Sequence[GraphStep], output: str) -> Program:
         """Return the program of these steps, without those that the output does not need."""
         needed = {output}
-        used: list[Step] = []
+        used: list[GraphStep] = []
         last: list[tuple[str, ...]] = []
         made = {step.name for step in steps}
         for step in reversed(steps):

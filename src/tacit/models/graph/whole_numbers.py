@@ -14,14 +14,14 @@ from torch import Tensor
 _LARGEST = 1 << 62
 
 
-class Bounds(NamedTuple):
+class Interval(NamedTuple):
     """The least and the largest whole number that a tensor may have."""
 
     low: int
     high: int
 
 
-_Known = Bounds | None
+_Known = Interval | None
 # Their result's numbers are among those of their inputs.
 _MOVE_NAMES = """
 alias amax amin cat chunk clone contiguous detach diagonal expand expand_as flatten flip gather
@@ -57,12 +57,12 @@ def hull(several: Sequence[_Known]) -> _Known:
     if not several or any(each is None for each in several):
         return None
     known = [each for each in several if each is not None]
-    return Bounds(min(each.low for each in known), max(each.high for each in known))
+    return Interval(min(each.low for each in known), max(each.high for each in known))
 
 
 def _number(value: Any) -> _Known:
     if isinstance(value, int):
-        return Bounds(int(value), int(value))
+        return Interval(int(value), int(value))
     return None
 
 
@@ -80,7 +80,7 @@ def _pair(
         if first is None or second is None or arguments.get("alpha", 1) != 1:
             return None
         corners = [combine(a, b) for a in first for b in second]
-        return Bounds(min(corners), max(corners))
+        return Interval(min(corners), max(corners))
 
     return rule
 
@@ -90,7 +90,7 @@ def _arange(arguments: Mapping[str, Any], _inputs: Mapping[str, _Known], result:
     if not isinstance(start, int) or not isinstance(step, int):
         return None
     last = start + step * max(0, result.numel() - 1)
-    return Bounds(min(start, last), max(start, last))
+    return Interval(min(start, last), max(start, last))
 
 
 def _filled(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
@@ -101,7 +101,7 @@ def _filled(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tenso
 
 
 def _fixed(number: int) -> Callable[..., _Known]:
-    return lambda *_: Bounds(number, number)
+    return lambda *_: Interval(number, number)
 
 
 def _clamped(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
@@ -112,13 +112,13 @@ def _clamped(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tens
     if least is None or most is None or least > most:
         return None
     if before is not None:
-        return Bounds(min(max(before.low, least), most), max(min(before.high, most), least))
-    return Bounds(least, most)
+        return Interval(min(max(before.low, least), most), max(min(before.high, most), least))
+    return Interval(least, most)
 
 
 def _remainder(arguments: Mapping[str, Any], _i: Mapping[str, _Known], _: Tensor) -> _Known:
     divisor = arguments.get("other")
-    return Bounds(0, divisor - 1) if isinstance(divisor, int) and divisor > 0 else None
+    return Interval(0, divisor - 1) if isinstance(divisor, int) and divisor > 0 else None
 
 
 def _converted(_arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
