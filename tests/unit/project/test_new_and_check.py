@@ -218,7 +218,7 @@ def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFi
     ("change", "message"),
     [
         (("epsilon = 4.0", "epsilon = 0.02"), "the noise drowns what is learnt"),
-        (("# learning_rate is", "learning_rate = 0.001 # is"), "the model will hardly move"),
+        (("# learning_rate is", "learning_rate = 0.0001 # is"), "the model will hardly move"),
         (("batch = 0.25", "batch = 1000\nnoise_multiplier = 2.0"), "is over half of the 1200 rows"),
         (
             ("[data.columns]", 'unit = "id"\nunit_rows = 3\npeople = "shared"\n[data.columns]'),
