@@ -75,7 +75,7 @@ class PrivateRegression:
         lacking = torch.softmax(self._x @ weights.T, 1) - self._answers
         lengths = lacking.norm(dim=1) * self._lengths
         kept = (clip / lengths.clamp(min=clip)).unsqueeze(1)
-        return (lacking * kept).T @ self._x
+        return torch.mm((lacking * kept).T, self._x)
 
 
 def probabilities(weights: Tensor, rows: Dataset) -> Tensor:
