@@ -73,7 +73,7 @@ def new(
         str | None, typer.Option(help="of an Excel workbook [default: its only one]")
     ] = None,
 ) -> None:
-    """Write a run file for your own table or pictures, with a policy, a module and a README."""
+    """Write a run file for your own table or pictures, with a policy and a README."""
     if table is not None and images is not None:
         raise ConfigError("--table and --images: a run has one kind of data; choose one")
     need("table" if images is None else "images")

@@ -1,4 +1,4 @@
-"""`tacit new`: a folder with a commented run file, the owner's policy, a module and a README."""
+"""`tacit new`: a folder with a commented run file, the owner's policy and a README."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import numpy as np
 _CODES = (-1.0, -7.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0, 999.0, 9999.0, 99999.0)
 _TWICE = 2  # rows that a code needs: a number that is there once is a number
 _APART = 3.0  # a positive code is so many times as large as all else
+_NINE_TENTHS = 3.29  # deviations from the fifth to the 95th percentile of a normal number
 _NORMAL = 1.4826  # a median absolute deviation is so many times smaller than a deviation
 _SKEWED = 1.0  # a skewness from which the logarithm is tried
 
@@ -89,16 +90,18 @@ def _skewness(values: Any) -> float:
 
 
 def _spread(values: Any) -> float:
-    """Return a robust standard deviation, never zero."""
+    """Return a robust standard deviation, never zero.
+
+    That is the larger of two: by the median distance from the median, and by the inner nine tenths.
+    A column with a long tail is not much wider than others, or it alone would set every step.
+    """
     middle = float(np.median(values))
     low, high = np.quantile(values, (0.05, 0.95))
-    for spread in (
-        _NORMAL * float(np.median(np.abs(values - middle))),
-        float(high - low) / 3.29,
-        float(values.std()),
-    ):
+    by_median = _NORMAL * float(np.median(np.abs(values - middle)))
+    by_tenths = float(high - low) / _NINE_TENTHS
+    for spread in (max(by_median, by_tenths), float(values.std())):
         if spread > 1e-9 * max(1.0, abs(middle)):
-            return max(spread, float(high - low) / 3.29)
+            return spread
     return 1.0
 
 

@@ -70,20 +70,20 @@ def main() -> None:
 def measurements(table: PackagedTable, cases: list[tuple[float, int]]) -> list[dict[str, Any]]:
     """Return a row for each (ε, seed) of `table`."""
     with tempfile.TemporaryDirectory(prefix="tacit-eight-") as folder:
-        made = project(table, records(table), Path(folder) / "project")
+        drafted = project(table, records(table), Path(folder) / "project")
         return [
             {"table": table.name, "epsilon": epsilon, "seed": seed}
-            | measured_run(made, epsilon, seed, Path(folder) / f"{epsilon}-{seed}")
+            | measured_run(drafted, epsilon, seed, Path(folder) / f"{epsilon}-{seed}")
             for epsilon, seed in cases
         ]
 
 
-def measured_run(made: Project, epsilon: float, seed: int, folder: Path) -> dict[str, Any]:
+def measured_run(drafted: Project, epsilon: float, seed: int, folder: Path) -> dict[str, Any]:
     """Return what the run, the regression and a constant reach on the test rows."""
-    run = made.run(epsilon, seed)
-    test = encoded(run, made.test)
-    train = encoded(run, made.run_file.parent / "train.csv")
-    public = encoded(run, made.run_file.parent / "public.csv")
+    run = drafted.run(epsilon, seed)
+    test = encoded(run, drafted.test)
+    train = encoded(run, drafted.run_file.parent / "train.csv")
+    public = encoded(run, drafted.run_file.parent / "public.csv")
     constant = best_constant(run.build_model(), test)
     assert constant is not None
     regression = PrivateRegression(train, public, run.privacy.delta)
@@ -145,7 +145,9 @@ class WatchedRun:
         """Train to the end; return what the whole run reaches on `test`."""
 
         def observe(role: ServerRole) -> None:
-            due = None if role.halted else role.evaluation_input(self._points.sample)
+            if role.halted:
+                return
+            due = role.evaluation_input(self._points.sample)
             if due is not None and self._points.due(due[0]):
                 self._points.measure(*due)
             if self.stopped is None and self._early_stop.reason:

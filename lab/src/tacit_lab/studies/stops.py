@@ -5,7 +5,8 @@ lab/measured/eight-tables.json. It trains the other two, writes lab/measured/sto
 the table of docs/accuracy.md. What is lost is the whole run's last model less the last model at the
 stop, on the test rows. Noise is the same up to the stop, as it is one run that is looked at twice.
 
-The late learner is a product of two columns, and its model a network: nothing linear tells it.
+The late learner is a product of two columns, and its model a network: nothing linear tells it. With
+so small a rate its loss is within 3 % of a constant's for the first 30 % of the run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -35,7 +37,7 @@ NETWORK = """name = "mlp"
 hidden = [16]
 activation = "tanh\""""
 PLAIN_RATE = """name = "audp"
-learning_rate = 1.0"""
+learning_rate = 0.08"""
 
 
 def main() -> None:
@@ -54,8 +56,9 @@ def main() -> None:
             results.append(row)
             OUT.parent.mkdir(exist_ok=True)
             OUT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    tables = json.loads(EIGHT.read_text(encoding="utf-8")) if EIGHT.exists() else []
-    print(as_markdown([*tables, *results]))
+    if EIGHT.exists():
+        results = [*json.loads(EIGHT.read_text(encoding="utf-8")), *results]
+    print(as_markdown(results))
 
 
 def _digits(seed: int, folder: Path) -> dict[str, Any]:
@@ -71,16 +74,16 @@ def _digits(seed: int, folder: Path) -> dict[str, Any]:
 
 
 def _product(seed: int, folder: Path) -> dict[str, Any]:
-    made = project(PRODUCT, records(PRODUCT), folder / "project")
-    run = _with_network(made).run(4.0, seed)
+    drafted = project(PRODUCT, records(PRODUCT), folder / "project")
+    run = _with_network(drafted).run(4.0, seed)
     watched = WatchedRun(run, folder / "run")
-    whole = watched.finished(encoded(run, made.test))
+    whole = watched.finished(encoded(run, drafted.test))
     return {"epsilon": 4.0, "tacit": watched.stopped or whole, "whole run": whole}
 
 
-def _with_network(made: Project) -> Project:
+def _with_network(drafted: Project) -> Project:
     """Return the project with a network, six times the updates, and a plain rate for it."""
-    text = made.run_file.read_text(encoding="utf-8")
+    text = drafted.run_file.read_text(encoding="utf-8")
     for old, new in (
         (r'name = "logistic".*', NETWORK),
         (r'name = "audp".*', PLAIN_RATE),
@@ -90,29 +93,37 @@ def _with_network(made: Project) -> Project:
         (r"\nevery = \S+", "\nevery = 30"),
     ):
         text = re.sub(old, new, text)
-    file = made.run_file.with_name("network.toml")
+    file = drafted.run_file.with_name("network.toml")
     file.write_text(text, encoding="utf-8")
-    return replace(made, run_file=file)
+    return replace(drafted, run_file=file)
 
 
 def as_markdown(results: list[dict[str, Any]]) -> str:
-    """Return a row for each run: where it stops, the ε that is saved, and what is lost."""
+    """Return a row for each table: its runs, and of those that were stopped what it brought."""
     lines = [
-        "| table | ε | updates at the stop | ε saved | accuracy lost, points | log loss gained |",
-        "|---|---|---|---|---|---|",
+        "| table | runs | stopped | ε saved | accuracy lost | most | log loss lost |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for row in results:
-        now = row["tacit"]
-        whole = row["whole run"]
-        saved = 1 - now["spent"] / whole["spent"]
-        lost = 100 * (whole["last"]["accuracy"] - now["last"]["accuracy"])
-        more = now["last"]["log_loss"] - whole["last"]["log_loss"]
-        where = f"{now['updates']} of {whole['updates']}"
-        lines.append(
-            f"| {row['table']} | {row['epsilon']:g} | {where} | {100 * saved:.0f} % | {lost:.2f} "
-            f"| {more:.4f} |"
-        )
+    for name in [*dict.fromkeys(row["table"] for row in results), "all"]:
+        rows = [row for row in results if name in (row["table"], "all")]
+        ended = [row for row in rows if row["tacit"]["updates"] < row["whole run"]["updates"]]
+        cells = _cells(ended) if ended else ["", "", "", ""]
+        lines.append(f"| {name} | {len(rows)} | {len(ended)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cells(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the means of ε saved, of accuracy lost, the most of it, and of log loss lost."""
+    saved = [1 - row["tacit"]["spent"] / row["whole run"]["spent"] for row in rows]
+    lost = [-100 * _gained(row, "accuracy") for row in rows]
+    more = [_gained(row, "log_loss") for row in rows]
+    means = [f"{100 * fmean(saved):.0f} %", f"{fmean(lost):.2f}", f"{max(lost):.2f}"]
+    return [*means, f"{fmean(more):.3f}"]
+
+
+def _gained(row: dict[str, Any], score: str) -> float:
+    """Return by how much the score at the stop is above that of the whole run."""
+    return float(row["tacit"]["last"][score] - row["whole run"]["last"][score])
 
 
 if __name__ == "__main__":
