@@ -19,11 +19,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.config.own_data import OwnData
 from tacit.datasets import Dataset
-<<<<<<< HEAD
-from tacit_lab.studies.tables_from_packages import PackagedTable, TableRecords
-=======
 from tacit_lab.studies.tables_from_packages import HeaderAndRows, PackagedTable
->>>>>>> eight
 
 _PUBLIC = 1000  # the most rows of the public sample, and a tenth of the table at the most
 _TEST = 5000  # and a quarter at the most
@@ -45,11 +41,7 @@ class Project:
         return config.parse(text, str(self.run_file), folder=self.run_file.parent, seed=seed)
 
 
-<<<<<<< HEAD
-def project(table: PackagedTable, read: TableRecords, folder: Path) -> Project:
-=======
 def project(table: PackagedTable, read: HeaderAndRows, folder: Path) -> Project:
->>>>>>> eight
     """Return the project of `table`, made anew in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -75,12 +75,7 @@ class PrivateRegression:
         lacking = torch.softmax(self._x @ weights.T, 1) - self._answers
         lengths = lacking.norm(dim=1) * self._lengths
         kept = (clip / lengths.clamp(min=clip)).unsqueeze(1)
-<<<<<<< HEAD
-        total: Tensor = (lacking * kept).T @ self._x
-        return total
-=======
         return torch.mm((lacking * kept).T, self._x)
->>>>>>> eight
 
 
 def probabilities(weights: Tensor, rows: Dataset) -> Tensor:

@@ -23,11 +23,7 @@ _LAB_ROWS = 12_000
 _PRODUCT_ROWS = 20_000
 _FEW = 0.005  # of a column's cells: so few NA are no property of it
 _ABSENT = ("NA", "")
-<<<<<<< HEAD
-TableRecords = list[list[str]]
-=======
 HeaderAndRows = list[list[str]]
->>>>>>> eight
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +48,7 @@ EIGHT = (
 PRODUCT = PackagedTable("product", "", "sign")
 
 
-<<<<<<< HEAD
-def records(table: PackagedTable) -> TableRecords:
-=======
 def records(table: PackagedTable) -> HeaderAndRows:
->>>>>>> eight
     """Return the header and the rows of `table`; rows without a target are left out.
 
     Raises FileNotFoundError where the package is not installed.
