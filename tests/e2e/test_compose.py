@@ -277,7 +277,7 @@ def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) 
 
     def copied() -> bool:
         stack.compose("cp", "aggregator:/var/lib/tacit/out", str(tmp_path))
-        return (tmp_path / "out" / "summary.json").exists()  # which is written last
+        return (tmp_path / "out" / "run" / "summary.json").exists()  # which is written last
 
     wait_for(copied, 120.0)
     names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}

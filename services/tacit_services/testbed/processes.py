@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from tacit_services.testbed.preload import ForkedService, die_with_parent
 from tacit_services.transport.mqtt import MAX_PACKET
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
+_FIRST_PORT = 10_240
+_TRIES = 50  # ports that are looked at outside the range of outgoing connections
 START_SECONDS = 60.0
 
 
@@ -209,8 +212,27 @@ def _which(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback interface that is free now."""
+    """Return a TCP port of the loopback interface that is free now.
+
+    The server that binds it starts later. So it is none of those that the system gives to every
+    connection that goes out: of these another process, or an edge, may get the same one meanwhile.
+    """
+    first, last = _ports_of_clients()
+    others = [*range(_FIRST_PORT, first), *range(last + 1, 1 << 16)]
+    port: int
+    for port in random.SystemRandom().sample(others, min(_TRIES, len(others))):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        given: int = probe.getsockname()[1]
+        return given
+
+
+def _ports_of_clients() -> tuple[int, int]:
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return int(first), int(last)
+    except (OSError, ValueError):  # not Linux: what most systems have
+        return 32_768, 65_535

@@ -69,6 +69,7 @@ EDGE_KEYS = {
 FILES = {
     "summary.json",
     "metrics.jsonl",
+    "events.jsonl",
     "model.safetensors",
     "ledger.json",
     "plot.png",

@@ -178,11 +178,12 @@ def _is_text(kind: Any) -> bool:
 
 
 def _check_pages(path: Path, file: BufferedReader, metadata: Any, columns: dict[str, bool]) -> int:
-    """Raise DataError where a row group would be too large; return how many rows to read at a time.
+    """Return how many rows to read at a time. columns: whether they are texts.
 
-    columns: whether they are texts. Of numbers one page is unpacked at a time. Of texts all of a
-    row group may be in one batch. A text may be written as what follows a part of the one before.
-    It can be as long as its page, in every row, so fewer rows are read at a time.
+    Raises DataError where a row group would be too large. Of numbers one page is unpacked at a
+    time, of texts all of a row group may be in one batch. A text that is written as what follows a
+    part of the one before may be as long as its page, in every row. Of such texts fewer rows are
+    read at a time.
     """
     deltas = _deltas(metadata)
     longest = 1
