@@ -146,7 +146,7 @@ def test_events_stand_with_the_servers_time_and_the_latest_first(
     shown = tab.page.locator("#events li span").all_inner_texts()
     log = httpx.get(f"{url}/v1/log").json()
     points = httpx.get(f"{url}/v1/series").json()
-    latest = sorted([*log, *points], key=lambda event: str(event["at"]), reverse=True)
+    latest = sorted([*log, *points], key=lambda event: str(event["at"]))[::-1]
     texts = [event.get("text") for event in latest]
     assert [text for text in shown if not text.startswith("evaluated")] == list(filter(None, texts))
     assert shown[-1] == "the aggregator begins"

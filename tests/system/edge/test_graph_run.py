@@ -64,6 +64,11 @@ def folders(place: Path) -> list[Path]:
     return made
 
 
+def machine(folder: Path) -> dict[str, str]:
+    """Return the settings of a machine of its own: its run file, and what it knows of rows."""
+    return {"TACIT_RUN_FILE": str(folder / "run.toml"), "XDG_DATA_HOME": str(folder / "home")}
+
+
 def test_three_machines_train_a_graph_and_one_that_has_another_is_refused(tmp_path: Path) -> None:
     host, *machines = folders(tmp_path)
     # The last machine has one operation that is another.
@@ -75,12 +80,12 @@ def test_three_machines_train_a_graph_and_one_that_has_another_is_refused(tmp_pa
         with deployment(host, RUN, address, "memory://", "graphs") as run:
             run.aggregator()
             for number, folder in enumerate(machines):
-                run.edge(number, TACIT_RUN_FILE=str(folder / "run.toml"))
+                run.edge(number, **machine(folder))
             stranger = run.services[-1]
             assert stranger.wait() != 0
             assert "code.graph=" in stranger.log
             # With the same file as all others it takes part.
-            run.edge(EDGES - 1, TACIT_RUN_FILE=str(good / "run.toml"))
+            run.edge(EDGES - 1, **machine(good))
             for service in run.services:
                 assert service is stranger or service.wait() == 0, service.log
             summary = run.summary()

@@ -218,7 +218,7 @@ def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
         ("privacy.clip_min", "1e-07"),
         ("privacy.clip_max", "10000000.0"),
         ("privacy.noise_multiplier", "0.05"),
-        ("privacy.batch", "0.5"),
+        ("privacy.batch", "0"),
         ("model.kernel", "16"),
         ("privacy.pushes", "1" + 400 * "0"),
         ("model.regularization", "1e+308"),

@@ -72,7 +72,8 @@ OTHER = {
 
 # Of a user's own module: tests/unit/project/test_own_model.py.
 OF_A_MODULE = {
-    f"model.{key}" for key in ("entry", "arguments", "loss", "weights", "trainable", "control_flow")
+    f"model.{key}"
+    for key in ("entry", "arguments", "file", "loss", "weights", "trainable", "control_flow")
 }
 
 

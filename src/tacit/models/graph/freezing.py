@@ -204,7 +204,7 @@ def _check_outputs(where: str, kinds: list[OutputKind]) -> None:
     if OutputKind.BUFFER_MUTATION in kinds:
         raise ConfigError(
             f"{where}: writes to a buffer, as batch normalization does, which looks "
-            "across examples; use GroupNorm or LayerNorm, or eval()"
+            "across examples; use GroupNorm or LayerNorm, or eval mode"
         )
     if OutputKind.USER_INPUT_MUTATION in kinds:
         raise ConfigError(f"{where}: writes to its input; work on a copy (clone)")
