@@ -131,7 +131,7 @@ class _Trial:
         """Try `nodes`, and return them as a program."""
         steps = [self._tried(node) for node in nodes]
         self.value(output)
-        return Program.of(inputs, [step for step in steps if step is not None], output)
+        return Program(inputs, steps, output)
 
     def _tried(self, node: Node) -> GraphStep:
         if node.op == ITEM:

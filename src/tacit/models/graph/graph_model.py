@@ -102,9 +102,12 @@ class GraphModel(Model):
         and `params`, if all rows come at the same address.
         """
         leaves, weights = self._leaves(params)
+        run = self.checked.network.bound(weights)
 
         def write(x: Tensor, y: Tensor, out: Tensor) -> None:
-            parts = torch.autograd.grad(self._row_loss(weights, x, y), leaves)
+            with torch.enable_grad():
+                loss = self._loss_of_one(run(x), y)
+            parts = torch.autograd.grad(loss, leaves)
             for part, place in zip(parts, out.split_with_sizes(self.sizes), strict=True):
                 place.view(part.shape).copy_(part)
             if self.regularization:
@@ -115,10 +118,17 @@ class GraphModel(Model):
     def row_parts(self, params: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient of one row by trained weights; None: the loss does not read it."""
         leaves, weights = self._leaves(params)
-        loss = self._row_loss(weights, x, y)
+        with torch.enable_grad():
+            loss = self._loss_of_one(self.checked.network.run(weights, x), y)
         if not loss.requires_grad:
             return (None,) * len(leaves)
         return torch.autograd.grad(loss, leaves, allow_unused=True)
+
+    def _loss_of_one(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the loss () of the output (1, …) of one example, without the penalty."""
+        if self.checked.loss is not None:
+            return self.data_loss(output.squeeze(0), y)
+        return self.data_loss(output, y.unsqueeze(0)).squeeze(0)  # a batch takes fewer operations
 
     def _leaves(self, params: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Return the trained weights as leaves of autograd, and all weights by name."""
@@ -127,10 +137,6 @@ class GraphModel(Model):
             for name, part in self.unflatten(params).items()
         }
         return tuple(trained.values()), self._weights(trained, params.device)
-
-    def _row_loss(self, weights: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        with torch.enable_grad():
-            return self.data_loss(self.checked.network.run(weights, x).squeeze(0), y)
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return probabilities by softmax; of one output, by the logistic function."""
@@ -192,8 +198,10 @@ class GraphModel(Model):
 def run_batch(network: Program, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """Return the outputs of a batch x (B, *shape), each row by itself."""
 
+    run = network.bound(weights)
+
     def alone(row: Tensor) -> Tensor:
-        return network.run(weights, row.unsqueeze(0)).squeeze(0)
+        return run(row.unsqueeze(0)).squeeze(0)
 
     if not network.maps or not len(x):
         return torch.stack([alone(row) for row in x])

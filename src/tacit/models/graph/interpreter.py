@@ -6,7 +6,8 @@ it is given. A result is let go of after its last use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from tacit.models.graph.graph_file import Of
 
 _aten: Any = torch.ops.aten
 _NOT_MAPPED = (*(_aten.gru.input, _aten.lstm.input), *(_aten.rnn_relu.input, _aten.rnn_tanh.input))
+# A slot of the values, or the slots of a list of them; None: the list has none at this place.
+_Slots = int | tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,60 +37,148 @@ class GraphStep:
 
 
 @dataclass(frozen=True, slots=True)
+class _Call:
+    """A step whose values have numbers. tensors: where in `arguments` they stand.
+
+    keywords: arguments that have no place. done: values that nothing reads afterwards.
+    """
+
+    call: Callable[..., Any]
+    arguments: list[Any]
+    tensors: tuple[tuple[int, _Slots], ...]
+    keywords: Mapping[str, Any]
+    device: str
+    result: int
+    done: tuple[int, ...]
+
+
 class Program:
-    """Steps from `inputs` and weights to `output`, and after which of them a value is done with."""
+    """Steps from inputs and weights to an output."""
 
-    inputs: tuple[str, ...]
-    steps: tuple[GraphStep, ...]
-    output: str
-    last: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, inputs: Sequence[str], steps: Sequence[GraphStep], output: str) -> Program:
-        """Return the program of these steps, without those that the output does not need."""
-        needed = {output}
-        used: list[GraphStep] = []
-        last: list[tuple[str, ...]] = []
-        made = {step.name for step in steps}
-        for step in reversed(steps):
-            if step.name not in needed:
-                continue
-            sources = _sources(step.arguments)
-            last.append(tuple(sorted((sources - needed) & made)))
-            needed |= sources
-            used.append(step)
-        return cls(tuple(inputs), tuple(reversed(used)), output, tuple(reversed(last)))
+    def __init__(self, inputs: Sequence[str], steps: Sequence[GraphStep], output: str) -> None:
+        """Keep the steps that the output needs, in their order."""
+        self._inputs = tuple(inputs)
+        self._steps, last = _needed(steps, output)
+        self._slots: dict[str, int] = {name: place for place, name in enumerate(inputs)}
+        reads = [name for step in self._steps for name in _sources(step.arguments)]
+        for name in [*reads, *(step.name for step in self._steps), output]:
+            self._slots.setdefault(name, len(self._slots))
+        self._output = self._slots[output]
+        self._calls = [
+            self._numbered(step, done) for step, done in zip(self._steps, last, strict=True)
+        ]
 
     @property
     def maps(self) -> bool:
         """Whether torch can map it over the rows of a batch: a recurrent layer it cannot."""
-        calls = (step.call for step in self.steps)
-        return not any(call in _NOT_MAPPED for call in calls if call is not None)
+        return not any(step.call in _NOT_MAPPED for step in self._steps)
 
     def run(self, weights: Mapping[str, Tensor], *inputs: Tensor) -> Tensor:
         """Return the output. weights: by name; the inputs are on the same device."""
-        values: dict[str, Any] = {**weights, **dict(zip(self.inputs, inputs, strict=True))}
-        device = inputs[0].device
-        for step, done in zip(self.steps, self.last, strict=True):
-            arguments = {name: _value(value, values) for name, value in step.arguments.items()}
-            if step.call is None:
-                values[step.name] = arguments["source"][arguments["place"]]
-            elif step.device:
-                values[step.name] = step.call(**arguments, **{step.device: device})
-            else:
-                values[step.name] = step.call(**arguments)
-            for name in done:
-                del values[name]
-        result: Tensor = values[self.output]
-        return result
+        return self.bound(weights)(*inputs)
+
+    def bound(self, weights: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+        """Return `run` with these weights."""
+        base: list[Any] = [None] * len(self._slots)
+        for name, value in weights.items():
+            if name in self._slots:
+                base[self._slots[name]] = value
+        count, output, calls = len(self._inputs), self._output, self._calls
+
+        def run(*inputs: Tensor) -> Tensor:
+            assert len(inputs) == count
+            values = base.copy()
+            values[:count] = inputs
+            for call in calls:
+                arguments = call.arguments.copy()
+                for place, slots in call.tensors:
+                    arguments[place] = _taken(values, slots)
+                if call.device:
+                    on = {call.device: inputs[0].device}
+                    values[call.result] = call.call(*arguments, **call.keywords, **on)
+                else:
+                    values[call.result] = call.call(*arguments, **call.keywords)
+                for slot in call.done:
+                    values[slot] = None
+            result: Tensor = values[output]
+            return result
+
+        return run
+
+    def _numbered(self, step: GraphStep, done: tuple[str, ...]) -> _Call:
+        if step.call is None:
+            call: Callable[..., Any] = operator.getitem
+            arguments = [None, step.arguments["place"]]
+            tensors: list[tuple[int, _Slots]] = [(0, self._slots[step.arguments["source"].of])]
+            keywords: dict[str, Any] = {}
+        else:
+            call = step.call
+            arguments, tensors, keywords = [], [], {}
+            for place, parameter in enumerate(step.call._schema.arguments):
+                if parameter.name not in step.arguments:
+                    arguments.append(parameter.default_value)
+                    continue
+                value = step.arguments[parameter.name]
+                if parameter.kwarg_only:
+                    keywords[parameter.name] = value
+                    continue
+                arguments.append(value)
+                if (slots := self._read(value)) is not None:
+                    tensors.append((place, slots))
+            arguments = arguments[: _last_place(step)]
+        return _Call(
+            call,
+            arguments,
+            tuple(tensors),
+            keywords,
+            step.device,
+            self._slots[step.name],
+            tuple(self._slots[name] for name in done),
+        )
+
+    def _read(self, value: Any) -> _Slots | None:
+        """Return the slots of an argument; None: it is a constant."""
+        if isinstance(value, Of):
+            return self._slots[value.of]
+        if isinstance(value, list) and any(isinstance(item, Of) for item in value):
+            return tuple(None if item is None else self._slots[item.of] for item in value)
+        return None
 
 
-def _value(value: Any, values: Mapping[str, Any]) -> Any:
-    if type(value) is Of:
-        return values[value.of]
-    if type(value) is list:
-        return [_value(item, values) for item in value]
-    return value
+def _taken(values: list[Any], slots: _Slots) -> Any:
+    if type(slots) is int:
+        return values[slots]
+    assert isinstance(slots, tuple)
+    return [None if slot is None else values[slot] for slot in slots]
+
+
+def _last_place(step: GraphStep) -> int:
+    """Return how many arguments with a place a step states, up to its last one."""
+    assert step.call is not None
+    stated = [
+        place + 1
+        for place, parameter in enumerate(step.call._schema.arguments)
+        if parameter.name in step.arguments and not parameter.kwarg_only
+    ]
+    return max(stated, default=0)
+
+
+def _needed(
+    steps: Sequence[GraphStep], output: str
+) -> tuple[list[GraphStep], list[tuple[str, ...]]]:
+    """Return the steps that the output needs, and the values that each is the last to read."""
+    needed = {output}
+    used: list[GraphStep] = []
+    last: list[tuple[str, ...]] = []
+    made = {step.name for step in steps}
+    for step in reversed(steps):
+        if step.name not in needed:
+            continue
+        sources = _sources(step.arguments)
+        last.append(tuple(sorted((sources - needed) & made)))
+        needed |= sources
+        used.append(step)
+    return used[::-1], last[::-1]
 
 
 def _sources(arguments: Mapping[str, Any]) -> set[str]:
