@@ -147,6 +147,50 @@ def test_what_harms_is_refused_by_its_name(nodes: list[dict[str, Any]], why: str
         read(content, "mlp")
 
 
+def recurrent(change: Callable[[list[Any]], None]) -> Any:
+    content = json.loads(document("lstm"))
+    [layer] = [node for node in content["nodes"] if node["op"] == "lstm.input"]
+    change(layer["args"])
+    return content
+
+
+def without_a_weight(arguments: list[Any]) -> None:
+    arguments[2].pop()
+
+
+def without_a_state(arguments: list[Any]) -> None:
+    arguments[1].pop()
+
+
+def with_more_layers(arguments: list[Any]) -> None:
+    arguments[2] += arguments[2]
+    arguments[4] *= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (without_a_weight, "has 7 weights, and its layers have 8"),
+        (without_a_state, "has 1 states, not 2"),
+        (with_more_layers, "states of another shape"),
+    ],
+)
+def test_a_recurrent_layer_that_torch_would_read_past_is_refused(
+    change: Callable[[list[Any]], None], why: str
+) -> None:
+    # Without the check torch ends the process: it reads memory that is not the layer's.
+    with pytest.raises(ConfigError, match=why):
+        read(recurrent(change), "lstm")
+
+
+def test_a_constant_that_only_numbers_refuse_is_refused() -> None:
+    content = json.loads(document("conv2d"))
+    [convolution] = [node for node in content["nodes"] if node["op"].startswith("conv2d")]
+    convolution["args"] = [*convolution["args"][:3], [1, 1, 1], *convolution["args"][4:]]
+    with pytest.raises(ConfigError, match="fails on an example of zeros"):
+        read(content, "conv2d")
+
+
 def test_a_row_that_would_take_forever_is_refused() -> None:
     content = json.loads(document("mlp"))
     large = [{**node("zeros.default", [8192, 8192]), "name": "%big"}]

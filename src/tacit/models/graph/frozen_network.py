@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tacit.models.graph.graph_check import checked
+from tacit.models.graph.graph_check import sketched
 from tacit.models.graph.graph_file import GraphFile, read_graph
 from tacit.models.graph.graph_model import run_batch
 from tacit.models.graph.node_arguments import DTYPES
@@ -36,7 +36,7 @@ class FrozenNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of a batch x (B, *shape), row by row. Raises ConfigError."""
         weights = self.state_dict()
-        program = checked(self._graph, weights, torch.zeros(2)).network
+        program = sketched(self._graph, weights, torch.zeros(2)).network
         return run_batch(program, weights, x)
 
     def _holder(self, place: str) -> nn.Module:

@@ -1,9 +1,10 @@
 """What a graph is, before any row is there: that it fits together, and what it costs.
 
 Every node is tried on torch's meta device, which has shapes and no numbers, so that nothing is
-allocated. Guarantee for a graph that passes: every operation is of the closed list. Every shape is
-fixed. No index leaves what it is an index of. No node has more numbers than the bounds below allow.
-So a row takes the same steps as every other row, and none raises.
+allocated. What fits is then run once, on zeros: some operations take constants there that they do
+not take with numbers. Guarantee for a graph that passes: every operation is of the closed list.
+Every shape is fixed. No index leaves what it is an index of. No node has more numbers than the
+bounds below allow. So a row takes the same steps as every other row, and none raises.
 """
 
 from __future__ import annotations
@@ -51,7 +52,22 @@ class CheckedGraph:
 
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
-    """Return the graph, ready to run. Raises ConfigError, naming the node and its line.
+    """Return the graph, ready to run, as `sketched` does, once it has been run on zeros."""
+    network = sketched(graph, values, target)
+    x = torch.zeros((1, *graph.example.shape), dtype=DTYPES[graph.example.dtype])
+    try:
+        with torch.no_grad():
+            output = network.network.run(values, x)
+            if network.loss is not None:
+                network.loss.run({}, output[0], target[0])
+    except _RAISED as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(f"model.file: fails on an example of zeros: {lines[0][:200]}") from error
+    return network
+
+
+def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
+    """Return the graph by shapes alone. Raises ConfigError, naming the node and its line.
 
     values: the weights' numbers, by name. target: (2,), the least and the largest y.
     """
@@ -170,8 +186,7 @@ class _Trial:
         return GraphStep(node.name, None, {"source": source, "place": place}, "")
 
     def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
-        constants = {name: value for name, value in stated.items() if not _tensors(value)}
-        if operation.condition is not None and (why := operation.condition(constants)):
+        if operation.condition is not None and (why := operation.condition(stated)):
             raise refusal(node, why)
         if operation.floats_only:
             for value in stated.values():
@@ -179,10 +194,30 @@ class _Trial:
                     raise refusal(node, "may raise for whole numbers; use floats")
         if operation.index is not None:
             self._check_places(node, operation.index, stated)
+        if "num_layers" in stated:
+            self._check_states(node, stated)
+
+    def _check_states(self, node: Node, stated: Mapping[str, Any]) -> None:
+        """Refuse a recurrent layer whose states are not of its layers: torch reads past them."""
+        states = stated["hx"] if isinstance(stated["hx"], list) else [stated["hx"]]
+        shapes = [self._shape(node, state) for state in states]
+        rows = stated["num_layers"] * (2 if stated.get("bidirectional") else 1)
+        if any(len(shape) != 3 or shape[0] != rows for shape in shapes):
+            raise refusal(node, f"has states of another shape than ({rows}, 1, width)")
+        weights = [self._shape(node, weight) for weight in stated["params"]]
+        if len(self._shape(node, stated["input"])) != 3 or not all(map(len, weights)):
+            raise refusal(node, "does not fit: its input has three dimensions, its weights some")
+
+    def _shape(self, node: Node, value: Any) -> torch.Size:
+        if not isinstance(value, Of):
+            raise refusal(node, "has a number where a tensor is needed")
+        return self.value(value.of).shape
 
     def _check_places(self, node: Node, index: tuple[str, str], stated: Mapping[str, Any]) -> None:
         """Refuse an index that could lie outside of what it is an index of."""
-        places, source = (stated[name] for name in index)
+        places, source = (stated.get(name) for name in index)
+        if not isinstance(source, Of) or not isinstance(places, Of | list):
+            raise refusal(node, f"{' or '.join(index)} is no tensor")
         size = self.value(source.of).shape
         if isinstance(places, list):
             several = list(enumerate(places))
@@ -194,6 +229,8 @@ class _Trial:
         for dim, place in several:
             if place is None:
                 continue
+            if not -len(size) <= dim < len(size):
+                raise refusal(node, f"has no dimension {dim}")
             limits = self._limits.get(place.of)
             if self.value(place.of).dtype not in _WHOLE:
                 raise refusal(node, "has a mask as an index, which gives a size by numbers")

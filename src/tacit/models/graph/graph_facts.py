@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tacit.models.graph.graph_check import checked
+from tacit.models.graph.graph_check import sketched
 from tacit.models.graph.graph_file import Argument, DtypeName, FarFloat, GraphFile, MemoryOrder, Of
 from tacit.models.graph.node_arguments import DTYPES
 
@@ -34,7 +34,7 @@ def facts_of(graph: GraphFile) -> GraphFacts:
         weight.name: torch.zeros((), dtype=DTYPES[weight.dtype]).expand(weight.shape)
         for weight in graph.weights
     }
-    network = checked(graph, values, torch.zeros(2, dtype=torch.int64))
+    network = sketched(graph, values, torch.zeros(2, dtype=torch.int64))
     sizes = [(math.prod(weight.shape), weight.trained) for weight in graph.weights]
     example = graph.example
     words = f"{list(example.shape)} of {example.dtype}"

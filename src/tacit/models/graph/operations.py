@@ -90,34 +90,47 @@ nll_loss.default scatter.src scatter.value scatter_add.default
 """
 
 
-def _no_draws(constants: Mapping[str, Any]) -> str:
-    if constants.get("train") and constants.get("dropout"):
+def _no_draws(arguments: Mapping[str, Any]) -> str:
+    if arguments.get("train") and arguments.get("dropout"):
         return "drops numbers at random; set its dropout to 0"
-    if constants.get("dropout_p"):
+    if arguments.get("dropout_p"):
         return "drops numbers at random; set its dropout to 0"
     return ""
 
 
-def _no_statistics(constants: Mapping[str, Any]) -> str:
-    if not constants.get("use_input_stats", True):
+def _whole_layers(arguments: Mapping[str, Any]) -> str:
+    """Refuse a recurrent layer without all of its weights: torch reads past their end."""
+    each = 4 if arguments.get("has_biases") else 2
+    directions = 2 if arguments.get("bidirectional") else 1
+    needed = arguments.get("num_layers", 0) * directions * each
+    if arguments.get("num_layers", 0) < 1 or len(arguments.get("params", ())) != needed:
+        return f"has {len(arguments.get('params', ()))} weights, and its layers have {needed}"
+    states = arguments.get("hx")
+    if isinstance(states, list) and len(states) != 2:
+        return f"has {len(states)} states, not 2"
+    return _no_draws(arguments)
+
+
+def _no_statistics(arguments: Mapping[str, Any]) -> str:
+    if not arguments.get("use_input_stats", True):
         return "has statistics of other examples; use GroupNorm"
     return ""
 
 
-def _constant_divisor(constants: Mapping[str, Any]) -> str:
-    if constants.get("other", 1) == 0:
+def _constant_divisor(arguments: Mapping[str, Any]) -> str:
+    if arguments.get("other", 1) == 0:
         return "divides whole numbers by 0"
     return ""
 
 
-def _one_number(constants: Mapping[str, Any]) -> str:
-    if constants.get("reduction", 1) not in (0, 1, 2):
+def _one_number(arguments: Mapping[str, Any]) -> str:
+    if arguments.get("reduction", 1) not in (0, 1, 2):
         return "has another reduction than none, mean and sum"
     return ""
 
 
 _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    **dict.fromkeys(("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"), _no_draws),
+    **dict.fromkeys(("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"), _whole_layers),
     "scaled_dot_product_attention.default": _no_draws,
     "instance_norm.default": _no_statistics,
     "remainder.Scalar": _constant_divisor,
