@@ -21,7 +21,6 @@ companions.
 from __future__ import annotations
 
 import copy
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,9 +32,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
-from tacit.models.model_contract import LayerValues, Layout, Model
+from tacit.models.model_contract import LayerValues, Layout
 from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
 from tacit.models.objectives import Objective
+from tacit.models.own_network import OwnNetwork, is_trainable
 from tacit.models.recorded import recorded
 from tacit.models.vectors import agrees, example_gradients
 
@@ -43,7 +43,7 @@ Factory = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleModel(Model):
+class ModuleModel(OwnNetwork):
     """A module, its public start and its loss. Compared by identity: code has no equality.
 
     digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
@@ -158,13 +158,6 @@ class ModuleModel(Model):
                 return scores.unsqueeze(0)  # a module that squeezes lost the batch with its size
             return scores
 
-    def probabilities(self, scores: Tensor) -> Tensor:
-        """Return probabilities by softmax; of one output, by the logistic function."""
-        if self.labels == 2 and self.classes == 1:
-            second = scores.reshape(len(scores)).sigmoid()
-            return torch.stack((1 - second, second), dim=1)
-        return scores.softmax(-1)
-
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         if self.example_loss is None:
@@ -188,28 +181,13 @@ class ModuleModel(Model):
         """Whether it has an objective, and its loss is the objective's."""
         return self.example_loss is None
 
-    def guesses(self, scores: Tensor) -> Tensor | None:
-        """Return the class of each example (B,).
-
-        None where the target is no class, or the output is for its own loss alone.
-        """
-        if self.labels == 2 and self.classes == 1:
-            return (scores.reshape(len(scores)) > 0).to(torch.int64)
-        if self.labels and scores.shape[1:] == (self.labels,):
-            return scores.argmax(-1)
-        return None
-
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return `count` random examples, of no data.
 
         x is uniform in [0, 1), and y a class or in [0, 1).
         """
         x = torch.rand(count, *self.shape, generator=generator)
-        if self.objective is not None:
-            return x, self.objective.random(count, generator)
-        if not self.labels:
-            return x, torch.rand(count, generator=generator)
-        return x, torch.randint(self.labels, (count,), generator=generator)
+        return x, self.random_targets(count, generator)
 
     def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
         return {name: tensor.to(device) for name, tensor in self.frozen.items()}
@@ -228,8 +206,7 @@ class ModuleModel(Model):
         return [
             (name, parameter)
             for name, parameter in module.named_parameters()
-            if parameter.requires_grad
-            and any(fnmatch.fnmatchcase(name, each) for each in self.trainable)
+            if parameter.requires_grad and is_trainable(name, self.trainable)
         ]
 
 

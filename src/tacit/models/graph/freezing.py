@@ -7,7 +7,6 @@ here, and nowhere afterwards.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import io
 import logging
@@ -42,6 +41,7 @@ from tacit.models.graph.graph_file import (
 from tacit.models.graph.node_arguments import DTYPES, encoded
 from tacit.models.graph.operations import ITEM, OPERATIONS, instead
 from tacit.models.losses import Loss
+from tacit.models.own_network import is_trainable
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 # Without writing, a view is a reshape that may copy; it does not depend on strides.
@@ -82,7 +82,7 @@ def freeze(
     trained = {
         name
         for name, parameter in module.named_parameters()
-        if parameter.requires_grad and any(fnmatch.fnmatchcase(name, each) for each in trainable)
+        if parameter.requires_grad and is_trainable(name, trainable)
     }
     weights = tuple(
         GraphWeight(

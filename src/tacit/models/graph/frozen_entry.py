@@ -13,6 +13,7 @@ from tacit.errors import ConfigError
 from tacit.models.graph.freezing import Frozen, freeze
 from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import Example
+from tacit.models.graph.graph_network import least_and_largest
 from tacit.user_code import load_entry, load_module
 
 
@@ -54,9 +55,9 @@ def frozen_entry(request: FreezeRequest) -> Frozen:
         _example(request),
         trainable=request.trainable,
         loss=own,
-        target=_target(request.classes)[0],
+        target=least_and_largest(request.classes)[0],
     )
-    checked(network.graph, network.values, _target(request.classes))
+    checked(network.graph, network.values, least_and_largest(request.classes))
     return network
 
 
@@ -66,10 +67,3 @@ def _example(request: FreezeRequest) -> Example:
     if request.integers < 1:
         raise ConfigError(f"--integers {request.integers}: expected at least 1")
     return Example(shape=request.shape, dtype="int64", below=request.integers)
-
-
-def _target(classes: int) -> torch.Tensor:
-    """Return a target's least and largest value."""
-    if classes:
-        return torch.tensor([0, classes - 1])
-    return torch.zeros(2)

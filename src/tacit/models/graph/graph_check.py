@@ -40,7 +40,6 @@ class CheckedGraph:
     """A graph that may be run. network: $x to the output. loss: $output, $y to one number.
 
     output: the shape of the network's output for a batch of one. multiply_adds: of a row, forward.
-    numbers: of all results of a row together.
     """
 
     graph: GraphFile
@@ -48,7 +47,6 @@ class CheckedGraph:
     loss: Program | None
     output: tuple[int, ...]
     multiply_adds: int
-    numbers: int
 
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
@@ -83,16 +81,13 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
     output = tried.value(graph.output)
     loss = None
     if graph.loss is not None:
-        of_loss = tried.apart()
+        of_loss = _Trial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
         loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
-        tried.numbers += of_loss.numbers
-    return CheckedGraph(
-        graph, network, loss, tuple(output.shape), tried.multiply_adds, tried.numbers
-    )
+    return CheckedGraph(graph, network, loss, tuple(output.shape), tried.multiply_adds)
 
 
 def _check_weight(
@@ -131,10 +126,6 @@ class _Trial:
         if isinstance(value, Tensor) and value.dtype == torch.bool:
             limits = Interval(0, 1)
         self._limits[name] = limits
-
-    def apart(self) -> _Trial:
-        """Return a trial that knows nothing of this one's values: weights are no loss's."""
-        return _Trial()
 
     def value(self, name: str) -> Tensor:
         """Return a value. Raises ConfigError for one that is not there, or is no tensor."""

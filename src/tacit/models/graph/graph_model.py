@@ -18,14 +18,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tacit.models.graph.graph_check import CheckedGraph
 from tacit.models.graph.interpreter import Program
 from tacit.models.losses import Loss, cross_entropy, mse, of_each
-from tacit.models.model_contract import LayerValues, Layout, Model
+from tacit.models.model_contract import LayerValues, Layout
+from tacit.models.own_network import OwnNetwork
 
 # Writes the gradient (d,) of one row: x (1, *shape), y () -> out (d,).
 RowGradient = Callable[[Tensor, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphModel(Model):
+class GraphModel(OwnNetwork):
     """A graph, its weights' first values and its loss. Compared by identity.
 
     digest: SHA-256 of the graph's text, in hexadecimal. classes: numbers that it gives for an
@@ -138,13 +139,6 @@ class GraphModel(Model):
         }
         return tuple(trained.values()), self._weights(trained, params.device)
 
-    def probabilities(self, scores: Tensor) -> Tensor:
-        """Return probabilities by softmax; of one output, by the logistic function."""
-        if self.labels == 2 and self.classes == 1:
-            second = scores.reshape(len(scores)).sigmoid()
-            return torch.stack((1 - second, second), dim=1)
-        return scores.softmax(-1)
-
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         own = self.checked.loss
@@ -170,14 +164,6 @@ class GraphModel(Model):
         """Whether it has an objective, and its loss is the objective's."""
         return self.checked.loss is None and self.example_loss is None
 
-    def guesses(self, scores: Tensor) -> Tensor | None:
-        """Return the class of each example (B,); None where the scores are not of classes."""
-        if self.labels == 2 and self.classes == 1:
-            return (scores.reshape(len(scores)) > 0).to(torch.int64)
-        if self.labels and scores.shape[1:] == (self.labels,):
-            return scores.argmax(-1)
-        return None
-
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return `count` random examples, of no data: inside the declared values."""
         below = self.checked.graph.example.below
@@ -185,11 +171,7 @@ class GraphModel(Model):
             x = torch.rand(count, *self.shape, generator=generator)
         else:
             x = torch.randint(below, (count, *self.shape), generator=generator)
-        if self.objective is not None:
-            return x, self.objective.random(count, generator)
-        if not self.labels:
-            return x, torch.rand(count, generator=generator)
-        return x, torch.randint(self.labels, (count,), generator=generator)
+        return x, self.random_targets(count, generator)
 
     def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         return {**trained, **{name: value.to(device) for name, value in self.frozen.items()}}

@@ -5,7 +5,6 @@ Nothing that is read here is code. A site needs these files and no other.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
 from tacit.models.graph.graph_model import GraphModel
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
+from tacit.models.own_network import is_trainable
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"
@@ -76,7 +76,7 @@ class GraphNetwork:
         trained = tuple(self._with_trained(weight) for weight in graph.weights)
         graph = graph.model_copy(update={"weights": trained})
         loss, outputs = chosen_loss(self.loss, classes, objective)
-        target = _least_and_largest(classes, objective)
+        target = least_and_largest(classes, objective)
         values = self._values(graph)
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
@@ -103,9 +103,7 @@ class GraphNetwork:
         return model
 
     def _with_trained(self, weight: GraphWeight) -> GraphWeight:
-        trained = weight.trained and any(
-            fnmatch.fnmatchcase(weight.name, each) for each in self.trainable
-        )
+        trained = weight.trained and is_trainable(weight.name, self.trainable)
         return weight.model_copy(update={"trained": trained})
 
     def _values_path(self) -> Path:
@@ -126,7 +124,7 @@ class GraphNetwork:
         return start_values(path)
 
 
-def _least_and_largest(classes: int, objective: Objective | None) -> torch.Tensor:
+def least_and_largest(classes: int, objective: Objective | None = None) -> torch.Tensor:
     """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
     if objective is not None:
         return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
