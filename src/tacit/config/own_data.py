@@ -36,6 +36,15 @@ def _most(rows: int, run: Sections) -> int:
     return max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
 
 
+def check_whole_numbers(model: str, what: str) -> None:
+    """Raise ValueError for a model that takes no whole numbers, as the rows of `what` are."""
+    if model not in ("python", "graph"):
+        raise ValueError(
+            f"model.name={model}: takes no whole numbers, as {what} has them; use python or graph, "
+            "with an embedding"
+        )
+
+
 class OwnData(FeaturedData):
     """The keys that all own data has: whose the rows are, and how many of them count."""
 

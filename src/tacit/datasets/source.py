@@ -80,6 +80,11 @@ class Source(Protocol):
         ...
 
     @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        ...
+
+    @property
     def target(self) -> Target:
         """What kind of target y is."""
         ...
@@ -181,6 +186,13 @@ class Benchmark:
     def shape(self) -> tuple[tuple[int, ...], int]:
         """The shape of an example, and how many classes there are."""
         return published.shape_of(self.name, self.features, self.text)
+
+    @property
+    def integers(self) -> int | None:
+        """Of a text, the words of its vocabulary."""
+        if published.is_text(self.name):
+            return self.text.vocabulary
+        return None
 
     @property
     def raw_shape(self) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class ModuleModel(OwnNetwork):
     target; 0 where it has none. example_loss: None: the objective's. trusted: whether code may
     branch on a row's numbers, which its time then tells of; it is run for each row in a copy of the
     module and of all numbers that it is given, so that no row finds what another left in them.
+    integers: what an example's whole numbers are below; None: it is float32.
     """
 
     digest: str = ""
@@ -61,6 +62,7 @@ class ModuleModel(OwnNetwork):
     start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     labels: int = 0
     trusted: bool = False
+    integers: int | None = None
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -100,7 +102,8 @@ class ModuleModel(OwnNetwork):
         trained = {name for name, _ in self._trained(module)}
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(name in trained)
-        return seen_through(module, self.shape)
+        dtype = torch.float32 if self.integers is None else torch.int64
+        return seen_through(module, self.shape, dtype)
 
     @cached_property
     def traced(self) -> bool:
@@ -182,11 +185,11 @@ class ModuleModel(OwnNetwork):
         return self.example_loss is None
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return `count` random examples, of no data.
+        """Return `count` random examples, of no data: inside the declared values.
 
-        x is uniform in [0, 1), and y a class or in [0, 1).
+        x is uniform in [0, 1), or a whole number below `integers`; y is a class or in [0, 1).
         """
-        x = torch.rand(count, *self.shape, generator=generator)
+        x = self.random_inputs(count, generator, self.integers)
         return x, self.random_targets(count, generator)
 
     def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
@@ -224,12 +227,14 @@ def module_model(
     regularization: float = 0.0,
     trusted: bool = False,
     objective: Objective | None = None,
+    integers: int | None = None,
 ) -> ModuleModel:
     """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
     outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
     as outputs if not given; 0: it has none. objective: what a model learns of such a target, if
-    not a number; loss: None: the objective's.
+    not a number; loss: None: the objective's. integers: what an example's whole numbers are below;
+    None: it is float32.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
     cannot be trained privately or at all. Nothing private is touched: all is tried on public
@@ -247,6 +252,7 @@ def module_model(
         dict(start or {}),
         outputs if labels is None else labels,
         trusted,
+        integers,
         objective=objective,
     )
     _check_start(entry, model)

@@ -84,7 +84,9 @@ class SeenModule:
         return [at_work.layers[name] for name in self.layers], scores
 
 
-def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None:
+def seen_through(
+    module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> SeenModule | None:
     """Return the module's layers for examples of `shape`; None where its code hides some."""
     try:
         graph = fx.symbolic_trace(module)
@@ -92,7 +94,8 @@ def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None
         return None
     if not _one_by_one(graph) or not _parameters_known(module, graph):
         return None
-    if not all(_keeps_examples_apart(graph, shape, batch) for batch in _BATCHES):
+    batches = (torch.zeros(batch, *shape, dtype=dtype) for batch in _BATCHES)
+    if not all(_keeps_examples_apart(graph, batch) for batch in batches):
         return None
     return SeenModule(graph, tuple(name for name, _ in _layers(module)))
 
@@ -213,15 +216,15 @@ def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
     )
 
 
-def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: int) -> bool:
+def _keeps_examples_apart(graph: fx.GraphModule, batch: Tensor) -> bool:
     """Check whether the first dimension is always the examples', and pairs have like shapes."""
     shapes = _Shapes(graph)
     try:
-        shapes.run(torch.zeros(batch, *shape))
+        shapes.run(batch)
     except RAISED:
         return False
     return all(
-        value[0] == batch and all(_alike(value, other) for other in others)
+        value[0] == len(batch) and all(_alike(value, other) for other in others)
         for value, others in shapes.steps
     )
 

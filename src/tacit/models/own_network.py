@@ -37,6 +37,12 @@ class OwnNetwork(Model):
             return scores.argmax(-1)
         return None
 
+    def random_inputs(self, count: int, generator: torch.Generator, below: int | None) -> Tensor:
+        """Return `count` random examples (count, *shape): in [0, 1), or whole numbers below."""
+        if below is None:
+            return torch.rand(count, *self.shape, generator=generator)
+        return torch.randint(below, (count, *self.shape), generator=generator)
+
     def random_targets(self, count: int, generator: torch.Generator) -> Tensor:
         """Return `count` random targets, of no data: an objective's, numbers in [0, 1), classes."""
         if self.objective is not None:

@@ -283,8 +283,11 @@ def _tried(
     is not) counts as equal. A trial, not a proof: code may follow numbers that no public row has.
     """
     rows, labels = model.random_batch(len(_FACTORS), torch.Generator().manual_seed(4))
-    far = rows * torch.tensor(_FACTORS).view(-1, *[1] * (rows.dim() - 1))
-    far = far.to(params.device, x)
+    if x.is_floating_point:
+        rows = rows * torch.tensor(_FACTORS).view(-1, *[1] * (rows.dim() - 1))
+    else:  # whole numbers stay among those that are declared; the last row is of zeros
+        rows[-1] = 0
+    far = rows.to(params.device, x)
     labels = labels.to(params.device, y)
     code = grad(model.anew().loss)
     for vector in (params, -2 * model.init(1).to(params.device)):

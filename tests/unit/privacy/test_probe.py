@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models import Layered, LayerValues, Lstm, build
+from tacit.models import Layered, LayerValues, Lstm, Model, build, recorded
+from tacit.models.losses import cross_entropy
+from tacit.models.module import module_model
+from tacit.models.vectors import example_gradients
+from tacit.privacy.private_sum import probe
 from tacit.privacy.private_sum.probe import require_separate_examples, rows_alone
+from tacit.privacy.private_sum.rehearsal import rehearsed
 
 IMAGE = (1, 8, 8)
 
@@ -145,3 +151,48 @@ def test_a_kernel_that_computes_rows_alone_is_known_by_its_bits() -> None:
 
     assert not rows_alone(by_place, model, (16,))
     assert not rows_alone(by_size, model, (16, 33))
+
+
+class Words(nn.Module):
+    """An embedding of nine words, in code that shows no layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 4)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(torch.where(x.unsqueeze(-1) > 3, self.words(x), 0).mean(1))
+        return scores
+
+
+def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def noted(x: torch.Tensor) -> None:
+        assert x.dtype == torch.int64
+        seen.append(x.flatten())
+
+    alone = recorded._alone
+
+    def noted_alone(gradient: Any, params: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        noted(x)
+        return alone(gradient, params, x, y)
+
+    def noted_gradients(
+        model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        noted(x)
+        return example_gradients(model, params, x, y)
+
+    monkeypatch.setattr(recorded, "_alone", noted_alone)
+    monkeypatch.setattr(probe, "example_gradients", noted_gradients)
+    model = module_model("words", Words, shape=(5,), outputs=2, loss=cross_entropy, integers=9)
+    assert not model.traced
+    require_separate_examples(model)
+    for task in rehearsed(model, 5):
+        noted(task.x)
+    every = torch.cat(seen)
+    assert (int(every.min()), int(every.max())) == (0, 8)

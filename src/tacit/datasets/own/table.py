@@ -53,6 +53,10 @@ class TableReader:
         return (self.schema.width,)
 
     @property
+    def integers(self) -> None:
+        """None: x is float32."""
+
+    @property
     def target(self) -> Target:
         """The kind of target that the schema's is."""
         goal = self.schema.target
