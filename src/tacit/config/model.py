@@ -39,8 +39,9 @@ class ModelSection(Section):
     arguments: dict[str, Any] = Field({}, description="python: what the entry is called with")
     loss: str | None = Field(
         None,
-        description="python and graph: cross_entropy, mse, bce_with_logits, poisson, hazard; "
-        'python: also "module:function" of one example; left out: by the target',
+        description="python and graph: cross_entropy, mse, bce_with_logits, poisson, hazard, "
+        'token_cross_entropy; python: also "module:function" of one example; left out: by the '
+        "target",
     )
     weights: str | None = Field(
         None, description="python and graph: public weights to start from, a safetensors file"

@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import Discriminator, Field, FiniteFloat, Tag, field_validator, model_validator
 
 from tacit.config.algorithm_contract import Sections
 from tacit.config.own_data import OwnData, check_whole_numbers
 from tacit.config.sections import Section
-from tacit.datasets.own.array_values import Bounds, Values, WholeNumbers
+from tacit.datasets.own.array_values import Bounds, TokensOf, Values, WholeNumbers
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.file_reading import PIXELS_MAX
 from tacit.datasets.own.rows import Reader
@@ -40,6 +40,28 @@ class BoundsSection(Section):
         return Bounds(self.low, self.high)
 
 
+class TokensSection(Section):
+    """A target of one number at each place of a row."""
+
+    tokens: int = Field(
+        ge=2,
+        le=MOST_INTEGERS,
+        description="y has as many places as x (the first number of shape), each 0 to tokens - 1, "
+        "or -100 where nothing is learnt",
+    )
+
+
+def _form(value: Any) -> str:
+    of_tokens = isinstance(value, TokensSection) or (isinstance(value, dict) and "tokens" in value)
+    return "tokens" if of_tokens else "number"
+
+
+ArrayTarget = Annotated[
+    Annotated[BoundsSection, Tag("number")] | Annotated[TokensSection, Tag("tokens")],
+    Discriminator(_form),
+]
+
+
 class ShapedData(OwnData):
     """Rows that are arrays of one shape. Its model must be one for that shape."""
 
@@ -47,12 +69,19 @@ class ShapedData(OwnData):
         """Return the shape of one row's x."""
         raise NotImplementedError
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a row is a list of whole numbers, each of which has a token to learn."""
+        return False
+
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
         name = run.model.name
         shape = self.example()
-        if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and len(shape) != 3):
+        if (name == "lstm" and not self.is_text) or (
+            name in ("cnn", "resnet", "mobilenet") and len(shape) != 3
+        ):
             if name == "lstm":
                 what = "text"
             else:
@@ -85,12 +114,14 @@ class ValuesData(ShapedData):
     classes: int | None = Field(
         None, ge=2, le=65_536, description="of y, which is 0 to classes - 1; or say target"
     )
-    target: BoundsSection | None = Field(None, description="of y where it is a number")
+    target: ArrayTarget | None = Field(
+        None, description="of y where it is a number, or a token at each place"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if (self.classes is None) == (self.target is None):
-            raise ValueError("expected classes, or target = { low = …, high = … }")
+            raise ValueError("expected classes, target = { low = …, high = … } or { tokens = … }")
         self._check_bounds()
         return self
 
@@ -113,16 +144,35 @@ class ValuesData(ShapedData):
         """Return `shape`."""
         return self.shape
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a row is a list of whole numbers, each of which has a token to learn."""
+        tokens = isinstance(self.target, TokensSection)
+        return tokens and self.integers is not None and len(self.shape) == 1
+
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
-        if self.integers is not None:
-            check_whole_numbers(run.model.name, f"data.integers={self.integers}")
+        if self.integers is None:
+            return
+        name = run.model.name
+        check_whole_numbers(name, f"data.integers={self.integers}", language=self.is_text)
+        if name == "lstm" and self.values().target.tokens != self.integers:
+            raise ValueError(
+                f"data.integers={self.integers}: lstm has the same tokens in x and y; write as "
+                "many as target.tokens"
+            )
 
     def values(self) -> Values:
         """Return the values that a row becomes."""
-        goal = self.classes if self.target is None else self.target.bounds()
-        assert goal is not None
+        goal: int | Bounds | TokensOf
+        if isinstance(self.target, TokensSection):
+            goal = TokensOf(self.target.tokens, self.shape[0])
+        elif self.target is not None:
+            goal = self.target.bounds()
+        else:
+            assert self.classes is not None
+            goal = self.classes
         bounds: Bounds | WholeNumbers
         if self.integers is not None:
             bounds = WholeNumbers(self.integers)

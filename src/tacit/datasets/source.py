@@ -203,7 +203,7 @@ class Benchmark:
     def target(self) -> Target:
         """Classes by their number, or the next word."""
         if published.is_text(self.name):
-            return Target("text")
+            return Target("text", tokens=self.text.vocabulary, length=self.text.sequence)
         return Target("classes", tuple(map(str, range(self.shape[1]))))
 
     def weight(self, number: int | None) -> float:

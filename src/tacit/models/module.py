@@ -157,7 +157,7 @@ class ModuleModel(OwnNetwork):
                 alone: Tensor = functional_call(module, state, (x.unsqueeze(0),))
                 return alone.squeeze(0)
             scores: Tensor = functional_call(module, state, (x,))
-            if len(x) == 1 and scores.dim() < (2 if self.classes > 1 else 1):
+            if len(x) == 1 and scores.dim() < len(self.output_shape) + (self.classes > 1):
                 return scores.unsqueeze(0)  # a module that squeezes lost the batch with its size
             return scores
 
@@ -170,7 +170,7 @@ class ModuleModel(OwnNetwork):
             decoded = y
         else:
             decoded = self.objective.decoded(y)
-        if y.dim() == 0:
+        if self.is_one(y):
             return self.example_loss(scores, decoded)
         return of_each(self.example_loss)(scores, decoded)
 
@@ -320,11 +320,11 @@ def _check_output(entry: str, model: ModuleModel) -> None:
         raise ConfigError(f"model.entry={entry}: gives a {type(scores).__name__}, not a tensor")
     if not model.classes:
         return
-    expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())
-    if tuple(scores.shape) not in expected:
+    expected = (2, *model.output_shape)
+    if tuple(scores.shape) != expected and (expected != (2, 1) or tuple(scores.shape) != (2,)):
         raise ConfigError(
-            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, "
-            f"{model.classes}]"
+            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected "
+            f"{list(expected)}"
         )
 
 

@@ -26,11 +26,23 @@ class OwnNetwork(Model):
             return torch.stack((1 - second, second), dim=1)
         return scores.softmax(-1)
 
-    def guesses(self, scores: Tensor) -> Tensor | None:
-        """Return the class of each example (B,).
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of the scores of one example, where its own loss does not know it alone."""
+        places = () if self.objective is None else self.objective.target.shape
+        return (*places, self.classes)
 
-        None where the target is no class, or the output is for its own loss alone.
+    def is_one(self, y: Tensor) -> bool:
+        """Check whether y is of one example, and not of a batch."""
+        return y.dim() == len(self.output_shape) - 1
+
+    def guesses(self, scores: Tensor) -> Tensor | None:
+        """Return the class of each example (B,), or the token of each of its places.
+
+        None where the target is neither, or the output is for its own loss alone.
         """
+        if self.objective is not None and scores.shape[1:] == self.output_shape:
+            return self.objective.guesses(scores)
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)
         if self.labels and scores.shape[1:] == (self.labels,):

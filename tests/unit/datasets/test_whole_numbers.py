@@ -12,12 +12,13 @@ from torch import nn
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.datasets.own.array_values import Array, Bounds, Values, WholeNumbers
+from tacit.datasets.own.array_values import Array, Bounds, TokensOf, Values, WholeNumbers
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.rows import RowError
 from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.torch_dataset import DatasetReader
-from tacit.errors import ConfigError
+from tacit.datasets.target import NOT_LEARNT
+from tacit.errors import ConfigError, DataError
 from tacit.models.graph.freezing import freeze
 from tacit.models.graph.graph_file import Example
 from tests.helpers.run_files import toml
@@ -205,3 +206,61 @@ def test_a_graph_of_other_numbers_is_refused(
         definition.build_model()
     assert f"model.file=net.graph.json: {message}" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+TOKENS = ArraysReader("x", "y", None, Values((3,), WholeNumbers(10), TokensOf(5, 3)))
+
+
+def test_a_token_at_each_place_is_a_target(tmp_path: Path) -> None:
+    y = np.array([[0, 4, NOT_LEARNT], [NOT_LEARNT] * 3])
+    path = written(tmp_path / "rows.npz", {"x": ROWS, "y": y.astype(np.int16)})
+    rows = rows_of(path, TOKENS, tmp_path / "kept")
+    assert rows.y.dtype == torch.int64
+    assert rows.y.tolist() == [*y.tolist(), [0, 0, 0]]
+    target = TOKENS.target
+    assert (target.kind, target.tokens, target.length, target.shape) == ("tokens", 5, 3, (3,))
+    (tmp_path / "own.py").write_text(CODE)
+    reader = DatasetReader("own:rows", {}, None, TOKENS.values, tmp_path)
+    [block] = reader.read(path)
+    assert block.y.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array([[0, 5, 1]] * 2), "array 'y': a token that is not 0 to 4, nor -100 for none"),
+        (np.array([[0, -1, 1]] * 2), "array 'y': a token that is not 0 to 4, nor -100"),
+        (np.array([[0, 0.5, 1]] * 2), "array 'y': a token that is not 0 to 4, nor -100"),
+        (np.array([[0, np.nan, 1]] * 2), "array 'y': a token that is not 0 to 4, nor -100"),
+        (np.zeros((2, 2), int), r"array 'y': expected shape (2, 3), as many as 'x' has rows"),
+        (np.zeros(2, int), r"array 'y': expected shape (2, 3), as many as 'x' has rows"),
+    ],
+)
+def test_tokens_that_do_not_fit_are_refused(tmp_path: Path, y: Array, message: str) -> None:
+    path = written(tmp_path / "rows.npz", {"x": ROWS, "y": y})
+    with pytest.raises((RowError, DataError)) as refused:
+        list(TOKENS.read(path))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_lstm_learns_tokens_of_the_same_numbers(tmp_path: Path) -> None:
+    tokens = {"classes": None, "target": {"tokens": 10}}
+    model = run(tmp_path, {"integers": 10, **tokens}, name="lstm", entry=None).build_model()
+    assert (model.classes, model.trains_objective) == (10, True)
+    with pytest.raises(ConfigError, match=r"data\.integers=9: lstm has the same tokens in x and y"):
+        run(tmp_path, {"integers": 9, **tokens}, name="lstm", entry=None)
+    with pytest.raises(ConfigError, match=r"model\.name=lstm: is for text; a row has shape \[3\]"):
+        run(tmp_path, {"integers": 10}, name="lstm", entry=None)
+    with pytest.raises(ConfigError, match=r"data\.target\.tokens=1: "):
+        run(tmp_path, {"integers": 10, "classes": None, "target": {"tokens": 1}})
+    with pytest.raises(ConfigError, match=r"expected classes, target = \{ low = …, high = … \} or"):
+        run(tmp_path, {"integers": 10, "classes": None})
+
+
+def test_tokens_of_floats_are_no_text(tmp_path: Path) -> None:
+    data = {"low": 0, "high": 1, "classes": None, "target": {"tokens": 4}}
+    target = run(tmp_path, data).source.target
+    assert (target.tokens, target.length) == (4, 3)
+    with pytest.raises(ConfigError, match=r"model\.name=lstm: is for text; a row has shape \[3\]"):
+        run(tmp_path, data, name="lstm", entry=None)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.own.rows import Floats, Inputs, RowError
-from tacit.datasets.target import Target
+from tacit.datasets.target import NOT_LEARNT, Target
 
 Array = npt.NDArray[Any]
 _SAY = "set data.integers above every number, or write another number in its place"
@@ -43,15 +43,25 @@ class WholeNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensOf:
+    """A target of one of `tokens` numbers at each of `length` places, or NOT_LEARNT."""
+
+    tokens: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """x (n, *shape) within `bounds`; y (n,): a class, 0 to goal - 1, or a number within its own.
+
+    Of tokens y is (n, length).
 
     Errors say what is wrong and where, and never a value.
     """
 
     shape: tuple[int, ...]
     bounds: Bounds | WholeNumbers
-    goal: int | Bounds
+    goal: int | Bounds | TokensOf
 
     @property
     def integers(self) -> int | None:
@@ -65,6 +75,8 @@ class Values:
         """The kind of target that y is."""
         if isinstance(self.goal, int):
             return Target("classes", tuple(map(str, range(self.goal))))
+        if isinstance(self.goal, TokensOf):
+            return Target("tokens", tokens=self.goal.tokens, length=self.goal.length)
         return Target("number", low=self.goal.low, span=self.goal.high - self.goal.low)
 
     def x(self, raw: Array, where: str, first: int) -> Inputs:
@@ -87,8 +99,10 @@ class Values:
     def y(self, raw: Array, where: str, first: int) -> npt.NDArray[np.int64] | Floats:
         """Return int64 classes, or float32 in [0, 1].
 
-        Raises RowError for a nan, or for no class.
+        Of tokens int64 (n, length). Raises RowError for a nan, or for no class.
         """
+        if isinstance(self.goal, TokensOf):
+            return _tokens(self.goal, raw, where, first)
         if raw.dtype.kind not in "biuf" or raw.ndim != 1:
             raise RowError(f"{where}: expected a number for each row", first)
         refuse(np.isnan(raw), f"{where}: nan", first)
@@ -98,6 +112,13 @@ class Values:
         wrong = (classes != raw) | (classes < 0) | (classes >= self.goal)
         refuse(wrong, f"{where}: a class that is not 0 to {self.goal - 1}", first)
         return classes
+
+
+def _tokens(goal: TokensOf, raw: Array, where: str, first: int) -> npt.NDArray[np.int64]:
+    outside = ~(WholeNumbers(goal.tokens).inside(raw) | (raw == NOT_LEARNT))
+    what = f"{where}: a token that is not 0 to {goal.tokens - 1}, nor {NOT_LEARNT} for none"
+    refuse(np.asarray(outside.any(axis=1)), what, first)
+    return raw.astype(np.int64)
 
 
 def refuse(bad: npt.NDArray[np.bool_], what: str, first: int, help_: str = "") -> None:

@@ -119,10 +119,11 @@ class ArraysReader:
                 f"{path.name}: array {x.name!r}: expected shape (n, "
                 f"{', '.join(map(str, self.shape))}), found {x.shape}"
             )
-        for array in others:
-            if array.shape != x.shape[:1]:
+        for array, of_one in zip(others, (self.target.shape, ()), strict=False):
+            expected = (*x.shape[:1], *of_one)
+            if array.shape != expected:
                 raise DataError(
-                    f"{path.name}: array {array.name!r}: expected shape {x.shape[:1]}, as many as "
+                    f"{path.name}: array {array.name!r}: expected shape {expected}, as many as "
                     f"{x.name!r} has rows; found {array.shape}"
                 )
         for array in arrays[:2]:

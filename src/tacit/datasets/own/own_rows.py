@@ -219,6 +219,8 @@ def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
     parts = list(reader.read(path))
     if not parts:
         dtype = torch.float32 if reader.integers is None else torch.int64
-        return torch.zeros(0, *reader.shape, dtype=dtype), torch.zeros(0, dtype=torch.int64)
+        return torch.zeros(0, *reader.shape, dtype=dtype), torch.zeros(
+            0, *reader.target.shape, dtype=torch.int64
+        )
     x = np.concatenate([part.x for part in parts])
     return torch.from_numpy(x), torch.from_numpy(np.concatenate([part.y for part in parts]))

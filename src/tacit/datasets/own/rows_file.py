@@ -2,7 +2,7 @@
 
     meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
     x.f32       float32 (n + 1, *shape), the last one the public row, all zeros; or x.i64, int64
-    y.bin       int64 or float32 (n + 1,)
+    y.bin       int64 or float32 (n + 1,), or int64 (n + 1, length)
     units.bin   16 bytes (n,)
 
 The folder is made beside its place and renamed, so it is whole or not there. A source, a schema or
@@ -145,7 +145,7 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
         files[0].write(bytes(dtype.itemsize * math.prod(reader.shape)))  # the public row
-        files[1].write(bytes(np.dtype(_target(reader)).itemsize))
+        files[1].write(bytes(np.dtype(_target(reader)).itemsize * math.prod(reader.target.shape)))
         for file in files:
             file.flush()
             os.fsync(file.fileno())
@@ -178,7 +178,8 @@ def _durable(path: Path, content: bytes) -> None:
 def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     name, dtype = _input(reader)
     x = _array(folder / name, dtype).reshape(-1, *reader.shape)
-    return x, _array(folder / "y.bin", _target(reader))
+    y = _array(folder / "y.bin", _target(reader)).reshape(-1, *reader.target.shape)
+    return x, y
 
 
 def _input(reader: Reader) -> tuple[str, np.dtype[Any]]:

@@ -139,7 +139,7 @@ class DatasetReader:
         except FROM_OWN_CODE as error:
             message = f"data.entry={self.entry}: {type(error).__name__}"
             raise RowError(message, row, cause=error) from error
-        shapes = [self.shape, ()]
+        shapes = [self.shape, self.target.shape]
         if len(cells) < width or any(
             (array.shape, array.dtype.kind in "biuf") != (shape, True)
             for array, shape in zip(numbers, shapes, strict=False)
@@ -150,7 +150,7 @@ class DatasetReader:
                 what = "(x, y)"
             raise RowError(
                 f"data.entry={self.entry}: expected {what} with x of numbers and shape "
-                f"{list(self.shape)}, and y one number",
+                f"{list(self.shape)}, and y {_of_shape(self.target.shape)}",
                 row,
             )
         return (*numbers, *cells[2:width])
@@ -167,6 +167,12 @@ class DatasetReader:
                 "a row must be a function of itself alone",
                 row,
             )
+
+
+def _of_shape(shape: tuple[int, ...]) -> str:
+    if shape:
+        return f"of shape {list(shape)}"
+    return "one number"
 
 
 def _a_dataset(target: object) -> bool:

@@ -144,13 +144,13 @@ class GraphModel(OwnNetwork):
         own = self.checked.loss
         if own is not None:
             decoded = y if self.objective is None else self.objective.decoded(y)
-            if y.dim() == 0:
+            if self.is_one(y):
                 return own.run({}, scores, decoded)
             return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
         if self.example_loss is None:
             assert self.objective is not None
             return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
-        if y.dim() == 0:
+        if self.is_one(y):
             return self.example_loss(scores, y)
         return of_each(self.example_loss)(scores, y)
 

@@ -83,7 +83,8 @@ class GraphNetwork:
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
             outputs = 0
-        expected = (1, outputs)
+        places = () if objective is None else objective.target.shape
+        expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
             raise ConfigError(
                 f"model.file={self.file}: gives {list(network.output)} for an example; expected "
@@ -147,7 +148,7 @@ class GraphNetwork:
 def least_and_largest(classes: int, objective: Objective | None = None) -> torch.Tensor:
     """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
     if objective is not None:
-        return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
+        return objective.extremes()
     if classes:
         return torch.tensor([0, classes - 1])
     return torch.zeros(2)
