@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-_CODES = (-1.0, -7.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0, 999.0, 9999.0, 99999.0)
+_CODES = (
+    *(-1.0, -7.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0, -99999.0),
+    *(-9.9, -99.9, -99.99, -999.9, -999.99, -9999.9, -9999.99),
+    *(77.0, 88.0, 99.0, 777.0, 888.0, 999.0, 9999.0, 99999.0, 99.9, 99.99, 999.9, 999.99),
+)
 _TWICE = 2  # rows that a code needs: a number that is there once is a number
 _APART = 3.0  # a positive code is so many times as large as all else
 _NINE_TENTHS = 3.29  # deviations from the fifth to the 95th percentile of a normal number

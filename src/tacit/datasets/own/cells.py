@@ -85,7 +85,8 @@ def numbers(values: pa.Array, form: TableForm, codes: tuple[str, ...] = ()) -> C
 def _code_numbers(codes: tuple[str, ...], form: TableForm, kind: pa.DataType) -> list[float]:
     """Return the numbers among codes for no value, as a column of this type holds them.
 
-    A run file writes them with a point, whatever its tables have. -99.9 of float32 is another one.
+    A run file writes them with a point, also where its tables have a comma. -99.9 of float32 is
+    another number.
     """
     coded: list[float] = []
     for code in codes:

@@ -142,7 +142,14 @@ class TableReader:
 
         Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
         """
+        return filter(None, self._shares(path).remarks())
+
+    def silent(self, path: Path) -> list[str]:
+        """Return the columns that `remarks` would refuse. Raises DataError."""
+        return self._shares(path).silent()
+
+    def _shares(self, path: Path) -> ShareCounter:
         shares = ShareCounter(self.schema, self.form)
         for batch in self._batches(path, self.schema.names):
             shares.count(batch)
-        return filter(None, shares.remarks())
+        return shares
