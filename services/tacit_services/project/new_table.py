@@ -145,7 +145,7 @@ def _reader(data: list[str]) -> TableReader:
         section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
     except ValidationError as error:
         raise ConfigError(f"--table: {one_line(error, TableData)}") from error
-    return TableReader(section.schema_of_rows, section.form, section.bad_rows)
+    return section.table_reader()
 
 
 def _fitting(request: DraftRequest, guesses: Guesses) -> Guesses:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,10 +13,13 @@ from tacit.config.algorithm_contract import Sections
 from tacit.config.own_column import ColumnSection
 from tacit.config.own_data import OwnData
 from tacit.config.own_target import TargetKey, check, goal, names_of
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.schema import TableSchema
 from tacit.datasets.own.table_form import BadRows, TableForm, encoding_called
 from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.datasets.own.table import TableReader
 
 
 class TableData(OwnData):
@@ -96,11 +100,21 @@ class TableData(OwnData):
 
     def plain_reader(self, folder: Path) -> Reader:
         """Return the reader of its tables. Raises ConfigError without pyarrow."""
+        return self.table_reader()
+
+    def table_reader(self) -> TableReader:
+        """Return the reader of its tables. Raises ConfigError without pyarrow."""
         if find_spec("pyarrow") is None:
             raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
         from tacit.datasets.own.table import TableReader
 
         return TableReader(self.schema_of_rows, self.form, self.bad_rows)
+
+    def everyone(self, folder: Path, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row is. Those that are left out count, so nobody learns how many."""
+        if self.bad_rows == "refuse":
+            return super().everyone(folder, path)
+        return self.table_reader().everyone(path)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
-from tacit.datasets.own.rows import EncodedRows, Floats
+from tacit.datasets.own.rows import EncodedRows, Floats, UnitIds
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
@@ -23,7 +23,7 @@ from tacit.datasets.own.schema import (
     LabelsGoal,
     TableSchema,
 )
-from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
+from tacit.datasets.own.table_encoding import MisfitError, encode, everyone, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
 from tacit.datasets.sketch import Marks
@@ -101,6 +101,11 @@ class TableReader:
             first += batch.num_rows
         if errors:
             raise MisfitError({name: error.errors[name] for name, error in errors.items()})
+
+    def everyone(self, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row is, also of rows that are left out. Raises DataError."""
+        for batch in self._batches(path, self.schema.names):
+            yield everyone(self.schema, batch)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
