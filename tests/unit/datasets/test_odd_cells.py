@@ -14,7 +14,7 @@ from tacit.datasets.own.cells import dates, numbers
 from tacit.datasets.own.schema import Category, Dated, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.table_form import USUAL, TableForm
-from tacit.errors import OwnersError
+from tacit.errors import DataError, OwnersError
 
 WORDS = [
     *("nan(1)", "nan(abc)", "-nan", "+1", "1.", "  3", ".5", "+.5", "1e5", "1E+5", "1e400"),
@@ -110,3 +110,35 @@ def test_one_odd_cell_is_left_out_and_others_are_read(tmp_path: Path) -> None:
     schema = TableSchema((column,), Number("outcome", 0.0, 4.0))
     rows = list(TableReader(schema, bad_rows="leave out").read(tmp_path / "rows.parquet"))
     assert np.concatenate([part.y for part in rows]).tolist() == [0.25, 0.75]
+
+
+HEADED = Path("rows.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"age", "outcome"\n1, "yes"\n', 'age,outcome\n1, "yes"\n', '"age",\t"outcome"\n1,yes\n'],
+)
+def test_a_blank_before_a_quote_is_said(tmp_path: Path, text: str) -> None:
+    """Its quotes would be letters of the names and the values."""
+    schema = TableSchema((Number("age", 0.0, 4.0),), Category("outcome", ("no", "yes")))
+    (tmp_path / HEADED).write_text(text)
+    with pytest.raises(DataError, match="has a blank before a quote"):
+        list(TableReader(schema).read(tmp_path / HEADED))
+
+
+def test_a_comment_may_name_some_of_the_columns(tmp_path: Path) -> None:
+    schema = TableSchema((Number("age", 0.0, 4.0),), Category("outcome", ("no", "yes")))
+    (tmp_path / HEADED).write_text("# age,outcome\n#of,outcome\nage,outcome\n1,yes\n")
+    rows = list(TableReader(schema).read(tmp_path / HEADED))
+    assert np.concatenate([part.x for part in rows]).tolist() == [[0.25]]
+
+
+def test_an_accent_of_two_characters_is_the_same_value(tmp_path: Path) -> None:
+    schema = TableSchema((Category("town", ("Zürich", "Bern")),), Category("t", ("no", "yes")))
+    (tmp_path / HEADED).write_text("town,t\nZürich,yes\nZu\u0308rich,yes\n", encoding="utf-8")
+    reader = TableReader(schema)
+    rows = np.concatenate([part.x for part in reader.read(tmp_path / HEADED)])
+    assert rows.tolist() == [[1.0, 0.0, 0.0]] * 2
+    marks = np.concatenate([part.rows for part in reader.marks(tmp_path / HEADED)])
+    assert marks[0] == marks[1]
