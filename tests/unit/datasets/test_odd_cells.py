@@ -142,3 +142,16 @@ def test_an_accent_of_two_characters_is_the_same_value(tmp_path: Path) -> None:
     assert rows.tolist() == [[1.0, 0.0, 0.0]] * 2
     marks = np.concatenate([part.rows for part in reader.marks(tmp_path / HEADED)])
     assert marks[0] == marks[1]
+
+
+def test_a_file_that_is_not_in_the_stated_encoding_is_said(tmp_path: Path) -> None:
+    """In cp1252 each accent of UTF-8 is two other letters: Zürich is none of the values."""
+    schema = TableSchema((Category("town", ("Zürich", "Bern")),), Category("t", ("no", "yes")))
+    text = "town,t\n" + "Bern,yes\n" * 100 + "Zürich,yes\n"
+    (tmp_path / HEADED).write_text(text, encoding="utf-8")
+    reader = TableReader(schema, TableForm(encoding="cp1252"))
+    assert [remark for remark in reader.remarks(tmp_path / HEADED) if "is UTF-8" in remark]
+    for encoding in ("cp1252", "ascii"):
+        content = text.replace("ü", "ue") if encoding == "ascii" else text
+        (tmp_path / HEADED).write_bytes(content.encode(encoding))
+        assert not any("is UTF-8" in remark for remark in reader.remarks(tmp_path / HEADED))

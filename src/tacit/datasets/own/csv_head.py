@@ -112,6 +112,26 @@ def not_in(encoding: str) -> str:
     return f'is not text in the encoding {encoding}; state data.encoding, as "utf-8"'
 
 
+def looks_like_utf8(path: Path, form: TableForm) -> bool:
+    """Check whether a text that is read in a stated encoding of one byte a letter is UTF-8.
+
+    Then each of its accents is read as two letters. Raises OSError.
+    """
+    stated = form.encoding
+    if stated is None or stated.lower().replace("_", "-").startswith(("utf", "u8", "u16", "u32")):
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    accents = False
+    with opened(path) as file:
+        while block := file.read(MOST_HEADER):
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError:
+                return False
+            accents = accents or not block.isascii()
+    return accents
+
+
 def check_count(path: Path, count: int) -> None:
     """Raise DataError for more columns than are read."""
     if count > MOST_COLUMNS:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tacit.datasets.own.column_shares import ShareCounter
+from tacit.datasets.own.csv_head import looks_like_utf8
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats, UnitIds
@@ -147,7 +148,13 @@ class TableReader:
 
         Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
         """
-        return filter(None, self._shares(path).remarks())
+        remarks = self._shares(path).remarks()
+        if looks_like_utf8(path, self.form):
+            remarks.append(
+                f"is UTF-8, and data.encoding says {self.form.encoding}: letters with accents are "
+                "read as others"
+            )
+        return filter(None, remarks)
 
     def silent(self, path: Path) -> list[str]:
         """Return the columns that `remarks` would refuse. Raises DataError."""
