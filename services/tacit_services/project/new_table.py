@@ -149,20 +149,22 @@ def _reader(data: list[str]) -> TableReader:
 
 
 def _fitting(request: DraftRequest, guesses: Guesses) -> Guesses:
-    """Return the guesses without columns of which nearly all rows say nothing.
+    """Return the guesses without columns that the sample itself would fail.
 
-    `tacit check` refuses such a column, and here the sample would be refused. Raises ConfigError
-    for a target that is one.
+    `tacit check` refuses a column of which nearly all rows say nothing, and a start one with a
+    cell that cannot be read. Raises ConfigError for a target that nearly no row has.
     """
     if request.sample is None or not sum(guess.width for guess in guesses.features):
         return guesses
-    silent = _reader(_data_lines(request, guesses)).silent(request.sample)
+    reader = _reader(_data_lines(request, guesses))
+    silent = reader.silent(request.sample)
     for guess in guesses.targets:
         if guess.name in silent:
-            raise ConfigError(f"--target {guess.name}: has no value in nearly all rows")
-    why = "has no value of its own in nearly all rows"
+            raise ConfigError(f"--target {guess.name}: nearly no row of the sample has a value")
+    unfit = silent | reader.misfits(request.sample)
+    why = "has a cell that is not read, or no value of its own in nearly all rows"
     features = [
-        replace(guess, left_out=why, instead="") if guess.name in silent else guess
+        replace(guess, left_out=why, instead="") if guess.name in unfit else guess
         for guess in guesses.features
     ]
     return replace(guesses, features=features)

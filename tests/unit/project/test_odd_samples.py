@@ -140,7 +140,8 @@ def test_a_skewed_number_to_learn_is_read() -> None:
         (lambda chance, row: chance.choice(["yes", ""]), "has one value in the sample"),
         (lambda chance, row: 3.5, "has one value in the sample"),
         (lambda chance, row: f"2020-01-{1 + row % 28:02d}", "is a date"),
-        (lambda chance, row: "yes" if row < 4 else "", None),
+        (lambda chance, row: "no" if row < 4 else "", "has one value in the sample"),
+        (lambda chance, row: ["no", "yes"][row % 2] if row < 6 else "", "nearly no row"),
     ],
 )
 def test_a_target_that_says_nothing_is_one_line(
@@ -158,7 +159,7 @@ def test_a_target_that_says_nothing_is_one_line(
 def test_values_that_are_alike_are_asked_about(capsys: pytest.CaptureFixture[str]) -> None:
     Path("public.csv").write_text(
         written(
-            lambda chance, row: chance.choice(["Zürich", "Zu\u0308rich", "Bern"]),
+            lambda chance, row: chance.choice(["Zürich", "ZÜRICH", "Zu\u0308rich", "Bern"]),
             lambda chance, row: chance.choice(["yes", "Yes", "no"]),
         ),
         encoding="utf-8",
@@ -167,6 +168,10 @@ def test_values_that_are_alike_are_asked_about(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "t: Yes, yes are 2 values" in told
     assert told.count("are 2 values") == 2
+    read = column()
+    assert read is not None
+    assert read.values == ("Bern", "ZÜRICH", "Zürich")  # an accent of its own is no other value
+    fits_its_own_sample()
 
 
 # -- dates ---------------------------------------------------------------------------------------
@@ -283,6 +288,32 @@ def test_a_column_that_check_would_refuse_is_not_written() -> None:
     )
     assert new() == 0
     assert column() is None
+    fits_its_own_sample()
+
+
+def test_a_column_with_a_cell_that_is_not_read_is_not_written() -> None:
+    far = [18_000 + row for row in range(ROWS - 1)] + [4_000_000]
+    table = {
+        "bytes": pa.array([b"a", b"b"] * (ROWS // 2 - 1) + [b"a", b"\xff"], pa.binary()),
+        "day": pa.array(far, pa.date32()),
+        "age": pa.array([20 + row % 60 for row in range(ROWS)]),
+        "t": pa.array(["yes", "no"] * (ROWS // 2)),
+    }
+    parquet.write_table(pa.table(table), "public.parquet")
+    assert new(sample="public.parquet") == 0
+    assert list(data_of_the_run().columns) == ["age", "t"]
+    fits_its_own_sample()
+
+
+def test_numbers_of_any_size_are_scaled() -> None:
+    Path("public.csv").write_text(
+        written(lambda chance, row: f"{chance.choice('-+')}{chance.random()}e307", answers)
+    )
+    assert new() == 0
+    read = column()
+    assert read is not None
+    assert read.scale is not None
+    assert np.isfinite(read.scale)
     fits_its_own_sample()
 
 

@@ -156,9 +156,19 @@ class TableReader:
             )
         return filter(None, remarks)
 
-    def silent(self, path: Path) -> list[str]:
+    def silent(self, path: Path) -> set[str]:
         """Return the columns that `remarks` would refuse. Raises DataError."""
-        return self._shares(path).silent()
+        return set(self._shares(path).silent())
+
+    def misfits(self, path: Path) -> set[str]:
+        """Return the columns with a cell that does not fit. Raises DataError."""
+        names: set[str] = set()
+        for batch in self._pieces(path, self.schema.names):
+            try:
+                encode(self.schema, batch, form=self.form)
+            except MisfitError as error:
+                names |= set(error.errors)
+        return names
 
     def _shares(self, path: Path) -> ShareCounter:
         shares = ShareCounter(self.schema, self.form)
