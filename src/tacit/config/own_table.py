@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,11 +13,14 @@ from tacit.config.algorithm_contract import Sections
 from tacit.config.own_column import ColumnSection
 from tacit.config.own_data import OwnData, check_whole_numbers
 from tacit.config.own_target import NextToken, TargetKey, check, goal, names_of
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.schema import TableSchema
 from tacit.datasets.own.table_form import BadRows, TableForm, encoding_called
 from tacit.datasets.own.vocabulary import digest
 from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.datasets.own.table import TableReader
 
 
 class TableData(OwnData):
@@ -136,11 +139,21 @@ class TableData(OwnData):
 
     def plain_reader(self, folder: Path) -> Reader:
         """Return the reader of its tables. Raises ConfigError without pyarrow."""
+        return self.table_reader(folder)
+
+    def table_reader(self, folder: Path) -> TableReader:
+        """Return the reader of its tables. Raises ConfigError without pyarrow."""
         if find_spec("pyarrow") is None:
             raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
         from tacit.datasets.own.table import TableReader
 
         return TableReader(self.schema_of_rows(folder), self.form, self.bad_rows)
+
+    def everyone(self, folder: Path, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row is. Those that are left out count, so nobody learns how many."""
+        if self.bad_rows == "refuse":
+            return super().everyone(folder, path)
+        return self.table_reader(folder).everyone(path)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

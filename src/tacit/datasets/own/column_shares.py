@@ -64,9 +64,14 @@ class ColumnShare:
             return f"{name}: nearly all rows are exactly at one of its bounds"
         return ""
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nearly all rows have no place of their own, or no value."""
+        return self.rows >= _FEW and self.missing + self.elsewhere >= _NEARLY_ALL * self.rows
+
     def refuse(self) -> None:
         """Raise OwnersError where nearly all rows have no place of their own, or no value."""
-        if self.rows < _FEW or self.missing + self.elsewhere < _NEARLY_ALL * self.rows:
+        if not self.says_nothing:
             return
         name = self._name
         if self.missing > self.elsewhere:
@@ -114,6 +119,10 @@ class ShareCounter:
         for name, share in self._shares.items():
             counts = _counts(share.column, batch.column(name), self._form)
             self._shares[name] = share.plus(rows=batch.num_rows, **counts)
+
+    def silent(self) -> list[str]:
+        """Return the columns that `remarks` would refuse."""
+        return [name for name, share in self._shares.items() if share.says_nothing]
 
     def remarks(self) -> list[str]:
         """Return what the owner should know of each column; "" for nothing.

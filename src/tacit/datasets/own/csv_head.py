@@ -25,6 +25,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_BLANK_QUOTE = re.compile(r"\s+\"")
 _SEP = re.compile(r"sep=(.)\s*", re.I)  # what a spreadsheet writes first
 
 
@@ -57,6 +58,11 @@ def csv_head(path: Path, form: TableForm, needed: list[str]) -> CsvHead:
     head, used = next(records, ([], 0))
     check_count(path, len(head))
     row, _ = next(records, (head, 0))
+    if any(_BLANK_QUOTE.match(cell) for cell in (*head, *row)):
+        raise DataError(
+            f"{path.name}: has a blank before a quote, which would make the quote a letter; take "
+            "such blanks out"
+        )
     if form.header:
         names = _trimmed(head, needed)
     else:
@@ -106,6 +112,26 @@ def not_in(encoding: str) -> str:
     return f'is not text in the encoding {encoding}; state data.encoding, as "utf-8"'
 
 
+def looks_like_utf8(path: Path, form: TableForm) -> bool:
+    """Check whether a text that is read in a stated encoding of one byte a letter is UTF-8.
+
+    Then each of its accents is read as two letters. Raises OSError.
+    """
+    stated = form.encoding
+    if stated is None or stated.lower().replace("_", "-").startswith(("utf", "u8", "u16", "u32")):
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    accents = False
+    with opened(path) as file:
+        while block := file.read(MOST_HEADER):
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError:
+                return False
+            accents = accents or not block.isascii()
+    return accents
+
+
 def check_count(path: Path, count: int) -> None:
     """Raise DataError for more columns than are read."""
     if count > MOST_COLUMNS:
@@ -145,8 +171,8 @@ def _after_preamble(
 
 
 def _names(line: str, needed: list[str]) -> bool:
-    """Check whether this line, which begins with #, has names of columns that are needed."""
-    return any(set(needed) & set(_record(line, separator)) for separator in SEPARATORS)
+    """Check whether this line, which begins with #, has the names of all columns needed."""
+    return any(set(needed) <= set(_record(line, separator)) for separator in SEPARATORS if needed)
 
 
 def _separator(lines: list[str], needed: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.datasets.own.featured import plain
 from tacit.datasets.own.file_reading import located
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.source import EdgePart, Owned
 from tacit.datasets.target import Target
@@ -189,21 +190,22 @@ class Counts:
     largest: int
 
 
-def counted(path: Path, reader: Reader, edges: int) -> Counts:
-    """Return counts of the file at `path`, divided among `edges` edges. Raises DataError.
+def counted(parts: Iterable[UnitIds], of_units: bool, edges: int, file: str) -> Counts:
+    """Return counts of a file whose rows are of these units, divided among `edges` edges.
 
-    They are private numbers: writing them into a run file makes them public.
+    of_units: False: each row is a unit by itself. They are private numbers: writing them into a
+    run file makes them public. Raises DataError for no row.
     """
     counts: dict[bytes, int] = {}
     rows = 0
-    for part in reader.read(path):
-        rows += len(part.y)
-        if reader.unit is not None:
-            for unit in part.units:
+    for part in parts:
+        rows += len(part)
+        if of_units:
+            for unit in part:
                 counts[unit.tobytes()] = counts.get(unit.tobytes(), 0) + 1
     if not rows:
-        raise DataError(f"{path.name}: has no rows")
-    units = len(counts) if reader.unit else rows
+        raise DataError(f"{file}: has no rows")
+    units = len(counts) if of_units else rows
     return Counts(max(1, units // edges), max(counts.values(), default=1))
 
 

@@ -12,9 +12,10 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tacit.datasets.own.column_shares import ShareCounter
+from tacit.datasets.own.csv_head import looks_like_utf8
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
-from tacit.datasets.own.rows import EncodedRows, Inputs
+from tacit.datasets.own.rows import EncodedRows, Inputs, UnitIds
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
@@ -24,7 +25,7 @@ from tacit.datasets.own.schema import (
     NextTokenGoal,
     TableSchema,
 )
-from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
+from tacit.datasets.own.table_encoding import MisfitError, encode, everyone, fitting, inputs_of
 from tacit.datasets.own.table_file import batches
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
 from tacit.datasets.sketch import Marks
@@ -114,6 +115,11 @@ class TableReader:
         if errors:
             raise MisfitError({name: error.errors[name] for name, error in errors.items()})
 
+    def everyone(self, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row is, also of rows that are left out. Raises DataError."""
+        for batch in self._batches(path, self.schema.names):
+            yield everyone(self.schema, batch)
+
     def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
@@ -154,7 +160,30 @@ class TableReader:
 
         Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
         """
+        remarks = self._shares(path).remarks()
+        if looks_like_utf8(path, self.form):
+            remarks.append(
+                f"is UTF-8, and data.encoding says {self.form.encoding}: letters with accents are "
+                "read as others"
+            )
+        return filter(None, remarks)
+
+    def silent(self, path: Path) -> set[str]:
+        """Return the columns that `remarks` would refuse. Raises DataError."""
+        return set(self._shares(path).silent())
+
+    def misfits(self, path: Path) -> set[str]:
+        """Return the columns with a cell that does not fit. Raises DataError."""
+        names: set[str] = set()
+        for batch in self._pieces(path, self.schema.names):
+            try:
+                encode(self.schema, batch, form=self.form)
+            except MisfitError as error:
+                names |= set(error.errors)
+        return names
+
+    def _shares(self, path: Path) -> ShareCounter:
         shares = ShareCounter(self.schema, self.form)
         for batch in self._batches(path, self.schema.names):
             shares.count(batch)
-        return filter(None, shares.remarks())
+        return shares

@@ -22,7 +22,15 @@ from tacit.datasets.own.cells import (
     numbers,
     texts,
 )
-from tacit.datasets.own.rows import EncodedRows, Floats, Inputs, RowError, UnitIds, each_its_own
+from tacit.datasets.own.rows import (
+    UNIT,
+    EncodedRows,
+    Floats,
+    Inputs,
+    RowError,
+    UnitIds,
+    each_its_own,
+)
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
@@ -117,6 +125,18 @@ def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask
     if schema.unit is not None:
         _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ~misfits.bad
+
+
+def everyone(schema: TableSchema, batch: pa.RecordBatch) -> UnitIds:
+    """Return whose each row is that says it, also of rows that do not fit the schema.
+
+    Where each row is a unit by itself, only their number means something.
+    """
+    if schema.unit is None:
+        return np.zeros(batch.num_rows, UNIT)
+    misfits = Misfits(batch.num_rows, 0)
+    ids = _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
+    return ids[~misfits.bad]
 
 
 def inputs_of(
@@ -338,7 +358,7 @@ def _units(unit: str, values: pa.Array, misfits: Misfits, *, leave_out: bool) ->
         if not leave_out:
             misfits.errors.setdefault(unit, error)
             misfits.refuse()
-    ids = np.zeros(len(values), np.dtype((np.void, 16)))
+    ids = np.zeros(len(values), UNIT)
     bad = np.zeros(len(values), np.bool_)
     for row in range(len(values)):
         try:
