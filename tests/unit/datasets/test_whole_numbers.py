@@ -20,10 +20,12 @@ from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError, DataError
 from tacit.models.graph.freezing import freeze
+from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.graph.graph_file import Example
 from tests.helpers.run_files import toml
 from tests.unit.datasets.test_own_arrays import written
 
+LABELS = torch.tensor([0, 1])
 VALUES = Values((3,), WholeNumbers(10), 2)
 READER = ArraysReader("x", "y", None, VALUES)
 ROWS = np.array([[0, 9, 4], [1, 2, 3]])
@@ -152,7 +154,8 @@ def test_a_module_gets_whole_numbers_and_shows_its_layers(tmp_path: Path) -> Non
     model = run(tmp_path, {"integers": 10}).build_model()
     x, _ = model.random_batch(200, torch.Generator().manual_seed(1))
     assert (x.dtype, int(x.min()), int(x.max())) == (torch.int64, 0, 9)
-    assert model.traced
+    assert isinstance(model, FrozenModule)
+    assert model.one_pass is not None
 
 
 class Net(nn.Module):
@@ -178,7 +181,7 @@ class Floats(Net):
 
 def frozen(folder: Path, module: nn.Module, below: int | None) -> dict[str, Any]:
     dtype: Any = "float32" if below is None else "int64"
-    graph = freeze("test", module, Example(shape=(3,), dtype=dtype, below=below))
+    graph = freeze("test", module, Example(shape=(3,), dtype=dtype, below=below), LABELS)
     (folder / "net.graph.json").write_text(graph.graph.text())
     (folder / "net.safetensors").write_bytes(graph.file)
     return {"name": "graph", "entry": None, "file": "net.graph.json"}

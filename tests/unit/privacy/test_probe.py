@@ -11,9 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models import Layered, LayerValues, Lstm, Model, build, recorded
+from tacit.models import Layered, LayerValues, Lstm, Model, build
 from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
+from tacit.models.own_module import OwnModule
 from tacit.models.vectors import example_gradients
 from tacit.privacy.private_sum import probe
 from tacit.privacy.private_sum.probe import require_separate_examples, rows_alone
@@ -175,11 +176,11 @@ def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
         assert x.dtype == torch.int64
         seen.append(x.flatten())
 
-    alone = recorded._alone
+    run_copies = OwnModule.run_copies
 
-    def noted_alone(gradient: Any, params: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def noted_run(self: OwnModule, numbers: Any, x: torch.Tensor, outputs: int) -> torch.Tensor:
         noted(x)
-        return alone(gradient, params, x, y)
+        return run_copies(self, numbers, x, outputs)
 
     def noted_gradients(
         model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
@@ -187,7 +188,7 @@ def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
         noted(x)
         return example_gradients(model, params, x, y)
 
-    monkeypatch.setattr(recorded, "_alone", noted_alone)
+    monkeypatch.setattr(OwnModule, "run_copies", noted_run)
     monkeypatch.setattr(probe, "example_gradients", noted_gradients)
     model = module_model("words", Words, shape=(5,), outputs=2, loss=cross_entropy, integers=9)
     assert not model.traced
