@@ -22,17 +22,14 @@ class TrustedModule(OwnNetwork):
     """A module as it is, its public start and its loss. Compared by identity.
 
     classes: numbers that it gives for an example, 0 for any number. labels: classes of the target,
-    0 where it has none. example_loss: None: the objective's. reason: why it cannot become a graph.
-    integers: where an example is whole numbers, their bound.
-
-    Guarantee: each row runs in a copy of the module and of all numbers that it is
-    given, so that no row finds what another left in them.
+    0 where it has none. example_loss: None: the objective's. integers: where an example is whole
+    numbers, their bound. Guarantee: each row runs in a copy of the module and of all numbers that
+    it is given, so that no row finds what another left in them.
     """
 
     example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
     labels: int = 0
     own: OwnModule = field(kw_only=True, compare=False, repr=False)
-    reason: str = field(default="", kw_only=True)
     integers: int | None = field(default=None, kw_only=True)
 
     __eq__ = object.__eq__

@@ -44,8 +44,8 @@ class GraphSums:
     `GraphModel.row_gradient` runs listed operations on these copies and the parameters, on one
     thread and at one shape. All memory that it asks for is aligned alike. So the gradient is a
     function of the row and the parameters. A row that is not finite, or is longer than 2^60, adds
-    zero. A unit's rows, always equally many, go one after another, and their weighted sum is
-    clipped (`add_rows`): it is a function of the unit's rows, their weights and the parameters.
+    zero. A unit's rows, always equally many, go one after another. Their weighted sum is
+    clipped (`add_rows`), and is a function of these rows, their weights and the parameters.
 
     It takes time in proportion to R, which is secret: the caller must hide that time. One gradient
     is held at a time, of a unit two.
