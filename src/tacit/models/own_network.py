@@ -73,8 +73,10 @@ class OwnNetwork(Model):
         return self.example_loss is None
 
     def random_inputs(self, count: int, generator: torch.Generator, below: int | None) -> Tensor:
-        """Return `count` random examples (count, *shape), as `random_inputs` does."""
-        return random_inputs((count, *self.shape), below, generator)
+        """Return `count` random examples (count, *shape): in [0, 1), or whole numbers below."""
+        if below is None:
+            return torch.rand(count, *self.shape, generator=generator)
+        return torch.randint(below, (count, *self.shape), generator=generator)
 
     def random_targets(self, count: int, generator: torch.Generator) -> Tensor:
         """Return `count` random targets, of no data: an objective's, numbers in [0, 1), classes."""

@@ -89,7 +89,7 @@ def models(folder: Path) -> dict[str, Model]:
     """Return a model of each kind that learns tokens."""
     return {
         "seen": module(),
-        "recorded": module(Attending),
+        "attending": module(Attending),
         "graph": graph(folder),
         "graph of attention": graph(folder, Attending),
         "lstm": lstm(),
@@ -130,7 +130,7 @@ def test_a_long_example_weighs_as_much_as_a_short_one() -> None:
     assert OBJECTIVE.losses(scores, Y).tolist() == pytest.approx([math.log(WORDS)] * 2 + [0.0])
 
 
-@pytest.mark.parametrize("kind", ["seen", "recorded", "graph", "graph of attention", "lstm"])
+@pytest.mark.parametrize("kind", ["seen", "attending", "graph", "graph of attention", "lstm"])
 def test_each_kind_of_model_has_the_gradient_of_each_examples_own_loss(
     tmp_path: Path, kind: str
 ) -> None:
@@ -148,12 +148,11 @@ def test_each_kind_of_model_has_the_gradient_of_each_examples_own_loss(
         ) / max(1, int((y[row] >= 0).sum()))
         [expected] = torch.autograd.grad(loss, leaf)
         assert torch.allclose(gradients[row], expected, rtol=1e-4, atol=1e-6)
-    if kind == "lstm":
-        assert model.traced
+    if kind in ("seen", "lstm"):
         assert torch.allclose(gradients, vmap_gradients(model, params, x, y), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["seen", "recorded", "graph", "lstm"])
+@pytest.mark.parametrize("kind", ["seen", "attending", "graph", "lstm"])
 def test_a_private_sum_is_of_whole_examples(tmp_path: Path, kind: str) -> None:
     model = models(tmp_path)[kind]
     x, y = model.random_batch(21, torch.Generator().manual_seed(2))

@@ -155,7 +155,7 @@ def test_a_kernel_that_computes_rows_alone_is_known_by_its_bits() -> None:
 
 
 class Words(nn.Module):
-    """An embedding of nine words, in code that shows no layers."""
+    """An embedding of nine words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,9 +178,9 @@ def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
 
     run_copies = OwnModule.run_copies
 
-    def noted_run(self: OwnModule, numbers: Any, x: torch.Tensor, outputs: int) -> torch.Tensor:
+    def noted_run(self: OwnModule, trained: Any, x: torch.Tensor, outputs: int) -> torch.Tensor:
         noted(x)
-        return run_copies(self, numbers, x, outputs)
+        return run_copies(self, trained, x, outputs)
 
     def noted_gradients(
         model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
@@ -191,7 +191,6 @@ def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
     monkeypatch.setattr(OwnModule, "run_copies", noted_run)
     monkeypatch.setattr(probe, "example_gradients", noted_gradients)
     model = module_model("words", Words, shape=(5,), outputs=2, loss=cross_entropy, integers=9)
-    assert not model.traced
     require_separate_examples(model)
     for task in rehearsed(model, 5):
         noted(task.x)
