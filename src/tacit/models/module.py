@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ from tacit.models.graph.graph_model import check_gradients, without_gradient
 from tacit.models.losses import LOSSES, Loss
 from tacit.models.objectives import Objective
 from tacit.models.own_module import Factory, OwnModule
-from tacit.models.own_network import least_and_largest, output_shape, random_inputs
+from tacit.models.own_network import least_and_largest
 from tacit.models.trusted_module import TrustedModule
 from tacit.models.vectors import example_gradients
 
@@ -110,7 +109,6 @@ def module_model(
 def _frozen(code: TrustedModule) -> FrozenModule:
     """Return the same model as a graph. Raises ConfigError."""
     loss = code.example_loss
-    dtype: Literal["float32", "int64"] = "float32" if code.integers is None else "int64"
     frozen = freeze(
         code.own.where,
         code.own.module,
@@ -213,8 +211,7 @@ def _check_alone(model: FrozenModule | TrustedModule, x: Tensor, together: Tenso
 def _check_far(model: FrozenModule, x: Tensor) -> None:
     """Check that the graph gives what the code gives for public rows far from x, too.
 
-    A branch on numbers that torch could not see was decided by what x has. Whole numbers stay
-    inside the declared ones: all the same, or turned round.
+    A branch on numbers that torch could not see was decided by what x has.
     """
     params = model.init(0)
     factors = _FACTORS if x.is_floating_point() else (1, 0)
@@ -225,8 +222,8 @@ def _check_far(model: FrozenModule, x: Tensor) -> None:
         except FROM_OWN_CODE:
             alike = not graph.isfinite().all()
         else:
-            size = float(code.nan_to_num(0, 0, 0).abs().max()) if code.numel() else 0.0
-            alike = torch.allclose(code, graph, 1e-3, 1e-4 * max(1.0, size), equal_nan=True)
+            most = float(code.nan_to_num(0, 0, 0).abs().max()) if code.numel() else 0.0
+            alike = torch.allclose(code, graph, 1e-3, 1e-4 * max(1.0, most), equal_nan=True)
         if not alike:
             raise ConfigError(
                 f"{model.own.where}: takes other steps for other numbers (an if, item()); use "

@@ -33,7 +33,8 @@ class OwnNetwork(Model):
     @property
     def output_shape(self) -> tuple[int, ...]:
         """The shape of the scores of one example, where its own loss does not know it alone."""
-        return output_shape(self.classes, self.objective)
+        places = () if self.objective is None else self.objective.target.shape
+        return (*places, self.classes)
 
     def is_one(self, y: Tensor) -> bool:
         """Check whether y is of one example, and not of a batch."""
@@ -90,22 +91,6 @@ class OwnNetwork(Model):
 def is_trainable(name: str, patterns: Iterable[str]) -> bool:
     """Return whether a weight's name fits one of the patterns of model.trainable."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def output_shape(outputs: int, objective: Objective | None) -> tuple[int, ...]:
-    """Return the shape of the scores of one example: (outputs,), or (length, outputs) of tokens."""
-    places = () if objective is None else objective.target.shape
-    return (*places, outputs)
-
-
-def random_inputs(shape: tuple[int, ...], below: int | None, generator: torch.Generator) -> Tensor:
-    """Return random numbers, of no data, inside the declared values.
-
-    They are in [0, 1), or whole numbers below `below`.
-    """
-    if below is None:
-        return torch.rand(shape, generator=generator)
-    return torch.randint(below, shape, generator=generator)
 
 
 def least_and_largest(classes: int, objective: Objective | None = None) -> Tensor:

@@ -20,12 +20,10 @@ from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError, DataError
 from tacit.models.graph.freezing import freeze
-from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.graph.graph_file import Example
 from tests.helpers.run_files import toml
 from tests.unit.datasets.test_own_arrays import written
 
-LABELS = torch.tensor([0, 1])
 VALUES = Values((3,), WholeNumbers(10), 2)
 READER = ArraysReader("x", "y", None, VALUES)
 ROWS = np.array([[0, 9, 4], [1, 2, 3]])

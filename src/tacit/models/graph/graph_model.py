@@ -76,11 +76,6 @@ class GraphModel(OwnNetwork):
         return self.checked.network.maps
 
     @property
-    def whole_numbers(self) -> int | None:
-        """What an example's whole numbers are below; None: it is float32."""
-        return self.checked.graph.example.below
-
-    @property
     def small(self) -> bool:
         """Whether its rows are quicker together: each has little to compute, and a short gradient.
 
@@ -190,7 +185,7 @@ class GraphModel(OwnNetwork):
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return `count` random examples, of no data: inside the declared values."""
-        x = self.random_inputs(count, generator, self.whole_numbers)
+        x = self.random_inputs(count, generator, self.checked.graph.example.below)
         return x, self.random_targets(count, generator)
 
     def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:

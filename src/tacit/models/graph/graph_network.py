@@ -19,7 +19,7 @@ from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
 from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
-from tacit.models.own_network import is_trainable, least_and_largest, output_shape
+from tacit.models.own_network import is_trainable, least_and_largest
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"
@@ -82,7 +82,8 @@ class GraphNetwork:
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
             outputs = 0
-        expected = (1, *output_shape(outputs, objective))
+        places = () if objective is None else objective.target.shape
+        expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
             raise ConfigError(
                 f"model.file={self.file}: gives {list(network.output)} for an example; expected "
