@@ -214,8 +214,7 @@ def _check_far(model: FrozenModule, x: Tensor) -> None:
     A branch on numbers that torch could not see was decided by what x has.
     """
     params = model.init(0)
-    factors = _FACTORS if x.is_floating_point() else (1, 0)
-    for row in (factor * row for factor in factors for row in x):
+    for row in _far(x, model.checked.graph.example.below):
         graph = model.logits(params, row)
         try:
             code = model.own.run_copies({}, row.unsqueeze(0), model.classes).reshape(graph.shape)
@@ -229,6 +228,17 @@ def _check_far(model: FrozenModule, x: Tensor) -> None:
                 f"{model.own.where}: takes other steps for other numbers (an if, item()); use "
                 "torch.where"
             )
+
+
+def _far(x: Tensor, below: int | None) -> list[Tensor]:
+    """Return rows far from the public rows x, inside the declared values.
+
+    Whole numbers are all the least, all the largest, or turned round.
+    """
+    if below is None:
+        return [factor * row for factor in _FACTORS for row in x]
+    most = torch.full_like(x[0], below - 1)
+    return [torch.zeros_like(most), most, *(most - x)]
 
 
 def _check_backward(model: FrozenModule) -> None:

@@ -251,6 +251,30 @@ def test_a_branch_on_numbers_that_torch_does_not_see_is_refused(kind: type[nn.Mo
         model_of(kind)
 
 
+class Rare(nn.Module):
+    """Branches on the largest whole number, which no random row has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(1000, 2)
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores (B, 2)."""
+        largest = torch.tensor([0])
+        largest[0] = x.max()
+        states = self.words(x).mean(1)
+        scores: Tensor = self.head(-states if largest.item() == 999 else states)
+        return scores
+
+
+def test_a_branch_on_the_largest_whole_number_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"asks for a number of a row|takes other steps for other numbers"
+    ):
+        module_model("rare", Rare, shape=(5,), outputs=2, loss=cross_entropy, integers=1000)
+
+
 class Unsteady(Own):
     """Overflows on public rows that are far away, and divides by zero at zeros."""
 
