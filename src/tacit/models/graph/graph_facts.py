@@ -19,6 +19,9 @@ from tacit.shown import printable
 
 MOST_ROWS = 200  # of a table
 _MOST_WEIGHTS = 16  # of a row of a document
+_MOST_SOURCES = 8  # of a row
+_NAME = 44  # characters
+_COLUMNS = ("", "layer", "operations", "reads", "gives", "trained", "fixed", "multiply-adds")
 _MOST_KINDS = 6  # of operations in a row
 # Operations whose own names are longer than a row.
 _SHORT = {
@@ -65,13 +68,16 @@ def facts_of(graph: GraphFile) -> GraphFacts:
     return facts_of_checked(sketched(graph, values, torch.zeros(2, dtype=torch.int64)))
 
 
-def facts_of_checked(checked: CheckedGraph) -> GraphFacts:
-    """Return the facts of a graph that has been tried."""
+def facts_of_checked(checked: CheckedGraph, digest: str | None = None) -> GraphFacts:
+    """Return the facts of a graph that has been tried.
+
+    digest: SHA-256 of its file, where a run trains fewer of its weights; None: its own.
+    """
     graph = checked.graph
     sizes = [(math.prod(weight.shape), weight.trained) for weight in graph.weights]
     counts = Counter(node.op.partition(".")[0] for node in graph.nodes)
     return GraphFacts(
-        digest=graph.digest(),
+        digest=digest or graph.digest(),
         example=_example(graph),
         input=graph.example.shape,
         output=of_one(checked.output),
@@ -119,6 +125,53 @@ def name_words(row: LayerRow, most: int) -> str:
     again = " (again)" if layer.again and layer.name else ""
     name = printable(layer.name or layer.line) + again
     return name if len(name) <= most else f"…{name[1 - most :]}"
+
+
+def layer_cells(facts: GraphFacts) -> list[tuple[str, ...]]:
+    """Return a table of the layers: its heading, the example, and then a row for each.
+
+    A column in which nothing stands is left out.
+    """
+    view = facts.rows()
+    rows = [
+        _COLUMNS,
+        ("0", "the example", "", "", shape_words(facts.input), "", "", ""),
+        *(_cells(view, number, row) for number, row in enumerate(view.rows, 1)),
+    ]
+    used = [place for place, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
+    return [tuple(row[place] for place in used) for row in rows]
+
+
+def _cells(view: FoldedLayers, number: int, row: LayerRow) -> tuple[str, ...]:
+    layer = row.layer
+    sources = [
+        *map(str, layer.sources[:_MOST_SOURCES]),
+        *(["…"] * bool(layer.sources[_MOST_SOURCES:])),
+    ]
+    return (
+        str(number),
+        name_words(row, _NAME) + _times(view, number),
+        operation_words(layer),
+        ", ".join(sources),
+        shape_words(layer.shape),
+        _if_any(layer.trained),
+        _if_any(layer.fixed),
+        _if_any(layer.multiply_adds),
+    )
+
+
+def _times(view: FoldedLayers, number: int) -> str:
+    """Return what the first row of a part that repeats says about it."""
+    for repeat in view.repeats:
+        if repeat.first == number == repeat.last:
+            return f"  ({repeat.times:,} times)"
+        if repeat.first == number:
+            return f"  ({number} to {repeat.last}: {repeat.times:,} times)"
+    return ""
+
+
+def _if_any(value: int) -> str:
+    return f"{value:,}" if value else ""
 
 
 def document_of(facts: GraphFacts) -> dict[str, Any]:

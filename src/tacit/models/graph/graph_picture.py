@@ -93,7 +93,7 @@ def _heading(facts: GraphFacts) -> list[str]:
 
 def _notes(missing: int) -> list[str]:
     notes = [
-        "blue: trained weights; dark: fixed ones; light: none of its own",
+        "blue: trained weights; grey: fixed ones; plain: none of its own",
         "m-a: multiply-adds of a row, forward",
     ]
     if missing:
