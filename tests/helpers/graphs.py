@@ -13,6 +13,7 @@ from tacit.models.graph.graph_file import Example
 from tests.helpers.forty_modules import CASES
 
 WORDS, PLACES, WIDE = 60, 6, 8
+TARGET = torch.tensor([0, 2])  # the least and the largest class
 
 
 class Block(nn.Module):
@@ -64,14 +65,14 @@ def frozen_case(name: str) -> Frozen:
     case = CASES[name]
     torch.manual_seed(1)
     shape = example(case.shape, case.integers)
-    return freeze(name, case.factory(), shape, trainable=case.trainable)
+    return freeze(name, case.factory(), shape, TARGET, trainable=case.trainable)
 
 
 @cache
 def frozen_transformer(blocks: int = 5) -> Frozen:
     """Return a transformer as a graph."""
     torch.manual_seed(1)
-    return freeze("Transformer", Transformer(blocks), example((PLACES,), WORDS))
+    return freeze("Transformer", Transformer(blocks), example((PLACES,), WORDS), TARGET)
 
 
 @cache
@@ -84,4 +85,4 @@ def frozen_tower(layers: int) -> Frozen:
         for number in range(layers)
         for part in (nn.Linear(widths[number], widths[number + 1]), nn.Tanh())
     ]
-    return freeze("Tower", nn.Sequential(*parts), example((widths[0],)))
+    return freeze("Tower", nn.Sequential(*parts), example((widths[0],)), TARGET)

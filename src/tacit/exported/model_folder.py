@@ -4,7 +4,7 @@ model.safetensors   what the network's own module loads by `load_state_dict`
 model.json          format, run definition (no names of files), SHA-256 of all else, results
 code/               a user's own module, and what reads the rows, where they are own code
 README.md           the model card
-network.svg         of a graph: its layers
+network.svg         of a graph, as an own module is one: its layers
 model.onnx          with --onnx: for other servers
 """
 

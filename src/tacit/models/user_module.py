@@ -15,8 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from tacit.models.losses import Loss, chosen_loss
-from tacit.models.module import ModuleModel, module_model
+from tacit.models.module import module_model
 from tacit.models.objectives import Objective
+from tacit.models.own_network import OwnNetwork
 from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import entry_digest, load_entry, load_module
 
@@ -60,7 +61,7 @@ class UserModule:
         classes: int,
         regularization: float,
         objective: Objective | None = None,
-    ) -> ModuleModel:
+    ) -> OwnNetwork:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
         objective: what it learns of labels, counts or an event. The code of the entry is executed.

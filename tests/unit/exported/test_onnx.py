@@ -71,7 +71,7 @@ def test_a_graph_answers_the_same(name: str) -> None:
     check_graph(name)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(SEVERAL) - WITHOUT_WORDS))
 def test_every_other_graph_answers_the_same(name: str) -> None:
     check_graph(name)
@@ -101,8 +101,8 @@ def test_the_language_model_answers_the_same(tmp_path: Path) -> None:
     run = config.parse(
         toml(
             run={"updates": 9},
-            data={"dataset": "shakespeare"},
-            model={"name": "lstm", "embedding": 4, "hidden": 8},
+            data={"dataset": "wikitext-2"},
+            model={"name": "lstm", "embedding": 4, "hidden": [8]},
             algorithm={"name": "fedasync", "learning_rate": 1.0},
         ),
         "test",

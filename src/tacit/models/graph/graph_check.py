@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, GraphFile, Node, Of
+from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
 from tacit.models.graph.interpreter import GraphStep, Program
 from tacit.models.graph.node_arguments import DTYPES, bound, refusal
 from tacit.models.graph.operations import ITEM, OPERATIONS, Operation, instead
@@ -79,19 +79,15 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
 
     values: the weights' numbers, by name. target: (2,), the least and the largest y.
     """
-    tried = _Trial()
     for weight in graph.weights:
         _check_weight(weight.name, weight.shape, weight.dtype, values)
-        value = values[weight.name]
-        tried.known(weight.name, value.to("meta"), _bounds(value))
-    example = graph.example
-    x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
-    tried.known(EXAMPLE, x, None if example.below is None else Interval(0, example.below - 1))
+    names = [weight.name for weight in graph.weights]
+    tried = trial_of(graph.example, {name: values[name] for name in names})
     network = tried.program((EXAMPLE,), graph.nodes, graph.output)
     output = tried.value(graph.output)
     loss = None
     if graph.loss is not None:
-        of_loss = _Trial()  # weights are no loss's
+        of_loss = NodeTrial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
         loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
@@ -99,6 +95,16 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
             raise ConfigError("model.file: loss: is not one number")
     shape = tuple(output.shape)
     return CheckedGraph(graph, network, loss, shape, tried.multiply_adds, tried.sizes)
+
+
+def trial_of(example: Example, values: Mapping[str, Tensor]) -> NodeTrial:
+    """Return a trial that knows the example, and the weights by name, and no node yet."""
+    trial = NodeTrial()
+    for name, value in values.items():
+        trial.known(name, value.to("meta"), _bounds(value))
+    x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
+    trial.known(EXAMPLE, x, None if example.below is None else Interval(0, example.below - 1))
+    return trial
 
 
 def _check_weight(
@@ -120,7 +126,7 @@ def _bounds(value: Tensor) -> Interval | None:
     return Interval(int(value.min()), int(value.max()))
 
 
-class _Trial:
+class NodeTrial:
     """The values of a graph on the meta device, node by node."""
 
     def __init__(self) -> None:
@@ -148,11 +154,16 @@ class _Trial:
 
     def program(self, inputs: Sequence[str], nodes: Sequence[Node], output: str) -> Program:
         """Try `nodes`, and return them as a program."""
-        steps = [self._tried(node) for node in nodes]
+        steps = [self.add(node) for node in nodes]
         self.value(output)
         return Program(inputs, steps, output)
 
-    def _tried(self, node: Node) -> GraphStep:
+    def limits(self, name: str) -> Interval | None:
+        """Return between which bounds a value's whole numbers lie; None: none are known."""
+        return self._limits.get(name)
+
+    def add(self, node: Node) -> GraphStep:
+        """Try a node, and return it as a step. Raises ConfigError."""
         if node.op == ITEM:
             return self._item(node)
         operation = OPERATIONS.get(node.op)

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
-from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
-from tacit.models.own_network import is_trainable
+from tacit.models.own_network import is_trainable, least_and_largest
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"
@@ -99,7 +98,7 @@ class GraphNetwork:
             values=values,
             objective=objective,
         )
-        _check_gradients(model)
+        check_gradients(f"model.file={self.file}", model)
         return model
 
     def _with_trained(self, weight: GraphWeight) -> GraphWeight:
@@ -124,30 +123,5 @@ class GraphNetwork:
         return start_values(path)
 
 
-def least_and_largest(classes: int, objective: Objective | None = None) -> torch.Tensor:
-    """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
-    if objective is not None:
-        return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
-    if classes:
-        return torch.tensor([0, classes - 1])
-    return torch.zeros(2)
-
-
 def _digest(path: Path) -> str:
     return hashlib.sha256(regular_file.content(path, MOST_VALUES)).hexdigest()
-
-
-def _check_gradients(model: GraphModel) -> None:
-    """Check that every trained weight can reach the loss: whether it does is the graph's matter.
-
-    A gradient of zeros, as at a start of zeros, is no error. Raises ConfigError.
-    """
-    if not model.layout:
-        raise ConfigError(f"model.file={model.name}: has no weight to train (model.trainable)")
-    x, y = model.random_batch(1, torch.Generator().manual_seed(1))
-    for (name, _), part in zip(model.layout, model.row_parts(model.init(0), x, y[0]), strict=True):
-        if part is None:
-            raise ConfigError(
-                f"model.file={model.name}: {name} cannot reach the loss; freeze it with "
-                "model.trainable"
-            )

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tacit.kernels.loading import library
 from tacit.models.graph.graph_model import GraphModel
-from tacit.models.recorded import write_or_nan
+from tacit.models.raised import write_or_nan
 from tacit.privacy.private_sum.clipping import (
     MAX_INTEGER_ROWS,
     Clipped,

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.datasets.edge_rows import EdgeRows
+from tacit.kernels.loading import library
 from tacit.models import Model
 from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.layers_in_a_row import layers_in_a_row
+from tacit.models.vectors import maps
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan, padded_size
 from tacit.privacy.private_sum.clipping import Clipped
@@ -22,6 +25,7 @@ from tacit.privacy.private_sum.rehearsal import rehearsed
 from tacit.privacy.private_sum.row_by_row import GraphSums
 from tacit.privacy.private_sum.row_sums import Drawn, DrawnSums, RowSums, SumTerms
 from tacit.privacy.private_sum.sampling import drawn_rows
+from tacit.privacy.private_sum.way import NotAlone
 
 _FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
 
@@ -51,9 +55,13 @@ class RowsAlone:
 
     def sums_of(self, model: Model) -> DrawnSums:
         """Return what adds up rows of this model. Raises NotAlone."""
-        if isinstance(model, GraphModel):
-            return GraphSums(model)
-        return RowSums.checked(model)
+        if not isinstance(model, GraphModel):
+            return RowSums.checked(model)
+        if (network := layers_in_a_row(model)) is not None and library() is not None:
+            return RowSums.checked(network)
+        if model.small and maps(model):
+            raise NotAlone("its operations are small, and quicker for several rows together")
+        return GraphSums(model)
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """Return the clipped sum over the rows of a fresh draw, and no others."""
