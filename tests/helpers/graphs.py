@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_file import Example
+from tacit.models.graph.graph_file import EXAMPLE, Example, GraphFile, GraphWeight, Node, Of
 from tests.helpers.forty_modules import CASES
 
 WORDS, PLACES, WIDE = 60, 6, 8
@@ -76,13 +76,25 @@ def frozen_transformer(blocks: int = 5) -> Frozen:
 
 
 @cache
-def frozen_tower(layers: int) -> Frozen:
-    """Return layers that all differ in their widths, as a graph."""
-    torch.manual_seed(1)
+def tower(layers: int) -> GraphFile:
+    """Return a graph of layers that all differ in their widths."""
     widths = [2 + place * place % 97 + place % 5 for place in range(layers + 1)]
-    parts = [
-        part
-        for number in range(layers)
-        for part in (nn.Linear(widths[number], widths[number + 1]), nn.Tanh())
-    ]
-    return freeze("Tower", nn.Sequential(*parts), example((widths[0],)), TARGET)
+    weights, nodes = [], []
+    before = EXAMPLE
+    for number in range(layers):
+        name = f"{2 * number}.weight"
+        shape = (widths[number + 1], widths[number])
+        weights.append(GraphWeight(name=name, shape=shape, dtype="float32", trained=True))
+        linear, tanh = f"%linear{number}", f"%tanh{number}"
+        nodes.append(Node(name=linear, op="linear.default", args=(Of(of=before), Of(of=name))))
+        nodes.append(Node(name=tanh, op="tanh.default", args=(Of(of=linear),)))
+        before = tanh
+    return GraphFile(
+        format=1,
+        example=example((widths[0],)),
+        weights=tuple(weights),
+        nodes=tuple(nodes),
+        output=before,
+        loss=None,
+        values="0" * 64,
+    )

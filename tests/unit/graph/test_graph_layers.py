@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
 from functools import cache
 
 import pytest
 import torch
 
+from tacit.models.graph import graph_folds
 from tacit.models.graph.graph_check import sketched
 from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of, facts_of_checked
-from tacit.models.graph.graph_file import EXAMPLE, GraphFile, Node, Of
-from tacit.models.graph.graph_folds import Repeat
+from tacit.models.graph.graph_file import EXAMPLE, GraphFile, GraphWeight, Node, Of
+from tacit.models.graph.graph_folds import Repeat, folded
 from tacit.models.graph.graph_layers import GraphLayer
 from tests.helpers.forty_modules import CASES
-from tests.helpers.graphs import PLACES, WIDE, WORDS, frozen_case, frozen_tower, frozen_transformer
+from tests.helpers.graphs import PLACES, WIDE, WORDS, frozen_case, frozen_transformer, tower
 
 
 @cache
@@ -117,14 +119,70 @@ def test_blocks_that_read_the_example_itself_repeat_too() -> None:
 
 @pytest.mark.parametrize("most", [3, 4, 17, 40, 200])
 def test_a_long_network_has_few_rows_and_all_of_its_numbers(most: int) -> None:
-    tower = facts_of(frozen_tower(300).graph)
-    view = tower.rows(most)
+    high = facts_of(tower(300))
+    view = high.rows(most)
     assert len(view.rows) == most
-    assert sum(row.layers for row in view.rows) == len(tower.layers)
-    assert sum(row.layer.trained for row in view.rows) == tower.trained
-    assert sum(row.layer.multiply_adds for row in view.rows) == tower.multiply_adds
+    assert sum(row.layers for row in view.rows) == len(high.layers)
+    assert sum(row.layer.trained for row in view.rows) == high.trained
+    assert sum(row.layer.multiply_adds for row in view.rows) == high.multiply_adds
     for number, row in enumerate(view.rows, 1):
         assert row.layer.sources == (number - 1,)
+
+
+def drawn(seed: int) -> list[GraphLayer]:
+    """Return layers of a network with parts that repeat, drawn by the seed."""
+    draw = random.Random(seed)
+    layers: list[GraphLayer] = []
+    while len(layers) < 120:
+        part = [(draw.randrange(4), draw.randrange(1, 9)) for _ in range(draw.randrange(1, 7))]
+        for kind, width in part * draw.choice((1, 1, 2, 5, 9)):
+            here = len(layers)
+            sources = {here, *([max(0, here - 3)] if kind == 3 else ())}
+            weight = GraphWeight(
+                name=f"w{here}", shape=(width, kind + 1), dtype="float32", trained=kind != 1
+            )
+            layers.append(
+                GraphLayer(
+                    f"m{here}", "", (f"op{kind}",), tuple(sorted(sources)), (width,),
+                    () if kind == 3 else (weight,), again=False, multiply_adds=width,
+                )
+            )  # fmt: skip
+    return layers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_rows_add_up_to_all_layers(seed: int) -> None:
+    check_sums(drawn(seed))
+
+
+def check_sums(layers: list[GraphLayer]) -> None:
+    for most in (3, 10, 31, 1000):
+        view = folded(layers, most)
+        times = [1] * len(view.rows)
+        for repeat in view.repeats:
+            for row in range(repeat.first, repeat.last + 1):
+                times[row - 1] = repeat.times
+        rows = [(row, count) for row, count in zip(view.rows, times, strict=True)]
+        assert len(rows) <= most
+        assert sum(row.layers * count for row, count in rows) == len(layers)
+        for part in ("trained", "fixed", "multiply_adds"):
+            total = sum(getattr(row.layer, part) * count for row, count in rows)
+            assert total == sum(getattr(layer, part) for layer in layers)
+        for number, row in enumerate(view.rows, 1):
+            assert row.layer.sources
+            assert all(0 <= source < number for source in row.layer.sources)
+
+
+def test_a_mutant_that_cuts_through_what_repeats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = graph_folds._gap
+    monkeypatch.setattr(graph_folds, "_gap", lambda rows, repeats, most: cut(rows, [], most))
+    caught = 0
+    for seed in range(20):
+        try:
+            check_sums(drawn(seed))
+        except (AssertionError, KeyError):
+            caught += 1
+    assert caught > 0
 
 
 def test_an_output_that_no_operation_made_has_no_layers() -> None:
@@ -142,7 +200,7 @@ def test_what_the_output_does_not_need_is_in_no_layer() -> None:
 
 
 def test_a_document_of_a_large_network_is_small() -> None:
-    tower = document_of(facts_of(frozen_tower(300).graph))
-    assert len(tower["layers"]) == 200
-    assert sum(row["layers"] for row in tower["layers"]) == 300
-    assert math.isclose(sum(row["trained"] for row in tower["layers"]), tower["trained"])
+    high = document_of(facts_of(tower(300)))
+    assert len(high["layers"]) == 200
+    assert sum(row["layers"] for row in high["layers"]) == 300
+    assert math.isclose(sum(row["trained"] for row in high["layers"]), high["trained"])

@@ -14,7 +14,7 @@ from tacit.models.graph import graph_picture
 from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of
 from tacit.models.graph.graph_file import GraphFile, parse_graph
 from tacit.models.graph.graph_picture import MOST_BOXES, picture
-from tests.helpers.graphs import frozen_case, frozen_tower, frozen_transformer
+from tests.helpers.graphs import frozen_case, frozen_transformer, tower
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = {"svg", "title", "style", "rect", "path", "text"}
@@ -36,7 +36,7 @@ def graph(name: str) -> GraphFile:
     if name == "transformer":
         return frozen_transformer().graph
     if name == "tower":
-        return frozen_tower(300).graph
+        return tower(300)
     return frozen_case(name).graph
 
 

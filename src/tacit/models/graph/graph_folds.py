@@ -5,7 +5,7 @@ So what people look at is bounded for every file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.models.graph.graph_layers import GraphLayer
@@ -136,54 +136,57 @@ def _cut(rows: list[LayerRow], repeats: list[Repeat], most: int) -> FoldedLayers
     """Put the middle rows into one where there are more than `most`."""
     if len(rows) <= most:
         return FoldedLayers(tuple(rows), tuple(repeats))
-    before = most // 2
-    after = most - before - 1
-    gap = range(before + 1, len(rows) - after + 1)  # the rows that are left out
+    gap = _gap(len(rows), repeats, most)
+    before = range(1, gap.start)
+    after = range(gap.stop, len(rows) + 1)
+    number = {row: row for row in range(gap.start)}
+    number |= dict.fromkeys(gap, gap.start)
+    number |= {row: gap.start + place for place, row in enumerate(after, 1)}
+    shorter = [
+        *(_moved(rows[row - 1], row, number) for row in before),
+        _moved(_middle(rows, gap, repeats), gap.start, number),
+        *(_moved(rows[row - 1], number[row], number) for row in after),
+    ]
+    whole = tuple(
+        Repeat(number[each.first], number[each.last], each.times)
+        for each in repeats
+        if each.first not in gap
+    )
+    return FoldedLayers(tuple(shorter), whole)
+
+
+def _gap(rows: int, repeats: Sequence[Repeat], most: int) -> range:
+    """Return the numbers of the rows that are left out: none is a part of what repeats."""
+    first = most // 2 + 1
+    last = rows - (most - first)
+    for repeat in repeats:
+        if repeat.first < first <= repeat.last:
+            first = repeat.first
+        if repeat.first <= last < repeat.last:
+            last = repeat.last
+    return range(first, last + 1)
+
+
+def _moved(row: LayerRow, own: int, number: Mapping[int, int]) -> LayerRow:
+    """Return a row whose sources have their new numbers."""
+    sources = {number[source] for source in row.layer.sources} - {own}
+    return replace(row, layer=replace(row.layer, sources=tuple(sorted(sources))))
+
+
+def _middle(rows: Sequence[LayerRow], gap: range, repeats: Sequence[Repeat]) -> LayerRow:
+    """Return several rows as one; its sources are still theirs."""
     times = {
         row: repeat.times for repeat in repeats for row in range(repeat.first, repeat.last + 1)
     }
-    number = {row: row for row in range(before + 1)}
-    number |= dict.fromkeys(gap, before + 1)
-    number |= {row: row - len(gap) + 1 for row in range(gap.stop, len(rows) + 1)}
-    shorter = [
-        LayerRow(
-            replace(
-                row.layer, sources=tuple(sorted({number[source] for source in row.layer.sources}))
-            )
-        )
-        for place, row in enumerate(rows, 1)
-        if place not in gap
-    ]
-    middle = _middle([rows[row - 1].layer for row in gap], [times.get(row, 1) for row in gap])
-    sources = {number[source] for source in middle.layer.sources} - {before + 1}
-    shorter.insert(
-        before, replace(middle, layer=replace(middle.layer, sources=tuple(sorted(sources))))
+    layers = [(rows[row - 1].layer, times.get(row, 1)) for row in gap]
+    together = GraphLayer(
+        name="",
+        line="",
+        operations=(),
+        sources=tuple({source for layer, _ in layers for source in layer.sources}),
+        shape=layers[-1][0].shape,
+        weights=tuple(weight for layer, count in layers for weight in layer.weights * count),
+        again=False,
+        multiply_adds=sum(layer.multiply_adds * count for layer, count in layers),
     )
-    whole = [repeat for repeat in repeats if repeat.last <= before or repeat.first >= gap.stop]
-    return FoldedLayers(
-        tuple(shorter),
-        tuple(Repeat(number[each.first], number[each.last], each.times) for each in whole),
-    )
-
-
-def _middle(layers: Sequence[GraphLayer], times: Sequence[int]) -> LayerRow:
-    """Return several layers as one; its sources are still theirs."""
-    return LayerRow(
-        GraphLayer(
-            "",
-            "",
-            (),
-            tuple({source for layer in layers for source in layer.sources}),
-            layers[-1].shape,
-            tuple(
-                weight
-                for layer, count in zip(layers, times, strict=True)
-                for weight in layer.weights * count
-            ),
-            again=False,
-            multiply_adds=sum(
-                layer.multiply_adds * count for layer, count in zip(layers, times, strict=True)
-            ),
-        ),
-        sum(times),
-    )
+    return LayerRow(together, sum(count for _, count in layers))

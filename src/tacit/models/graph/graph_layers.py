@@ -90,7 +90,7 @@ class _Draft:
     """
 
     key: str | None
-    sources: list[int]
+    sources: dict[int, None]
     again: bool = False
     nodes: list[Node] = field(default_factory=list)
     apart: list[tuple[Node, bool]] = field(default_factory=list)
@@ -105,12 +105,12 @@ class _Grouping:
         self._weights = {weight.name: weight for weight in graph.weights}
         self._apart: dict[str, Node] = {}  # what no example reaches
         self._key: dict[str, str | None] = {}  # of a value that no example reaches
-        self._unread = set(self._weights)
+        self._readers: dict[str, _Draft] = {}  # of each weight, the layer that reads it first
         self._same: dict[str, str] = {EXAMPLE: EXAMPLE}  # a value, before it was rearranged
         self._place: dict[str, int] = {EXAMPLE: 0}  # the layer of a value
         self._leaves: list[tuple[str, int]] = []  # a value, and a layer that reads it
         self.outlook: dict[str, str] = {}  # a value, as the first other layer reads it
-        self.drafts = [_Draft(None, [])]
+        self.drafts = [_Draft(None, {})]
         for weight in graph.weights:
             self._key[weight.name] = _module(weight)
         for node in nodes:
@@ -156,13 +156,13 @@ class _Grouping:
             return places.pop() if len(places) == 1 else 0
         for place in sorted(places - {0}):
             draft = self.drafts[place]
-            if draft.key == key and places <= {place, 0, *draft.sources}:
-                draft.sources += sorted(places - {place, *draft.sources})
+            if draft.key == key and all(each in draft.sources for each in places - {0, place}):
+                draft.sources |= dict.fromkeys(places & {0})
                 return place
         return 0
 
     def _begun(self, live: Mapping[str, str | None], key: str | None) -> int:
-        sources = list(dict.fromkeys(self._place[name] for name in live))
+        sources = dict.fromkeys(self._place[name] for name in live)
         self.drafts.append(_Draft(key, sources))
         return len(self.drafts) - 1
 
@@ -171,11 +171,11 @@ class _Grouping:
         waiting = list(reversed(names))
         while waiting:
             name = waiting.pop()
-            if name in self._unread:
-                self._unread.remove(name)
-                draft.weights.append(self._weights[name])
-            elif name in self._weights:
-                draft.again |= self._weights[name] not in draft.weights
+            if name in self._weights:
+                if name not in self._readers:
+                    self._readers[name] = draft
+                    draft.weights.append(self._weights[name])
+                draft.again |= self._readers[name] is not draft
             elif (node := self._apart.pop(name, None)) is not None:
                 draft.apart.append((node, self._key[name] is not None))
                 waiting += reversed(list(_reads(node)))
