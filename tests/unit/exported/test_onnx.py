@@ -159,6 +159,22 @@ def test_the_command_writes_it_and_the_card_says_what_it_takes(
     exported.read(place, trust_code=True)
 
 
+def test_without_the_extra_one_line_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tacit-9.dist-info").mkdir()
+    (tmp_path / "tacit-9.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.4\nName: tacit\nVersion: 9\nProvides-Extra: onnx\n"
+        "Requires-Dist: nowhere-to-be-found; extra == 'onnx'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(tmp_path / "model"), "--run", str(tmp_path / "out"), "--onnx"])
+    assert end.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "pip install 'tacit[onnx]'" in line
+
+
 def test_what_onnx_has_no_words_for_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     frozen = frozen_case("pools")
     (tmp_path / "net.graph.json").write_text(frozen.graph.text())

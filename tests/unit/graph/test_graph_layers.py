@@ -160,9 +160,9 @@ def check_sums(layers: list[GraphLayer]) -> None:
         view = folded(layers, most)
         times = [1] * len(view.rows)
         for repeat in view.repeats:
-            for row in range(repeat.first, repeat.last + 1):
-                times[row - 1] = repeat.times
-        rows = [(row, count) for row, count in zip(view.rows, times, strict=True)]
+            for place in range(repeat.first, repeat.last + 1):
+                times[place - 1] = repeat.times
+        rows = list(zip(view.rows, times, strict=True))
         assert len(rows) <= most
         assert sum(row.layers * count for row, count in rows) == len(layers)
         for part in ("trained", "fixed", "multiply_adds"):
