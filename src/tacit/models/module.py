@@ -17,6 +17,7 @@ the owners of the rows trust it. It then runs as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -78,39 +79,56 @@ def module_model(
         raise ConfigError(f"{own.where}: has no parameter to train (trainable={list(trainable)})")
     x = torch.rand(_ROWS, *shape, generator=torch.Generator().manual_seed(1))
     together = _tried(own, x, outputs)
-    labels = outputs if labels is None else labels
-    about = (entry, shape, outputs, regularization)
+    code = TrustedModule(
+        entry,
+        shape,
+        outputs,
+        regularization,
+        loss,
+        outputs if labels is None else labels,
+        objective=objective,
+        own=own,
+    )
     try:
-        frozen = freeze(
-            own.where,
-            own.module,
-            Example(shape=shape, dtype="float32", below=None),
-            least_and_largest(labels, objective),
-            trainable=own.trainable,
-            loss=None if loss is None or loss in LOSSES.values() else loss,
-            outputs=outputs,
-        )
+        graph = _frozen(code)
+        _check_alone(graph, x, together)
+        _check_far(graph, x)
+        _check_backward(graph)
     except ConfigError as error:
-        code = TrustedModule(*about, loss, labels, own=own, reason=str(error), objective=objective)
         _check_alone(code, x, together)
         if not trusted:
             raise ConfigError(f'{error}; or say model.control_flow="trusted"') from error
         _check_gradients(code)
         return code
-    graph = FrozenModule(
-        *about,
-        frozen.graph.digest(),
-        loss,
-        labels,
-        objective=objective,
-        checked=frozen.checked,
-        values=frozen.values,
-        own=own,
-    )
-    _check_alone(graph, x, together)
-    _check_far(graph, x)
     check_gradients(own.where, graph)
     return graph
+
+
+def _frozen(code: TrustedModule) -> FrozenModule:
+    """Return the same model as a graph. Raises ConfigError."""
+    loss = code.example_loss
+    frozen = freeze(
+        code.own.where,
+        code.own.module,
+        Example(shape=code.shape, dtype="float32", below=None),
+        least_and_largest(code.labels, code.objective),
+        trainable=code.own.trainable,
+        loss=None if loss is None or loss in LOSSES.values() else loss,
+        outputs=code.classes,
+    )
+    return FrozenModule(
+        code.name,
+        code.shape,
+        code.classes,
+        code.regularization,
+        frozen.graph.digest(),
+        loss,
+        code.labels,
+        objective=code.objective,
+        checked=frozen.checked,
+        values=frozen.values,
+        own=code.own,
+    )
 
 
 def _check_layers(own: OwnModule) -> None:
@@ -204,6 +222,38 @@ def _check_far(model: FrozenModule, x: Tensor) -> None:
                 f"{model.own.where}: takes other steps for other numbers (an if, item()); use "
                 "torch.where"
             )
+
+
+def _check_backward(model: FrozenModule) -> None:
+    """Check that the graph has the gradients of the code, which may state others of its own."""
+    x, y = model.random_batch(2, torch.Generator().manual_seed(1))
+    aside = torch.randn(model.size, generator=torch.Generator().manual_seed(2))
+    params = model.init(0) + 0.1 * aside
+    leaf = params.clone().requires_grad_()
+    with torch.enable_grad():
+        scores = model.own.run_copies(model.unflatten(leaf), x, model.classes)
+        losses = model.data_loss(scores, y)
+    for row, label, loss in zip(x, y, losses, strict=True):
+        (code,) = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)
+        parts = model.row_parts(params, row.unsqueeze(0), label)
+        graph = torch.cat(
+            [
+                torch.zeros(math.prod(shape)) if part is None else part.reshape(-1)
+                for part, (_, shape) in zip(parts, model.layout, strict=True)
+            ]
+        )
+        if code is None or not _near(code, graph):
+            raise ConfigError(
+                f"{model.own.where}: states another gradient than its operations have "
+                "(torch.autograd.Function, a hook); write it in operations"
+            )
+
+
+def _near(first: Tensor, second: Tensor) -> bool:
+    """Check whether two vectors (d,) differ by rounding alone, or neither is finite."""
+    if not (first.isfinite().all() and second.isfinite().all()):
+        return not first.isfinite().all() and not second.isfinite().all()
+    return bool((first - second).norm() <= 1e-3 * second.norm() + 1e-6)
 
 
 def _check_gradients(model: TrustedModule) -> None:

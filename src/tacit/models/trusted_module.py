@@ -22,15 +22,13 @@ class TrustedModule(OwnNetwork):
     """A module as it is, its public start and its loss. Compared by identity.
 
     classes: numbers that it gives for an example, 0 for any number. labels: classes of the target,
-    0 where it has none. example_loss: None: the objective's. reason: why it cannot become a graph.
-     Guarantee: each row runs in a copy of the module and of all numbers that it is
-    given, so that no row finds what another left in them.
+    0 where it has none. example_loss: None: the objective's. Guarantee: each row runs in a copy of
+    the module and of all numbers that it is given, so that no row finds what another left in them.
     """
 
     example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
     labels: int = 0
     own: OwnModule = field(kw_only=True, compare=False, repr=False)
-    reason: str = field(default="", kw_only=True)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__

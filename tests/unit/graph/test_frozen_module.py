@@ -14,6 +14,7 @@ from tacit.errors import ConfigError
 from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
+from tacit.models.trusted_module import TrustedModule
 from tacit.models.vectors import example_gradients
 from tests.helpers.own_modules import BRANCHES, RAISES, WIDTH, Ponder, Solve
 
@@ -334,3 +335,45 @@ def test_a_word_that_is_not_there_is_nan_and_no_other_row_changes(kind: type[Wor
     replaced = torch.where(others[:, None], x, 1e-4)
     assert torch.equal(gradients[others], example_gradients(model, params, replaced, y)[others])
     assert gradients[others].isfinite().all()
+
+
+class _Turned(torch.autograd.Function):
+    """Gives its input, and turns the gradient's sign."""
+
+    @staticmethod
+    def forward(_: object, x: Tensor) -> Tensor:
+        return x * 1.0
+
+    @staticmethod
+    def backward(_: object, *outputs: Tensor) -> Tensor:
+        return -outputs[0]
+
+
+class Turns(Solve):
+    """States a gradient of its own, which a graph does not have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        turned: Tensor = _Turned.apply(self.b(x))  # type: ignore[no-untyped-call]
+        return self.scores(x, turned)
+
+
+class Hooked(Solve):
+    """The same by a hook."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.b(x)
+        if inside.requires_grad:
+            inside.register_hook(torch.neg)
+        return self.scores(x, inside)
+
+
+@pytest.mark.parametrize("kind", [Turns, Hooked])
+def test_a_gradient_of_ones_own_is_refused(kind: type[nn.Module]) -> None:
+    with pytest.raises(ConfigError, match="states another gradient than its operations have"):
+        model_of(kind)
+
+
+def test_one_that_is_trusted_has_the_gradient_that_it_states() -> None:
+    own = {"shape": (WIDTH,), "outputs": 2, "loss": cross_entropy}
+    model = module_model("nets:Net", Turns, trusted=True, **own)  # type: ignore[arg-type]
+    assert isinstance(model, TrustedModule)
