@@ -35,6 +35,10 @@ from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
 _FEW_NUMBERS = 10  # a whole number with so few different values is a category, or a count
+_TEXT_WORDS = 4.0  # of a cell, on average: from here on a column of different cells is a text
+_TEXT_DIFFERENT = 0.5  # of a text's cells, at the least
+_LENGTHS = tuple(1 << power for power in range(3, 10))  # tokens of a text: the first that suffices
+_TOKENS_OF_A_WORD = 1.5
 _FEW_WORDS = 5  # that stand for no value among numbers
 _NUMBERS = 0.95  # of the cells with a value are numbers, in a column of numbers
 _RARE = 0.005  # of the rows: a value that fewer have is not listed
@@ -56,7 +60,8 @@ class Guess:
     number: its bounds and scale. values: of a category. date: its pattern, first and last day.
     missing: whether the sample has rows without a value. codes: cells that stand for no value.
     rare: how many values are not listed. left_out: why the column is not read; instead: what would
-    read it. person: whether it looks like the id of a person who has several rows.
+    read it. person: whether it looks like the id of a person who has several rows. text: whether it
+    is a text, which can be read alone.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Guess:
     left_out: str = ""
     instead: str = ""
     person: bool = False
+    text: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -247,9 +253,26 @@ def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:
         return Guess(name, left_out="has no value in the sample")
     if _numbers_rows(values, form, rows):
         return Guess(name, left_out="numbers the rows")
+    if (text := _text(name, words)) is not None:
+        return text
     if (named and len(words) > MOST_VALUES) or _numbers_persons(values, form, len(words), rows):
         return _id(name, len(words), rows)
     return _of_values(name, values, form, rare=max(2, round(_RARE * rows)))
+
+
+def _text(name: str, words: Counter[str]) -> Guess | None:
+    """Guess a text: cells that mostly differ, of several words each. It is never a category."""
+    sizes = np.repeat([len(cell.split()) for cell in words], list(words.values()))
+    if sizes.mean() < _TEXT_WORDS or len(words) < _TEXT_DIFFERENT * len(sizes):
+        return None
+    needed = _TOKENS_OF_A_WORD * float(np.quantile(sizes, 0.95))
+    length = next((length for length in _LENGTHS if length >= needed), _LENGTHS[-1])
+    return Guess(
+        name,
+        left_out=f"is a text, of about {sizes.mean():.0f} words a row",
+        instead=f'{{ text = "vocabulary.json", length = {length} }}, as the only feature',
+        text=True,
+    )
 
 
 def _id(name: str, different: int, rows: int) -> Guess:

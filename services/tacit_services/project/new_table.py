@@ -43,7 +43,7 @@ def draft(request: DraftRequest) -> Draft:
     if not width:
         raise ConfigError(
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
-            + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
+            + "; ".join(map(_why_not, columns[:5]))
         )
     data = _data_lines(request, guesses)
     remarks = (*guesses.remarks, *_asked(columns), *_meanings(targets, request.goal))
@@ -131,12 +131,24 @@ def _sizes(request: DraftRequest, data: list[str], columns: int) -> RowSizes:
 
 def _asked(columns: list[Guess]) -> list[str]:
     """Return what the user is asked about the columns that are not read."""
-    return [
+    texts = [
+        f"{guess.name} is a text, and is not read: it takes a public tokenizer's file beside "
+        f"the run file, a network with an embedding, and {guess.name} = {guess.instead}"
+        for guess in columns
+        if guess.text
+    ]
+    return texts + [
         f"is {guess.name} a person, or another whose rows belong together? It is not read; say "
         f"--unit {guess.name}, or privacy is for each row by itself"
         for guess in columns
         if guess.person
     ]
+
+
+def _why_not(guess: Guess) -> str:
+    if guess.text:
+        return f"{guess.name!r} {guess.left_out}; to read it: {guess.instead} (docs/own-data.md)"
+    return f"{guess.name!r} {guess.left_out}"
 
 
 def _meanings(targets: tuple[Guess, ...], goal: StatedTarget) -> list[str]:

@@ -24,9 +24,8 @@ from collections.abc import Iterator
 from multiprocessing import forkserver, util
 from pathlib import Path
 
-from tacit_services import launch, python_child
-
 from tacit import regular_file
+from tacit_services import launch, python_child
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
 # push, and then has to fault them in again. And it makes eight heaps for each core, one for each

@@ -36,6 +36,27 @@ def _most(rows: int, run: Sections) -> int:
     return max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
 
 
+def check_whole_numbers(model: str, what: str, *, language: bool = False) -> None:
+    """Raise ValueError for a model that takes no whole numbers, as `what` has them.
+
+    language: whether a number is learnt at each place of a row, as `lstm` does.
+    """
+    if model in ("python", "graph") or (model == "lstm" and language):
+        return
+    if language:
+        others = "lstm, python or graph"
+    else:
+        others = "python or graph, with an embedding"
+    if model == "lstm":
+        raise ValueError(
+            f"model.name=lstm: learns a token at each place; of {what} something else is learnt, "
+            f"so use {others}"
+        )
+    raise ValueError(
+        f"model.name={model}: takes no whole numbers, as {what} has them; use {others}"
+    )
+
+
 class OwnData(FeaturedData):
     """The keys that all own data has: whose the rows are, and how many of them count."""
 

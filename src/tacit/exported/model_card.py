@@ -181,6 +181,7 @@ _ANSWERS = {
     "classes": "the probability of each class",
     "number": "the number, in the unit of the file",
     "text": "the probability of each word, at each place",
+    "tokens": "the probability of each token, at each place",
     "labels": "the probability of each label",
     "counts": "the expected count",
     "event": "the probability of the event by each cut",

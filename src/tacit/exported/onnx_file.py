@@ -56,7 +56,7 @@ def _answers(model: Model, target: Target, scores: Tensor) -> Tensor:
     """Return what `tacit predict` says of scores (1, …): shares, or the number."""
     objective = model.objective
     if objective is not None:
-        means = objective.means(scores.reshape(1, target.outputs))
+        means = objective.means(scores.reshape(1, *target.shape, target.outputs))
         return 1 - means if isinstance(objective, EventObjective) else means
     if target.kind == "number":
         return target.unscaled(scores.flatten())

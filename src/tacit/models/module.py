@@ -60,13 +60,14 @@ def module_model(
     regularization: float = 0.0,
     trusted: bool = False,
     objective: Objective | None = None,
+    integers: int | None = None,
 ) -> FrozenModule | TrustedModule:
     """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
     outputs: 0 where `loss` takes any number of them. labels: classes of the target, as many as
     outputs if not given, and 0 if it has none. objective: what a model learns of such a target, if
     not a number. loss: None: the objective's. trusted: whether code that cannot become a graph may
-    run as it is.
+    run as it is. integers: where an example is whole numbers, what they lie below.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
     cannot be trained privately or at all. Nothing private is touched: all is tried on public
@@ -77,8 +78,6 @@ def module_model(
     _check_layers(own)
     if not own.layout:
         raise ConfigError(f"{own.where}: has no parameter to train (trainable={list(trainable)})")
-    x = torch.rand(_ROWS, *shape, generator=torch.Generator().manual_seed(1))
-    together = _tried(own, x, outputs)
     code = TrustedModule(
         entry,
         shape,
@@ -88,7 +87,10 @@ def module_model(
         outputs if labels is None else labels,
         objective=objective,
         own=own,
+        below=integers,
     )
+    x, _ = code.random_batch(_ROWS, torch.Generator().manual_seed(1))
+    together = _tried(code, x)
     try:
         graph = _frozen(code)
         _check_alone(graph, x, together)
@@ -110,7 +112,9 @@ def _frozen(code: TrustedModule) -> FrozenModule:
     frozen = freeze(
         code.own.where,
         code.own.module,
-        Example(shape=code.shape, dtype="float32", below=None),
+        Example(
+            shape=code.shape, dtype="float32" if code.below is None else "int64", below=code.below
+        ),
         least_and_largest(code.labels, code.objective),
         trainable=code.own.trainable,
         loss=None if loss is None or loss in LOSSES.values() else loss,
@@ -154,10 +158,11 @@ def _harmless(layer: object) -> bool:
 
 
 @torch.no_grad()
-def _tried(own: OwnModule, x: Tensor, outputs: int) -> Tensor:
+def _tried(code: TrustedModule, x: Tensor) -> Tensor:
     """Return the module's scores of public rows x (n, *shape), of as many numbers as expected."""
+    own = code.own
     try:
-        scores = own.run_copies({}, x, outputs)
+        scores = own.run_copies({}, x, code.classes)
     except FROM_OWN_CODE as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
@@ -166,11 +171,12 @@ def _tried(own: OwnModule, x: Tensor, outputs: int) -> Tensor:
         ) from error
     if not isinstance(scores, Tensor):
         raise ConfigError(f"{own.where}: gives a {type(scores).__name__}, not a tensor")
-    expected = {(len(x), outputs), *({(len(x),)} if outputs == 1 else ())}
-    if outputs and tuple(scores.shape) not in expected:
+    expected = (len(x), *code.output_shape)
+    shapes = {expected, *({expected[:-1]} if code.classes == 1 else ())}
+    if code.classes and tuple(scores.shape) not in shapes:
         raise ConfigError(
             f"{own.where}: gives {list(scores.shape)} for {len(x)} examples; expected "
-            f"[{len(x)}, {outputs}]"
+            f"{list(expected)}"
         )
     return scores
 
@@ -208,7 +214,8 @@ def _check_far(model: FrozenModule, x: Tensor) -> None:
     A branch on numbers that torch could not see was decided by what x has.
     """
     params = model.init(0)
-    for row in (factor * row for factor in _FACTORS for row in x):
+    factors = _FACTORS if x.is_floating_point() else (1, 0)
+    for row in (factor * row for factor in factors for row in x):
         graph = model.logits(params, row)
         try:
             code = model.own.run_copies({}, row.unsqueeze(0), model.classes).reshape(graph.shape)

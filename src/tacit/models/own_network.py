@@ -30,11 +30,23 @@ class OwnNetwork(Model):
             return torch.stack((1 - second, second), dim=1)
         return scores.softmax(-1)
 
-    def guesses(self, scores: Tensor) -> Tensor | None:
-        """Return the class of each example (B,).
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of the scores of one example, where its own loss does not know it alone."""
+        places = () if self.objective is None else self.objective.target.shape
+        return (*places, self.classes)
 
-        None where the target is no class, or the output is for its own loss alone.
+    def is_one(self, y: Tensor) -> bool:
+        """Check whether y is of one example, and not of a batch."""
+        return y.dim() == len(self.output_shape) - 1
+
+    def guesses(self, scores: Tensor) -> Tensor | None:
+        """Return the class of each example (B,), or the token of each of its places.
+
+        None where the target is neither, or the output is for its own loss alone.
         """
+        if self.objective is not None and scores.shape[1:] == self.output_shape:
+            return self.objective.guesses(scores)
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)
         if self.labels and scores.shape[1:] == (self.labels,):
@@ -47,7 +59,7 @@ class OwnNetwork(Model):
             assert self.objective is not None
             return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
         decoded = y if self.objective is None else self.objective.decoded(y)
-        if y.dim() == 0:
+        if self.is_one(y):
             return self.example_loss(scores, decoded)
         return of_each(self.example_loss)(scores, decoded)
 
@@ -60,6 +72,12 @@ class OwnNetwork(Model):
     def trains_objective(self) -> bool:
         """Whether it has an objective, and its loss is the objective's."""
         return self.example_loss is None
+
+    def random_inputs(self, count: int, generator: torch.Generator, below: int | None) -> Tensor:
+        """Return `count` random examples (count, *shape): in [0, 1), or whole numbers below."""
+        if below is None:
+            return torch.rand(count, *self.shape, generator=generator)
+        return torch.randint(below, (count, *self.shape), generator=generator)
 
     def random_targets(self, count: int, generator: torch.Generator) -> Tensor:
         """Return `count` random targets, of no data: an objective's, numbers in [0, 1), classes."""
@@ -78,7 +96,7 @@ def is_trainable(name: str, patterns: Iterable[str]) -> bool:
 def least_and_largest(classes: int, objective: Objective | None = None) -> Tensor:
     """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
     if objective is not None:
-        return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
+        return objective.extremes()
     if classes:
         return torch.tensor([0, classes - 1])
     return torch.zeros(2)

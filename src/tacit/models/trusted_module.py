@@ -22,13 +22,15 @@ class TrustedModule(OwnNetwork):
     """A module as it is, its public start and its loss. Compared by identity.
 
     classes: numbers that it gives for an example, 0 for any number. labels: classes of the target,
-    0 where it has none. example_loss: None: the objective's. Guarantee: each row runs in a copy of
+    0 where it has none. example_loss: None: the objective's. below: what
+    whole numbers of an example lie below. Guarantee: each row runs in a copy of
     the module and of all numbers that it is given, so that no row finds what another left in them.
     """
 
     example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
     labels: int = 0
     own: OwnModule = field(kw_only=True, compare=False, repr=False)
+    below: int | None = field(default=None, kw_only=True)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -72,9 +74,6 @@ class TrustedModule(OwnNetwork):
         return self.own.run_copies(self.unflatten(params), x, self.classes)
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return `count` random examples, of no data.
-
-        x is uniform in [0, 1), and y a class or in [0, 1).
-        """
-        x = torch.rand(count, *self.shape, generator=generator)
+        """Return `count` random examples, of no data: inside the declared values."""
+        x = self.random_inputs(count, generator, self.below)
         return x, self.random_targets(count, generator)

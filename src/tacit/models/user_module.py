@@ -61,11 +61,12 @@ class UserModule:
         classes: int,
         regularization: float,
         objective: Objective | None = None,
+        integers: int | None = None,
     ) -> OwnNetwork:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        objective: what it learns of labels, counts or an event. The code of the entry is executed.
-        Raises ConfigError.
+        objective: what it learns of labels, counts or an event. integers: where an example is whole
+        numbers, their bound. The code of the entry is executed. Raises ConfigError.
         """
         factory, digest = load_module(self.entry, self.arguments, self.folder)
         loss, outputs = self._loss(classes, objective)
@@ -82,6 +83,7 @@ class UserModule:
             regularization=regularization,
             trusted=self.trusted,
             objective=objective,
+            integers=integers,
         )
 
     @property

@@ -21,8 +21,9 @@ from tacit.exported.onnx_file import onnx_file
 from tacit.models import Model
 from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_model import GraphModel
+from tacit.models.objectives import objective_of
 from tests.helpers.forty_modules import CASES
-from tests.helpers.graphs import frozen_case
+from tests.helpers.graphs import PLACES, WORDS, frozen_case, frozen_transformer
 from tests.helpers.run_files import toml
 from tests.unit.exported.test_exported import BUILT_IN, DAYS, X, new_rows, results, written
 
@@ -126,6 +127,38 @@ def test_an_own_module_answers_as_predict_does(tmp_path: Path, number: bool) -> 
     else:
         expected = [list(row.probabilities.values()) for row in rows]
     assert np.allclose(answers.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+TARGETS = {
+    "labels": Target("labels", ("a", "b", "c")),
+    "event": Target("event", ("death",), low=0.0, cuts=(1.0, 2.0, 4.0)),
+    "tokens": Target("tokens", length=PLACES, tokens=WORDS),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_answers_are_in_the_words_of_the_target(kind: str) -> None:
+    target = TARGETS[kind]
+    if kind == "tokens":
+        frozen, shape = frozen_transformer(1), (PLACES,)
+    else:
+        frozen, shape = frozen_case("mlp"), (6,)
+    model = GraphModel(
+        kind, shape, 3, checked=frozen.checked, values=frozen.values, objective=objective_of(target)
+    )
+    params = model.init(0)
+    x, _ = model.random_batch(2, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        scores = model.logits(params, x)
+    assert model.objective is not None
+    if kind == "event":
+        expected = torch.tensor(
+            [list(shares.values()) for _, shares in model.objective.predictions(scores)]
+        )
+    else:
+        expected = model.objective.means(scores)
+    _, answers = answered(onnx_file(model, params, target), x)
+    assert torch.allclose(answers.double(), expected.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_rows_answer_has_the_same_bits_in_any_company() -> None:

@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from tacit.datasets.own.cells import dates, numbers
-from tacit.datasets.own.schema import Category, Column, Dated, Hashed, Number, TableSchema
+from tacit.datasets.own.schema import (
+    Category,
+    Column,
+    Dated,
+    Hashed,
+    Number,
+    TableSchema,
+    Tokenized,
+)
 from tacit.datasets.own.table_encoding import category_texts, places_of
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import OwnersError
@@ -126,7 +134,7 @@ def _counts(column: Column, values: pa.Array, form: TableForm) -> dict[str, int]
         beyond = sum(not column.since <= day <= column.until for day in read)
         return {"missing": len(days) - len(read), "elsewhere": beyond}
     text = category_texts(column, values).values
-    if isinstance(column, Hashed):
+    if isinstance(column, Hashed | Tokenized):
         return {"missing": text.null_count}
     other = int((places_of(column, text) == len(column.values)).sum()) - text.null_count
     return {"missing": text.null_count, "elsewhere": other}

@@ -57,6 +57,11 @@ class OwnRows:
         return self.reader.shape, self.target.outputs
 
     @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        return self.reader.integers
+
+    @property
     def target(self) -> Target:
         """The kind of target that y is."""
         return self.reader.target
@@ -213,6 +218,9 @@ def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
     """Return all x (n, *shape) and y (n,) of a file. Raises DataError."""
     parts = list(reader.read(path))
     if not parts:
-        return torch.zeros(0, *reader.shape), torch.zeros(0, dtype=torch.int64)
+        dtype = torch.float32 if reader.integers is None else torch.int64
+        return torch.zeros(0, *reader.shape, dtype=dtype), torch.zeros(
+            0, *reader.target.shape, dtype=torch.int64
+        )
     x = np.concatenate([part.x for part in parts])
     return torch.from_numpy(x), torch.from_numpy(np.concatenate([part.y for part in parts]))

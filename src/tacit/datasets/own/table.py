@@ -14,13 +14,14 @@ import pyarrow as pa
 from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
-from tacit.datasets.own.rows import EncodedRows, Floats
+from tacit.datasets.own.rows import EncodedRows, Inputs
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
     Dated,
     EventGoal,
     LabelsGoal,
+    NextTokenGoal,
     TableSchema,
 )
 from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
@@ -53,6 +54,14 @@ class TableReader:
         return (self.schema.width,)
 
     @property
+    def integers(self) -> int | None:
+        """Of a text, how many different tokens there are; None: x is float32."""
+        text = self.schema.text
+        if text is None:
+            return None
+        return text.vocabulary.size
+
+    @property
     def target(self) -> Target:
         """The kind of target that the schema's is."""
         goal = self.schema.target
@@ -64,6 +73,9 @@ class TableReader:
             return Target("counts", high=int(goal.column.high))
         if isinstance(goal, EventGoal):
             return Target("event", (goal.event.name,), low=goal.time.low, cuts=goal.cuts)
+        if isinstance(goal, NextTokenGoal):
+            text = goal.column
+            return Target("tokens", tokens=text.vocabulary.size, length=text.length)
         if goal.center is not None and goal.scale is not None:
             return Target("number", low=goal.center, span=goal.scale)
         return Target("number", low=goal.low, span=goal.high - goal.low)
@@ -102,7 +114,7 @@ class TableReader:
         if errors:
             raise MisfitError({name: error.errors[name] for name, error in errors.items()})
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):

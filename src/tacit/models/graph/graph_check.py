@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError
 from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
 from tacit.models.graph.interpreter import GraphStep, Program
@@ -250,6 +251,8 @@ class NodeTrial:
             if self.value(place.of).dtype not in _WHOLE:
                 raise refusal(node, "has a mask as an index, which gives a size by numbers")
             negative = size[dim] if isinstance(places, list) else 0
+            if place.of == TARGET and limits is not None and limits.low == _ignored(stated):
+                limits = limits._replace(low=0)  # between the two is no target
             if limits is None or limits.low < -negative or limits.high >= size[dim]:
                 raise refusal(
                     node,
@@ -291,6 +294,11 @@ class NodeTrial:
                 raise refusal(node, f"is where a row needs over {MOST_MULTIPLY_ADDS:,} products")
         shape = tuple(results[0].shape) if results else ()
         self.sizes[node.name] = NodeSize(shape, products)
+
+
+def _ignored(stated: Mapping[str, Any]) -> int | None:
+    """Return the target that a loss leaves out: none is learnt there (`datasets.target`)."""
+    return NOT_LEARNT if stated.get("ignore_index", NOT_LEARNT) == NOT_LEARNT else None
 
 
 def _tensors(value: Any) -> bool:

@@ -174,7 +174,7 @@ class GraphModel(OwnNetwork):
         if own is None:
             return super().data_loss(scores, y)
         decoded = y if self.objective is None else self.objective.decoded(y)
-        if y.dim() == 0:
+        if self.is_one(y):
             return own.run({}, scores, decoded)
         return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
 
@@ -185,11 +185,7 @@ class GraphModel(OwnNetwork):
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return `count` random examples, of no data: inside the declared values."""
-        below = self.checked.graph.example.below
-        if below is None:
-            x = torch.rand(count, *self.shape, generator=generator)
-        else:
-            x = torch.randint(below, (count, *self.shape), generator=generator)
+        x = self.random_inputs(count, generator, self.checked.graph.example.below)
         return x, self.random_targets(count, generator)
 
     def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:

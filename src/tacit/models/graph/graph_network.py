@@ -61,12 +61,14 @@ class GraphNetwork:
         classes: int,
         regularization: float,
         objective: Objective | None = None,
+        integers: int | None = None,
     ) -> GraphModel:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        objective: what it learns of labels, counts or an event. Raises ConfigError.
+        objective: what it learns of labels, counts or an event. integers: where an example is whole
+        numbers, their bound. Raises ConfigError.
         """
-        graph = self.graph()
+        graph = self._of_rows(self.graph(), integers)
         if graph.example.shape != shape:
             raise ConfigError(
                 f"model.file={self.file}: takes examples of {list(graph.example.shape)}; the data "
@@ -80,7 +82,8 @@ class GraphNetwork:
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
             outputs = 0
-        expected = (1, outputs)
+        places = () if objective is None else objective.target.shape
+        expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
             raise ConfigError(
                 f"model.file={self.file}: gives {list(network.output)} for an example; expected "
@@ -100,6 +103,24 @@ class GraphNetwork:
         )
         check_gradients(f"model.file={self.file}", model)
         return model
+
+    def _of_rows(self, graph: GraphFile, integers: int | None) -> GraphFile:
+        """Return the graph with the data's whole numbers, which it must take. Raises ConfigError.
+
+        A graph that takes more numbers takes these, too.
+        """
+        below = graph.example.below
+        if below is None and integers is None:
+            return graph
+        if below is None or integers is None or below < integers:
+            takes = "floats" if below is None else f"whole numbers below {below}"
+            if integers is None:
+                what = "has floats; freeze it without --integers"
+            else:
+                what = f"has whole numbers below {integers}; freeze it with --integers {integers}"
+            raise ConfigError(f"model.file={self.file}: takes {takes}; the data {what}")
+        example = graph.example.model_copy(update={"below": integers})
+        return graph.model_copy(update={"example": example})
 
     def _with_trained(self, weight: GraphWeight) -> GraphWeight:
         trained = weight.trained and is_trainable(weight.name, self.trainable)
