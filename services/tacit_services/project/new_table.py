@@ -7,6 +7,7 @@ import tomllib
 import unicodedata
 from dataclasses import replace
 from math import sqrt
+from pathlib import Path
 
 from pydantic import ValidationError
 

@@ -179,7 +179,7 @@ class _Frozen:
 
 def _exported(where: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     try:
-        with _in_silence():
+        with in_silence():
             # An empty table: nothing is taken apart, and what writes in place no longer does.
             return export(module, inputs, strict=False).run_decompositions({})
     except FROM_OWN_CODE as error:
@@ -285,7 +285,7 @@ def _own_line(frames: list[tuple[str, str]]) -> str:
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
+def in_silence() -> Iterator[None]:
     """Keep torch's own pages on what it cannot export from the screen: they end in one line."""
     levels = {
         name: logging.getLogger(name).level

@@ -37,10 +37,19 @@ _RAISED = (
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSize:
+    """What a node gives, and what it costs. shape: of its result, or of the first of several."""
+
+    shape: tuple[int, ...]
+    multiply_adds: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedGraph:
     """A graph that may be run. network: $x to the output. loss: $output, $y to one number.
 
     output: the shape of the network's output for a batch of one. multiply_adds: of a row, forward.
+    sizes: of the network's nodes, by name.
     """
 
     graph: GraphFile
@@ -48,6 +57,7 @@ class CheckedGraph:
     loss: Program | None
     output: tuple[int, ...]
     multiply_adds: int
+    sizes: Mapping[str, NodeSize]
 
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
@@ -84,7 +94,8 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
         loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
-    return CheckedGraph(graph, network, loss, tuple(output.shape), tried.multiply_adds)
+    shape = tuple(output.shape)
+    return CheckedGraph(graph, network, loss, shape, tried.multiply_adds, tried.sizes)
 
 
 def trial_of(example: Example, values: Mapping[str, Tensor]) -> NodeTrial:
@@ -122,6 +133,7 @@ class NodeTrial:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._limits: dict[str, Interval | None] = {}
+        self.sizes: dict[str, NodeSize] = {}
         self.numbers = 0
         self.multiply_adds = 0
 
@@ -186,6 +198,7 @@ class NodeTrial:
         if not isinstance(several, tuple | list) or not 0 <= place < len(several):
             raise refusal(node, f"{source.of} has no result {place}")
         self.known(node.name, several[place], None)
+        self.sizes[node.name] = NodeSize(tuple(several[place].shape), 0)
         return GraphStep(node.name, None, {"source": source, "place": place}, "")
 
     def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
@@ -264,7 +277,8 @@ class NodeTrial:
     def _count(
         self, node: Node, operation: Operation, arguments: Mapping[str, Any], result: Any
     ) -> None:
-        for each in result if isinstance(result, tuple | list) else (result,):
+        results = result if isinstance(result, tuple | list) else (result,)
+        for each in results:
             if not isinstance(each, Tensor) or each.dtype not in DTYPES.values():
                 raise refusal(node, "gives something else than numbers of a known type")
             if each.numel() > MOST_NUMBERS:
@@ -272,10 +286,14 @@ class NodeTrial:
             self.numbers += each.numel()
         if self.numbers > MOST_HELD:
             raise refusal(node, f"is where a row has over {MOST_HELD:,} numbers in all")
+        products = 0
         if operation.products:
-            self.multiply_adds += multiply_adds(node.op, arguments, result)
+            products = multiply_adds(node.op, arguments, result)
+            self.multiply_adds += products
             if self.multiply_adds > MOST_MULTIPLY_ADDS:
                 raise refusal(node, f"is where a row needs over {MOST_MULTIPLY_ADDS:,} products")
+        shape = tuple(results[0].shape) if results else ()
+        self.sizes[node.name] = NodeSize(shape, products)
 
 
 def _ignored(stated: Mapping[str, Any]) -> int | None:
