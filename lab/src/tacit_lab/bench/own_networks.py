@@ -75,7 +75,7 @@ class Encoder(nn.Module):
         return torch.as_tensor(self.head(x.mean(1)))
 
 
-class Stage(nn.Module):
+class ResidualPart(nn.Module):
     """Two convolutions, and what went in beside them."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
@@ -98,9 +98,9 @@ def residual(width: int) -> nn.Module:
     """Return a ResNet of three stages, with group normalization."""
     return nn.Sequential(
         nn.Conv2d(PICTURE[0], width, 3, 1, 1),
-        Stage(width, width, 1),
-        Stage(width, 2 * width, 2),
-        Stage(2 * width, 4 * width, 2),
+        ResidualPart(width, width, 1),
+        ResidualPart(width, 2 * width, 2),
+        ResidualPart(2 * width, 4 * width, 2),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)),
     )
 
