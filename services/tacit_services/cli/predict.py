@@ -158,6 +158,8 @@ def _exported(
         typer.echo(text_of_json([asdict(prediction) for prediction in predictions]))
     else:
         _write(_lines(model.run.source.target.shares, predictions), out)
+    for remark in exported.strangers(model, kind, path):
+        say(f"note: {path.name}: {remark}", err=True)
     if unread:
         count = len(unread)
         if count == 1:

@@ -76,7 +76,7 @@ def check(
     edge_rows = _rows_of_edges(definition, model, root, slow, only)
     reading = time.perf_counter() - began
     with slow.step("looking at the columns"):
-        remarks = definition.source.remarks(only)
+        remarks = definition.source.remarks(only, quoting=True)
         remarks += row_trial.remarks([edge.trial for edge in edge_rows if edge.trial is not None])
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]

@@ -8,7 +8,7 @@
 """
 
 from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read
-from tacit.exported.predictions import RowPrediction, RowsKind, predict
+from tacit.exported.predictions import RowPrediction, RowsKind, predict, strangers
 
 __all__ = [
     "Exported",
@@ -19,4 +19,5 @@ __all__ = [
     "option_of_rows",
     "predict",
     "read",
+    "strangers",
 ]

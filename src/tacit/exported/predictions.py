@@ -80,6 +80,18 @@ def predict(
         raise DataError(f"{option}: {what}")
 
 
+def strangers(model: Exported, kind: RowsKind, path: Path) -> Iterator[str]:
+    """Yield how many rows of a table have cells that the model does not know, for its user.
+
+    A value that is not listed, or a number beyond its bounds, has an answer, too. Raises
+    ConfigError, DataError.
+    """
+    _check_place(kind, path)
+    read = plain(_reader(model.run, kind))
+    if hasattr(read, "strangers"):
+        yield from read.strangers(path)
+
+
 def _check_place(kind: RowsKind, path: Path) -> None:
     """Raise DataError for what is neither a file nor a folder."""
     if not path.exists():

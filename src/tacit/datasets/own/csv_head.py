@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.table_form import SEPARATORS, TableForm, encoding_called
 from tacit.errors import DataError
 from tacit.regular_file import opened
@@ -25,6 +26,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_BOMS = tuple(mark for mark, _ in _MARKS)
 _SEP = re.compile(r"sep=(.)\s*", re.I)  # what a spreadsheet writes first
 
 
@@ -94,6 +96,38 @@ def text_lines(path: Path, stated: str | None) -> tuple[str, list[str]]:
         raise DataError(f"{path.name}: its first line has more than {MOST_HEADER:,} bytes")
     check_count(path, max(map(first.count, SEPARATORS)) + 1)
     return encoding, lines
+
+
+def misread_encoding(path: Path, form: TableForm) -> Iterator[str]:
+    """Yield a word where all of a CSV is UTF-8, and `form` states another encoding.
+
+    Text that is read as another one has other letters. A text of Windows or Latin-1 with a letter
+    beyond ASCII is no UTF-8, but by a rare chance. Raises OSError.
+    """
+    stated = form.encoding
+    if stated is None or encoding_called(stated).startswith(("utf", "ascii")):
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    plain = True
+    with opened(path) as file:
+        start = file.read(4)
+        if start == b"PAR1" or start.startswith((*OTHERS, *_BOMS)):
+            return
+        block = start
+        try:
+            while block:
+                plain = plain and block.isascii()
+                decoder.decode(block)
+                block = file.read(1 << 20)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return
+    if not plain:
+        yield (
+            f"looks like UTF-8, and data.encoding = {stated!r} says another: its letters beyond a "
+            "to z are read as others; save it in that encoding, or save all files as UTF-8 and "
+            "state that"
+        )
 
 
 def not_in(encoding: str) -> str:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tacit.datasets.own.column_shares import ShareCounter
+from tacit.datasets.own.csv_head import misread_encoding
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
 from tacit.datasets.own.rows import EncodedRows, Floats
@@ -137,12 +138,25 @@ class TableReader:
             yield marks_of(self.schema, rows, first, self.form)
             first += batch.num_rows
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield what the owner should know of columns that say little.
 
-        Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
+        quoting: whether a value may be quoted. Raises OwnersError where nearly all rows of one do
+        not fit the schema; DataError.
         """
-        shares = ShareCounter(self.schema, self.form)
+        shares = ShareCounter(self.schema.columns, self.form)
         for batch in self._batches(path, self.schema.names):
             shares.count(batch)
-        return filter(None, shares.remarks())
+        yield from misread_encoding(path, self.form)
+        yield from shares.remarks(quoting=quoting)
+
+    def strangers(self, path: Path) -> Iterator[str]:
+        """Yield how many new rows have values that the schema's columns do not know.
+
+        The table need not have target or unit. Raises DataError.
+        """
+        shares = ShareCounter(self.schema.features, self.form)
+        for batch in self._batches(path, [column.name for column in self.schema.features]):
+            shares.count(batch)
+        yield from misread_encoding(path, self.form)
+        yield from shares.strangers()

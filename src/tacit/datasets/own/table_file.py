@@ -23,6 +23,7 @@ from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.datasets.own.table_form import USUAL, TableForm
+from tacit.datasets.own.utf8_copy import utf8_file
 from tacit.errors import DataError
 from tacit.regular_file import opened
 
@@ -256,7 +257,6 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         column_names=[
             name if name in columns else f"\0{place}" for place, name in enumerate(head.names)
         ],
-        encoding=head.encoding,
     )
     parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
     converting = csv.ConvertOptions(
@@ -264,7 +264,10 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         column_types={name: pa.string() for name in columns},
         strings_can_be_null=False,
     )
-    with csv.open_csv(path, reading, parsing, converting) as reader:
+    with (
+        utf8_file(path, head.encoding) as text,
+        csv.open_csv(text, reading, parsing, converting) as reader,
+    ):
         yield from reader
 
 

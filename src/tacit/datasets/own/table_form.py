@@ -19,6 +19,11 @@ MISSING_WORDS = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL"))
 NO_NUMBER = frozenset(
     ("", "na", "n/a", "#n/a", "nan", "null", "nil", "none", "-", "--", ".", "?", "#null!", "<na>")
 )
+# These numbers often stand for no value, where all others are far from them.
+MISSING_NUMBERS = (
+    *(-1.0, -7.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0),
+    *(999.0, 9999.0, 99999.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
