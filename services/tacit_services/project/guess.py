@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tacit.datasets.own.cells import Cells, by_value, dates, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
+from tacit.datasets.own.unit_ids import ID_NAME
 from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
@@ -39,9 +40,6 @@ _FEW_WORDS = 5  # that stand for no value among numbers
 _NUMBERS = 0.95  # of the cells with a value are numbers, in a column of numbers
 _RARE = 0.005  # of the rows: a value that fewer have is not listed
 _NO_VALUE = ("?", "#N/A", "-", ".", "nil", "None", "none", "n/a", "<NA>")  # written as no value
-_ID_NAME = re.compile(
-    r"(^|[_\W])(p?id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$"
-)
 _INDEX_NAME = re.compile(r"__index_level_\d+__|Unnamed: \d+")  # as pandas calls an index
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
 _DATED = 0.98
@@ -241,7 +239,7 @@ def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:
     dated = _date(name, values)
     if dated is not None:
         return dated
-    named = _ID_NAME.search(name) is not None
+    named = ID_NAME.search(name) is not None
     words = _words(values)
     if not words:
         return Guess(name, left_out="has no value in the sample")

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from tacit.datasets.own.cells import texts
 from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.csv_head import misread_encoding
 from tacit.datasets.own.file_reading import digest
@@ -25,11 +26,14 @@ from tacit.datasets.own.schema import (
     TableSchema,
 )
 from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
-from tacit.datasets.own.table_file import batches
+from tacit.datasets.own.table_file import batches, names_in
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
+from tacit.datasets.own.unit_ids import ID_NAME
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
+_MOST_IDS = 200  # columns that are looked at for ids
+_MOST_SEEN = 200_000  # ids of one that are compared
 _BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
 
 
@@ -101,13 +105,17 @@ class TableReader:
                     yield rows
             first += batch.num_rows
         if errors:
-            raise MisfitError({name: error.errors[name] for name, error in errors.items()})
+            first_of_each = {name: error.errors[name] for name, error in errors.items()}
+            raise MisfitError(first_of_each, path.name)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
-            yield inputs_of(self.schema, batch, first, self.form)
+            try:
+                yield inputs_of(self.schema, batch, first, self.form)
+            except MisfitError as error:
+                raise MisfitError(error.errors, path.name) from error
             first += batch.num_rows
 
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +156,31 @@ class TableReader:
         for batch in self._batches(path, self.schema.names):
             shares.count(batch)
         yield from misread_encoding(path, self.form)
+        if self.schema.unit is None:
+            yield from self._persons(path)
         yield from shares.remarks(quoting=quoting)
+
+    def _persons(self, path: Path) -> Iterator[str]:
+        """Yield a word on columns that are called as ids are, and repeat, where no unit is."""
+        names = names_in(path, self.form, self.schema.names)
+        unread = [name for name in names if name not in self.schema.names]
+        for name in unread[:_MOST_IDS]:
+            if ID_NAME.search(name) is None or names.count(name) > 1:
+                continue
+            seen: set[str] = set()
+            for batch in batches(path, [name], self.form):
+                words = texts(batch.column(0)).values.drop_null()
+                different = set(words.unique().to_pylist())
+                if len(different) < len(words) or different & seen:
+                    yield (
+                        f"column {name!r} is not read, and its values repeat: if it says whose a "
+                        "row is, privacy is for each row alone, and not for a person with several; "
+                        f"data.unit = {name!r} makes it for the person"
+                    )
+                    break
+                seen |= different
+                if len(seen) > _MOST_SEEN:  # memory is bounded
+                    break
 
     def strangers(self, path: Path) -> Iterator[str]:
         """Yield how many new rows have values that the schema's columns do not know.

@@ -17,6 +17,8 @@ from tacit.datasets.own.rows import RowError, UnitIds, hashed
 
 _EXACT = 1 << 53  # float64 holds every whole number up to here
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+# A column that is called so may say whose a row is.
+ID_NAME = re.compile(r"(^|[_\W])(p?id|nr|no|mrn|key|patient|person|subject|case|uuid)([_\W]|$)|ID$")
 _BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that they hold
 
 
