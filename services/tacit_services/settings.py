@@ -219,6 +219,14 @@ def load_policy(path: Path | None) -> Policy:
     return policy.parse(text, f"policy {path}")
 
 
+def policy_beside(folder: Path) -> Path | None:
+    """Return the owner's policy in a run file's folder, as `tacit new` writes it; None: none is."""
+    policy_file = folder.absolute() / "policy.toml"
+    if policy_file.exists():
+        return policy_file
+    return None
+
+
 def read_settings(kind: type[S], **overrides: Any) -> S:
     """Read settings of class `kind` from the environment; `overrides` that are not None win.
 
