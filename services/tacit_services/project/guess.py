@@ -86,7 +86,7 @@ class Guesses:
     """The guesses of a sample: of its features, of its target; its form, and what to say of it.
 
     targets: the columns of the target, one but of several labels and of an event. cuts: of an
-    event's time.
+    event's time. unit_rows: rows of the unit that has most of them; 0 without units.
     """
 
     features: list[Guess]
@@ -94,6 +94,7 @@ class Guesses:
     form: TableForm
     remarks: tuple[str, ...]
     cuts: tuple[float, ...] = ()
+    unit_rows: int = 0
 
     @property
     def target(self) -> Guess:
@@ -135,20 +136,36 @@ def guessed(
     elif goal.counts:
         targets = (_count(goals[0], cells[goals[0]], read.form),)
     else:
-        targets = (_target(goals[0], cells[goals[0]], read.form),)
+        targets = (_target(goals[0], cells[goals[0]], read, stated=target is not None),)
         remarks += _may_count(goals[0], cells[goals[0]], read.form)
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks), cuts)
+    unit_rows = 0
+    if unit is not None:
+        unit_rows = max(_words(read.columns[unit].combine_chunks()).values(), default=0)
+    features = [*columns.values(), *skipped]
+    return Guesses(features, targets, read.form, tuple(remarks), cuts, unit_rows)
 
 
 def _passed_over(read: Sample) -> list[Guess]:
     return [Guess(name, left_out=why) for name, why in read.passed_over.items()]
 
 
-def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
-    guess = _of_values(name, values, form, rare=0)
+def _target(name: str, values: pa.Array, read: Sample, *, stated: bool) -> Guess:
+    """Return the target. stated: whether the user names it; else it is the last column.
+
+    Raises ConfigError for what is no target, and where the last column looks like none.
+    """
+    guess = _of_values(name, values, read.form, rare=0)
+    if not stated:
+        alone = _column(name, values, read.form, read.rows)
+        why = alone.left_out or guess.left_out or ("is a date" if alone.date else "")
+        if why:
+            raise ConfigError(
+                f"--target: the last column, {printable(name)}, {why}; name the column that is "
+                "learnt"
+            )
     if guess.left_out:
         raise ConfigError(
             f"--target {name}: {guess.left_out}; a target is a number, or has a few values"
