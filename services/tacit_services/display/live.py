@@ -193,6 +193,9 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the model's accuracy or loss, and the other metrics of the run."""
     score = on_test(summary["test_accuracy"], summary.get("test_loss"))
+    constant = summary.get("constant", {}).get("accuracy")
+    if summary["test_accuracy"] is not None and constant is not None:
+        score += f" (always the same answer: {on_test(constant, None)})"
     if summary["test_accuracy"] is not None:
         first = "test accuracy"
     else:

@@ -86,7 +86,7 @@ class Guesses:
     """The guesses of a sample: of its features, of its target; its form, and what to say of it.
 
     targets: the columns of the target, one but of several labels and of an event. cuts: of an
-    event's time. unit_rows: rows of the unit that has most of them; 0 without units.
+    event's time. unit_rows: rows of the unit that has most of them, or 0.
     """
 
     features: list[Guess]

@@ -21,7 +21,7 @@ from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.table_file import batches, readable_columns
 from tacit.datasets.own.table_form import NO_NUMBER, SEPARATORS, TableForm
-from tacit.errors import DataError
+from tacit.errors import DataError, OwnersError
 from tacit.regular_file import opened
 from tacit_services.project.draft import StatedForm
 
@@ -75,6 +75,8 @@ def read_sample(path: Path, stated: StatedForm) -> Sample:
             form = _with_numbers(columns, form, stated, remarks)
         if start == EXCEL and not form.plain_numbers:  # a sheet's own numbers are written so, too
             columns, rows = _rows(path, [name for name in names if name], form)
+    except OwnersError as error:  # it is public, so all of it may be said
+        raise DataError(f"--table {error.for_owner}") from error
     except DataError as error:
         raise DataError(f"--table {error}") from error
     if "" in names and any(names):

@@ -111,7 +111,7 @@ def text(
         parameters=model.size,
         algorithm=run.algorithm.name,
         applied=summary["applied"],
-        measured=_measured(summary["metrics"]),
+        measured=_measured(summary["metrics"]) + _beside_constant(summary),
         digest=summary["model_sha256"],
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
@@ -154,6 +154,23 @@ def _measured(metrics: dict[str, float | None]) -> str:
         f"{_marked(name)} {value:.4g}" for name, value in metrics.items() if value is not None
     ]
     return ", ".join(measured) or "nothing was measured"
+
+
+def _beside_constant(summary: dict[str, Any]) -> str:
+    """Return what the probabilities are worth beside always the same answer, on how many rows."""
+    calibration = summary.get("calibration")
+    constant = summary.get("constant")
+    if not calibration or not constant:
+        return ""
+    rows = sum(each["rows"] for each in calibration["bins"])
+    same = [f"log_loss {constant['log_loss']:.4g}", f"brier {constant['brier']:.4g}"]
+    if constant.get("accuracy") is not None:
+        same = [f"accuracy {constant['accuracy']:.4g}", *same]
+    return (
+        f", log\\_loss {calibration['log_loss']:.4g}, brier {calibration['brier']:.4g}, "
+        f"calibration error {calibration['error']:.4g}, on {rows:,} public rows; always the same "
+        f"answer has {_marked(', '.join(same))}"
+    )
 
 
 def _privacy(privacy: dict[str, Any]) -> str:

@@ -101,3 +101,24 @@ def test_a_column_that_says_whose_a_row_is_is_said_where_no_unit_is(tmp_path: Pa
     assert not list(TableReader(SCHEMA, GERMAN).remarks(path))
     of_people = TableSchema(SCHEMA.features, SCHEMA.target, "Patienten_ID")
     assert not list(TableReader(of_people, GERMAN).remarks(path))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(3, 12), (64, 20_000)])
+def test_a_row_with_a_cell_too_many_is_counted_for_its_owner_alone(
+    tmp_path: Path, columns: int, rows: int
+) -> None:
+    names = [f"c{place}" for place in range(columns)]
+    path = tmp_path / "train.csv"
+    line = ",".join(["1"] * columns)
+    lines = ["# a comment", ",".join(names), *[line] * rows, "", f"{line},7", line]
+    path.write_text("\n".join(lines) + "\n")
+    schema = TableSchema(
+        tuple(Number(name, 0, 1) for name in names[1:]), Category("c0", ("1", "2"))
+    )
+    with pytest.raises(OwnersError) as error:
+        list(TableReader(schema).read(path))
+    assert error.value.for_owner == (
+        f"train.csv: row {rows + 1} of the data has {columns + 1} cells, and the table has "
+        f"{columns} columns; a cell that holds ',' needs quotes"
+    )
+    assert not any(character.isdigit() for character in f"{error.value}")

@@ -118,6 +118,14 @@ class TableReader:
                 raise MisfitError(error.errors, path.name) from error
             first += batch.num_rows
 
+    def named(self, path: Path, column: str) -> Iterator[str]:
+        """Yield the text of a column in every row, in the order of `inputs`; "" for no value.
+
+        Raises DataError.
+        """
+        for batch in self._batches(path, [column]):
+            yield from (text or "" for text in texts(batch.column(0), ()).values.to_pylist())
+
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the table's rows in pieces whose x is no larger than a block."""
         step = max(1, _BLOCK_BYTES // (4 * max(1, self.schema.width)))

@@ -7,6 +7,7 @@ would have more memory taken than the public bounds here is refused before it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from io import BufferedReader
@@ -24,7 +25,7 @@ from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.datasets.own.utf8_copy import utf8_file
-from tacit.errors import DataError
+from tacit.errors import DataError, OwnersError
 from tacit.regular_file import opened
 
 MOST_TEXT = 1 << 20  # bytes of a text in a Parquet's cell
@@ -44,6 +45,7 @@ _TEXTS = (
     pa.types.is_large_binary,
     pa.types.is_fixed_size_binary,
 )
+_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _DELTA_TEXTS = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 _UNDATED: Mapping[str, str] = MappingProxyType({})
 _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
@@ -264,11 +266,27 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         column_types={name: pa.string() for name in columns},
         strings_can_be_null=False,
     )
-    with (
-        utf8_file(path, head.encoding) as text,
-        csv.open_csv(text, reading, parsing, converting) as reader,
-    ):
-        yield from reader
+    try:
+        with (
+            utf8_file(path, head.encoding) as text,
+            csv.open_csv(text, reading, parsing, converting) as reader,
+        ):
+            yield from reader
+    except pa.ArrowInvalid as error:
+        raise _of_width(path, head, error) from None
+
+
+def _of_width(path: Path, head: CsvHead, error: pa.ArrowInvalid) -> Exception:
+    """Return the error of a row with another number of cells, for its owner with its number."""
+    where = _WIDTH.search(str(error))
+    if where is None:
+        return error
+    row, expected, found = map(int, where.groups())
+    return OwnersError(
+        f"{path.name}: is not a whole table: a row has another number of columns",
+        f"{path.name}: row {row - head.lines} of the data has {found} cells, and the table has "
+        f"{expected} columns; a cell that holds {head.separator!r} needs quotes",
+    )
 
 
 def _block(path: Path, columns: int) -> int:

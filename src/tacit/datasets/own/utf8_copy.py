@@ -26,9 +26,9 @@ _UTF8 = ("utf-8", "utf-8-sig", "ascii")  # arrow reads these itself, and passes 
 def utf8_file(path: Path, encoding: str) -> Iterator[pa.NativeFile]:
     """Open the text at `path`, which is of this `encoding`, as UTF-8.
 
-    Text of another encoding is copied into a file without a name in the folder for temporary files,
-    which nobody else can open, and which is gone when this process is. Raises DataError where there
-    is no room for it, UnicodeError, OSError.
+    Text of another encoding is copied into a file without a name in the folder for temporary files.
+    Nobody else can open it, and it is gone when this process is. Raises DataError where there is no
+    room for it, UnicodeError, OSError.
     """
     if encoding in _UTF8:
         with pa.OSFile(str(path), "rb") as file:
