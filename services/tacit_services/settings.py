@@ -214,8 +214,10 @@ def load_policy(path: Path | None) -> Policy:
         return Policy(noise_at=("edge", "server"))
     try:
         text = regular_file.text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"policy {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"policy {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"policy {path}: is not UTF-8 text; save it as UTF-8") from error
     return policy.parse(text, f"policy {path}")
 
 

@@ -73,3 +73,11 @@ def test_calibration_says_of_which_class_the_probability_is(run: Rig) -> None:
 
     assert label("ja", "nein") == "p(nein) that the model gives, %"
     assert label("a", "b", "c") == "p of the likeliest class that the model gives, %"
+
+
+def test_epsilon_never_falls_and_begins_where_edges_have_told_theirs(run: Rig) -> None:
+    for point, value in zip(run.run_status.series, (2.2, 2.3, 2.41, 2.365), strict=True):
+        point["epsilon"] = value
+    before = run.run_status.series[0] | {"version": 0, "epsilon": 0.0}
+    picture = run_picture.drawn(run.run_status.summary(), [before, *run.run_status.series])
+    assert list(picture.axes[2].lines[0].get_ydata()) == [2.2, 2.3, 2.365, 2.365]

@@ -5,6 +5,7 @@ Its axes begin where the first evaluation is, not at zero; what moves in steps i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
     if any(point["epsilon"] is None for point in series):
         _line(axis, series, "staleness", GREEN, "staleness, mean")
         return
-    _line(axis, series, "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
+    _line(axis, _least_bounds(series), "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
     budgets = [edge["budget"] for edge in status["privacy"]["edges"].values()]
     if limits := [budget for budget in budgets if budget is not None]:
         axis.axhline(max(limits), color=GREY, linestyle="--", linewidth=1)
@@ -103,6 +104,20 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
         )
         axis.set_ylim(top=1.12 * max(limits))
     axis.set_ylim(bottom=0)
+
+
+def _least_bounds(series: Series) -> Series:
+    """Return the points with the least ε that they or later ones allow, so that it never falls.
+
+    What was spent only grows, so a later upper bound holds earlier, too. Before the first update no
+    edge has told what it spent in earlier runs, so that point is left out.
+    """
+    least = math.inf
+    points = []
+    for point in reversed([each for each in series if each["version"]] or series):
+        least = min(least, point["epsilon"])
+        points.append(point | {"epsilon": least})
+    return points[::-1]
 
 
 def _whose_probability(classes: Sequence[str]) -> str:
