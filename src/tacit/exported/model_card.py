@@ -14,6 +14,7 @@ from typing import Any
 from tacit import rounding
 from tacit.config import RunFile
 from tacit.exported import construction
+from tacit.exported.stored import StoredCalibration, StoredConstant
 from tacit.exported.trust import entries
 from tacit.models import Model
 from tacit.shown import as_json, printable
@@ -111,7 +112,8 @@ def text(
         parameters=model.size,
         algorithm=run.algorithm.name,
         applied=summary["applied"],
-        measured=_measured(summary["metrics"]) + _beside_constant(summary),
+        measured=_measured(summary["metrics"])
+        + _beside_constant(summary.get("calibration"), summary.get("constant")),
         digest=summary["model_sha256"],
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
@@ -156,20 +158,16 @@ def _measured(metrics: dict[str, float | None]) -> str:
     return ", ".join(measured) or "nothing was measured"
 
 
-def _beside_constant(summary: dict[str, Any]) -> str:
+def _beside_constant(calibration: StoredCalibration | None, constant: StoredConstant | None) -> str:
     """Return what the probabilities are worth beside always the same answer, on how many rows."""
-    calibration = summary.get("calibration")
-    constant = summary.get("constant")
-    if not calibration or not constant:
+    if calibration is None or constant is None:
         return ""
-    rows = sum(each["rows"] for each in calibration["bins"])
-    same = [f"log_loss {constant['log_loss']:.4g}", f"brier {constant['brier']:.4g}"]
-    if constant.get("accuracy") is not None:
-        same = [f"accuracy {constant['accuracy']:.4g}", *same]
+    rows = sum(each.rows for each in calibration.bins)
+    model = {"log_loss": calibration.log_loss, "brier": calibration.brier}
+    same = {"log_loss": constant.log_loss, "brier": constant.brier}
     return (
-        f", log\\_loss {calibration['log_loss']:.4g}, brier {calibration['brier']:.4g}, "
-        f"calibration error {calibration['error']:.4g}, on {rows:,} public rows; always the same "
-        f"answer has {_marked(', '.join(same))}"
+        f"; {_measured(model | {'calibration error': calibration.error})}; on {rows:,} public "
+        f"rows. Always the same answer: {_measured({'accuracy': constant.accuracy} | same)}"
     )
 
 

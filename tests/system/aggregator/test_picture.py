@@ -80,4 +80,5 @@ def test_epsilon_never_falls_and_begins_where_edges_have_told_theirs(run: Rig) -
         point["epsilon"] = value
     before = run.run_status.series[0] | {"version": 0, "epsilon": 0.0}
     picture = run_picture.drawn(run.run_status.summary(), [before, *run.run_status.series])
-    assert list(picture.axes[2].lines[0].get_ydata()) == [2.2, 2.3, 2.365, 2.365]
+    drawn: Any = picture.axes[2].lines[0].get_ydata()
+    assert list(drawn) == [2.2, 2.3, 2.365, 2.365]

@@ -78,3 +78,21 @@ def test_a_column_is_carried_beside_each_prediction(
     code, out, err = predict(capsys, model, text, "--id", "case")
     assert (code, out) == (3, "")
     assert "column 'case': there is none among 3" in err
+
+
+def test_a_card_has_the_constant_and_what_the_probabilities_are_worth(tmp_path: Path) -> None:
+    run = config.load(written(tmp_path / "run"))
+    results(tmp_path / "out", run)
+    path = tmp_path / "out" / "summary.json"
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    bins = [{"predicted": 0.2, "observed": 0.3, "rows": 900}, {"rows": 124}]
+    summary["calibration"] = {"log_loss": 0.2021, "brier": 0.118, "error": 0.034, "bins": bins}
+    summary["constant"] = {"accuracy": 0.564, "log_loss": 0.685, "brier": 0.492}
+    path.write_text(json.dumps(summary), encoding="utf-8")
+    exported.export(tmp_path / "out", tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert (
+        "accuracy 0.75; log\\_loss 0.2021, brier 0.118, calibration error 0.034; on 1,024" in card
+    )
+    same = "public rows. Always the same answer: accuracy 0.564, log\\_loss 0.685, brier 0.492 |"
+    assert same in card

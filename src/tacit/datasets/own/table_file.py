@@ -276,7 +276,7 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         raise _of_width(path, head, error) from None
 
 
-def _of_width(path: Path, head: CsvHead, error: pa.ArrowInvalid) -> Exception:
+def _of_width(path: Path, head: CsvHead, error: Exception) -> Exception:
     """Return the error of a row with another number of cells, for its owner with its number."""
     where = _WIDTH.search(str(error))
     if where is None:
