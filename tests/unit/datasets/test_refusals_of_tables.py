@@ -118,7 +118,8 @@ def test_a_row_with_a_cell_too_many_is_counted_for_its_owner_alone(
     with pytest.raises(OwnersError) as error:
         list(TableReader(schema).read(path))
     assert error.value.for_owner == (
-        f"train.csv: row {rows + 1} of the data has {columns + 1} cells, and the table has "
-        f"{columns} columns; a cell that holds ',' needs quotes"
+        "train.csv: is not a whole table: a row has another number of columns: "
+        f"row {rows + 1} of the data has {columns + 1} cells, and not {columns}; a cell that holds "
+        "',', or the end of a line, needs quotes"
     )
     assert not any(character.isdigit() for character in f"{error.value}")

@@ -282,10 +282,11 @@ def _of_width(path: Path, head: CsvHead, error: Exception) -> Exception:
     if where is None:
         return error
     row, expected, found = map(int, where.groups())
+    what = f"{path.name}: is not a whole table: a row has another number of columns"
     return OwnersError(
-        f"{path.name}: is not a whole table: a row has another number of columns",
-        f"{path.name}: row {row - head.lines} of the data has {found} cells, and the table has "
-        f"{expected} columns; a cell that holds {head.separator!r} needs quotes",
+        what,
+        f"{what}: row {row - head.lines} of the data has {found} cells, and not {expected}; a cell "
+        f"that holds {head.separator!r}, or the end of a line, needs quotes",
     )
 
 
