@@ -24,6 +24,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit.algorithms.mapa import MapaServer
+from tacit.config import RunFile
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -62,10 +63,15 @@ class Rig:
     """One run, in memory, with what tests may do to it."""
 
     def __init__(
-        self, folder: Path, token: str | None = TOKEN, more: str = "", read_token: str | None = None
+        self,
+        folder: Path,
+        token: str | None = TOKEN,
+        more: str = "",
+        read_token: str | None = None,
+        run: RunFile | None = None,
     ) -> None:
-        """Build the rig; `more` are sections of the run file."""
-        self.run = run = run_file(RUN_FILE, more)
+        """Build the rig; `more` are sections of the run file, and `run` is another one."""
+        self.run = run = run or run_file(RUN_FILE, more)
         definition = run.define()
         self.model: Model = definition.build_model()
         self.role = MapaServer(definition, self.model)

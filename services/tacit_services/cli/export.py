@@ -26,12 +26,17 @@ def export(
             "is"
         ),
     ] = "last",
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="write model.onnx, too, for serving")
+    ] = False,
 ) -> None:
     """Write a run's model, with its model card, as a folder to use or hand on."""
     need("edge")
+    if onnx:
+        need("onnx")
     from tacit import exported
 
-    files = exported.export(run, out, code, which)
+    files = exported.export(run, out, code, which, with_onnx=onnx)
     say(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
     say(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
     say(f"next: tacit predict {out} {exported.option_of_rows(out)}")

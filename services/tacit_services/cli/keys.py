@@ -59,8 +59,9 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
+    from tacit.config.own_arrays import BoundsSection, TokensSection
     from tacit.config.own_column import ColumnSection
-    from tacit.config.own_target import EventTarget
+    from tacit.config.own_target import EventTarget, NextToken
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:
@@ -76,6 +77,9 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
     yield 'A target of [data] table, as `{time = "days", …}`', ("data",), EventTarget
+    yield 'A target of [data] table, as `{next_token = "note"}`', ("data",), NextToken
+    yield "A target of [data] arrays, as `{low = 0, high = 100}`", ("data",), BoundsSection
+    yield "A target of [data] arrays, as `{tokens = 30000}`", ("data",), TokensSection
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
 

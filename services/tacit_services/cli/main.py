@@ -142,7 +142,7 @@ def run(
     need("run")
     from tacit_services.testbed import preload
 
-    preload.prepare()  # its imports go on while this process makes its own
+    preload.prepare(file)  # its imports go on while this process makes its own
     from tacit_services.testbed import local_run
 
     folder = out or Path("out") / file.stem

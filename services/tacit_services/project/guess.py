@@ -17,14 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.datasets.own.cells import Cells, by_value, dates, texts
+from tacit.datasets.own.cells import by_value, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
-from tacit.datasets.own.unit_ids import ID_NAME
+from tacit.datasets.own.unit_ids import named_id
 from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
+from tacit_services.project.date_guess import date_guess
 from tacit_services.project.draft import PLAIN, UNSTATED, StatedForm, StatedTarget
+from tacit_services.project.id_guess import numbers_persons, numbers_rows
 from tacit_services.project.number_guess import (
     NumberGuess,
     missing_numbers,
@@ -36,13 +38,17 @@ from tacit_services.project.sample import Sample, read_sample
 
 MOST_VALUES = 50  # the most values of a category; a text with more is not read
 _FEW_NUMBERS = 10  # a whole number with so few different values is a category, or a count
+_TEXT_WORDS = 4.0  # of a cell, on average: from here on a column of different cells is a text
+_TEXT_DIFFERENT = 0.5  # of a text's cells, at the least
+_LENGTHS = tuple(1 << power for power in range(3, 10))  # tokens of a text: the first that suffices
+_TOKENS_OF_A_WORD = 1.5
 _FEW_WORDS = 5  # that stand for no value among numbers
 _NUMBERS = 0.95  # of the cells with a value are numbers, in a column of numbers
 _RARE = 0.005  # of the rows: a value that fewer have is not listed
 _NO_VALUE = ("?", "#N/A", "-", ".", "nil", "None", "none", "n/a", "<NA>")  # written as no value
 _INDEX_NAME = re.compile(r"__index_level_\d+__|Unnamed: \d+")  # as pandas calls an index
-_DATES = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S")
-_DATED = 0.98
+_NO_CLASS = ("?", "#N/A", ".", "n/a", "<NA>")  # as a target's value; none and - may be a class
+_MOSTLY = 0.5  # of the rows have a value that is listed, or the column has too many
 _INTERVALS = 8  # of the time to an event
 _MOST_COUNT = 100  # a target of larger whole numbers is not asked about
 
@@ -54,7 +60,8 @@ class Guess:
     number: its bounds and scale. values: of a category. date: its pattern, first and last day.
     missing: whether the sample has rows without a value. codes: cells that stand for no value.
     rare: how many values are not listed. left_out: why the column is not read; instead: what would
-    read it. person: whether it looks like the id of a person who has several rows.
+    read it. person: whether it looks like the id of a person who has several rows. text: whether it
+    is a text, which can be read alone. asks: what the user is asked about it.
     """
 
     name: str
@@ -67,6 +74,8 @@ class Guess:
     left_out: str = ""
     instead: str = ""
     person: bool = False
+    text: bool = False
+    asks: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -157,15 +166,22 @@ def _target(name: str, values: pa.Array, read: Sample, *, stated: bool) -> Guess
 
     Raises ConfigError for what is no target, and where the last column looks like none.
     """
-    guess = _of_values(name, values, read.form, rare=0)
     if not stated:
         alone = _column(name, values, read.form, read.rows)
-        why = alone.left_out or guess.left_out or ("is a date" if alone.date else "")
+        as_target = _of_values(name, values, read.form, rare=0)
+        why = alone.left_out or ("is a date" if alone.date else as_target.left_out)
         if why:
             raise ConfigError(
                 f"--target: the last column, {printable(name)}, {why}; name the column that is "
                 "learnt"
             )
+    if date_guess(values, _NO_VALUE) is not None:
+        raise ConfigError(f"--target {name}: is a date; a target is a number, or has a few values")
+    guess = _of_values(name, values, read.form, rare=0)
+    if len(_words(values)) == 1 or len(guess.values) == 1:
+        raise ConfigError(
+            f"--target {name}: has one value in the sample; there is nothing to learn from it"
+        )
     if guess.left_out:
         raise ConfigError(
             f"--target {name}: {guess.left_out}; a target is a number, or has a few values"
@@ -176,12 +192,29 @@ def _target(name: str, values: pa.Array, read: Sample, *, stated: bool) -> Guess
 def _label(name: str, values: pa.Array) -> Guess:
     """Return a label: a category of two values, the second of which means that it holds."""
     counted = _words(values)
-    if len(counted) != 2:
+    codes = _no_classes(counted)
+    listed = sorted(set(counted) - set(codes))
+    if len(listed) != 2:
         raise ConfigError(
-            f"{name}: has {len(counted)} different values in the sample; a label, as an event, has "
+            f"{name}: has {len(listed)} different values in the sample; a label, as an event, has "
             "two"
         )
-    return Guess(name, values=tuple(sorted(counted)), missing=counted.total() < len(values))
+    missing = sum(counted[word] for word in listed) < len(values)
+    return Guess(name, values=tuple(listed), missing=missing, codes=codes)
+
+
+def _no_classes(words: Counter[str]) -> tuple[str, ...]:
+    """Return which values of a target stand for no value, where two others are left.
+
+    -1 is a class beside 1, or beside 0 and 1.
+    """
+    codes = [word for word in words if word in _NO_CLASS]
+    numbers = [word for word in words if re.fullmatch(r"-?\d+", word)]
+    if len(numbers) == len(words) - len(codes):
+        codes += [code for code in _codes_among(np.array(numbers, float)) if code != "-1"]
+    if len(words) - len(codes) < 2:
+        return ()
+    return tuple(sorted(codes))
 
 
 def _count(name: str, values: pa.Array, form: TableForm) -> Guess:
@@ -256,15 +289,33 @@ def _column(name: str, values: pa.Array, form: TableForm, rows: int) -> Guess:
     dated = _date(name, values)
     if dated is not None:
         return dated
-    named = ID_NAME.search(name) is not None
     words = _words(values)
     if not words:
         return Guess(name, left_out="has no value in the sample")
-    if _numbers_rows(values, form, rows):
+    whole = _whole_numbers(values, form)
+    if numbers_rows(whole, rows):
         return Guess(name, left_out="numbers the rows")
-    if (named and len(words) > MOST_VALUES) or _numbers_persons(values, form, len(words), rows):
+    if (text := _text(name, words)) is not None:
+        return text
+    ids = named_id(name) and len(words) > MOST_VALUES and not _has_fractions(values, form)
+    if ids or numbers_persons(name, whole, rows):
         return _id(name, len(words), rows)
     return _of_values(name, values, form, rare=max(2, round(_RARE * rows)))
+
+
+def _text(name: str, words: Counter[str]) -> Guess | None:
+    """Guess a text: cells that mostly differ, of several words each. It is never a category."""
+    sizes = np.repeat([len(cell.split()) for cell in words], list(words.values()))
+    if sizes.mean() < _TEXT_WORDS or len(words) < _TEXT_DIFFERENT * len(sizes):
+        return None
+    needed = _TOKENS_OF_A_WORD * float(np.quantile(sizes, 0.95))
+    length = next((length for length in _LENGTHS if length >= needed), _LENGTHS[-1])
+    return Guess(
+        name,
+        left_out=f"is a text, of about {sizes.mean():.0f} words a row",
+        instead=f'{{ text = "vocabulary.json", length = {length} }}, as the only feature',
+        text=True,
+    )
 
 
 def _id(name: str, different: int, rows: int) -> Guess:
@@ -279,22 +330,6 @@ def _id(name: str, different: int, rows: int) -> Guess:
     )
 
 
-def _numbers_rows(values: pa.Array, form: TableForm, rows: int) -> bool:
-    """Check whether the column counts the rows: whole numbers without a gap, each once."""
-    read = _whole_numbers(values, form)
-    return len(read) == rows > 20 and bool((np.diff(np.sort(read)) == 1).all())
-
-
-def _numbers_persons(values: pa.Array, form: TableForm, different: int, rows: int) -> bool:
-    """Check whether whole numbers without many gaps repeat over rows, as ids of persons do."""
-    if different <= max(200, rows // 20):
-        return False
-    read = _whole_numbers(values, form)
-    if not len(read) or different > 0.95 * rows:
-        return False
-    return bool(different >= 0.9 * (read.max() - read.min() + 1))
-
-
 def _whole_numbers(values: pa.Array, form: TableForm) -> Any:
     """Return the column's numbers where all are whole; else none."""
     if pa.types.is_floating(values.type) or pa.types.is_temporal(values.type):
@@ -304,6 +339,12 @@ def _whole_numbers(values: pa.Array, form: TableForm) -> Any:
     if cells.unread.any() or not np.isfinite(read).all() or (read % 1).any():
         return np.empty(0)
     return read
+
+
+def _has_fractions(values: pa.Array, form: TableForm) -> bool:
+    cells = read_numbers(values, form)
+    read = cells.values[np.isfinite(cells.values)]
+    return bool((read % 1).any())
 
 
 def _own_words(values: pa.Array) -> frozenset[str]:
@@ -327,7 +368,7 @@ def _words(values: pa.Array, own: frozenset[str] = frozenset()) -> Counter[str]:
 
 
 def _of_values(name: str, values: pa.Array, form: TableForm, rare: int) -> Guess:
-    """Guess a number or a category. rare: rows that a value needs to be listed."""
+    """Guess a number or a category. rare: rows that a value needs to be listed; 0: a target."""
     words = _words(values, _own_words(values))
     cells = read_numbers(values, form)
     if not words:
@@ -377,49 +418,40 @@ def _codes_among(numbers: Any) -> list[str]:
     return [f"{code:g}" for code in missing_numbers(np.repeat(numbers, 2))]
 
 
-def _days(cells: Cells) -> list[Any]:
-    return [day for day in cells.values if day is not None]
-
-
 def _category(name: str, words: Counter[str], values: pa.Array, rare: int) -> Guess:
-    absent = [word for word in words if word in _NO_VALUE and rare]
-    numbers = np.array([float(word) for word in words if re.fullmatch(r"-?\d+", word)])
-    if rare and len(numbers) == len(words) - len(absent):
-        absent += _codes_among(numbers)
+    if rare:
+        absent = [word for word in words if word in _NO_VALUE]
+        numbers = np.array([float(word) for word in words if re.fullmatch(r"-?\d+", word)])
+        if len(numbers) == len(words) - len(absent):
+            absent += _codes_among(numbers)
+    else:
+        absent = list(_no_classes(words))
     listed = [word for word in words if word not in absent and words[word] >= rare]
-    if len(listed) > MOST_VALUES or not listed:
+    covered = sum(words[word] for word in listed)
+    present = sum(words[word] for word in words if word not in absent)
+    if len(listed) > MOST_VALUES or covered < _MOSTLY * present or not listed:
         different = len(words)
+        if not present:
+            return Guess(name, left_out="has no value in the sample")
         instead = '{ hash = 64, missing = "other" }' if different < sum(words.values()) else ""
         return Guess(
             name, left_out=f"has {different} different values in the sample", instead=instead
         )
-    missing = sum(words[word] for word in words if word not in absent) < len(values)
+    missing = present < len(values)
     others = len(words) - len(listed) - len(absent)
     codes = tuple(sorted(absent))
     return Guess(name, values=tuple(sorted(listed)), missing=missing, codes=codes, rare=others)
 
 
 def _date(name: str, values: pa.Array) -> Guess | None:
-    kind = values.type
-    patterns: tuple[str, ...]
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        patterns = _DATES[:1]
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        patterns = _DATES
-    else:
+    read = date_guess(values, _NO_VALUE)
+    if read is None:
         return None
-    head = values.slice(0, 2000)
-    for pattern in patterns:
-        cells = dates(head, pattern, _NO_VALUE)
-        read = _days(cells)
-        if read and cells.unread.sum() <= (1 - _DATED) * (len(read) + cells.unread.sum()):
-            whole = dates(values, pattern, _NO_VALUE)
-            if whole.unread.any():
-                return None
-            days = _days(whole)
-            since, until = f"{min(days).year}-01-01", f"{max(days).year + 1}-12-31"
-            present = _words(values)
-            codes = tuple(word for word in _NO_VALUE if word in present)
-            absent = len(days) < len(values)
-            return Guess(name, date=(pattern, since, until), missing=absent, codes=codes)
-    return None
+    asks = ""
+    if read.mirrored:
+        asks = (
+            f"{printable(name)} is read as {read.pattern}, and {read.mirrored} would fit as well: "
+            "which is it? Its line in run.toml says it"
+        )
+    date = (read.pattern, read.since, read.until)
+    return Guess(name, date=date, missing=read.missing, codes=read.codes, asks=asks)

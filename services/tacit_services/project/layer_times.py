@@ -8,28 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.models.module import ModuleModel
-
-RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 _ROWS = 3  # of which the quickest counts
 _SHOWN = 4  # layers that are named, the slowest first
-INSTEAD = (
-    "torch cannot map it over rows, so that each row is computed alone, up to a thousand times as "
-    "slowly as a convolution; use nn.Conv1d over time, nn.TransformerEncoderLayer, or for words "
-    'model.name = "lstm"'
-)
 
 
-def layer_times(model: ModuleModel) -> dict[str, float]:
-    """Return the seconds that each layer takes for one row, forward and back, by its name."""
-    module = model.module
+def layer_times(module: nn.Module, x: Tensor) -> dict[str, float]:
+    """Return the seconds that each layer takes for one row, forward and back, by its name.
+
+    x: a public row, (1, *shape).
+    """
     inputs: dict[str, tuple[Any, ...]] = {}
     hooks = [
         layer.register_forward_pre_hook(_remembering(name, inputs))
         for name, layer in module.named_modules()
         if not list(layer.children())
     ]
-    x = model.random_batch(1, torch.Generator().manual_seed(1))[0]
     with torch.no_grad():
         module(x)
     for hook in hooks:
@@ -38,24 +31,15 @@ def layer_times(model: ModuleModel) -> dict[str, float]:
     return {name: _seconds(layers[name], given) for name, given in inputs.items()}
 
 
-def words(model: ModuleModel) -> str:
+def words(module: nn.Module, x: Tensor) -> str:
     """Return the slowest layers, each with its share of the time."""
-    seconds = layer_times(model)
-    kinds = {name: type(layer).__name__ for name, layer in model.module.named_modules()}
+    seconds = layer_times(module, x)
+    kinds = {name: type(layer).__name__ for name, layer in module.named_modules()}
     total = sum(seconds.values())
     slowest = sorted(seconds, key=lambda name: -seconds[name])[:_SHOWN]
     return ", ".join(
         f"{name or 'it'} ({kinds[name]}) {100 * seconds[name] / total:.0f} %" for name in slowest
     )
-
-
-def recurrent(model: ModuleModel) -> list[str]:
-    """Return a warning for each layer that torch cannot map over rows, with what to use instead."""
-    return [
-        f"the layer {name or 'it'} ({type(layer).__name__}) is slow: {INSTEAD}"
-        for name, layer in model.module.named_modules()
-        if isinstance(layer, RECURRENT)
-    ]
 
 
 def _remembering(name: str, inputs: dict[str, tuple[Any, ...]]) -> Any:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from tacit.config.complaints import one_line
 from tacit.config.own_table import TableData
+from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
 from tacit.shown import printable
@@ -39,21 +45,21 @@ _RADIUS = 2.0  # that a linear model's weights are taken to lie within, columns 
 
 def draft(request: DraftRequest) -> Draft:
     """Draft a run on a table like the sample. Raises ConfigError, DataError."""
-    guesses = _guesses(request)
+    guesses = _fitting(request, _guesses(request))
     columns, target = guesses.features, guesses.target
     targets = guesses.targets
     width = sum(guess.width for guess in columns)
     if not width:
         raise ConfigError(
             f"--table {request.sample}: no column is left to learn from beside {target.name!r}: "
-            + "; ".join(f"{guess.name!r} {guess.left_out}" for guess in columns[:5])
+            + "; ".join(map(_why_not, columns[:5]))
         )
     data = _data_lines(request, guesses)
     remarks = (
         *guesses.remarks,
-        *_coded([*columns, *targets]),
         *_unread(columns),
         *_asked(columns),
+        *_of_values(columns, targets),
         *_meanings(targets, request.goal),
     )
     learns = _learns(request, guesses)
@@ -100,20 +106,6 @@ def _learns(request: DraftRequest, guesses: Guesses) -> str:
     return named
 
 
-def _coded(guesses: list[Guess]) -> Iterator[str]:
-    """Yield which cells of the sample are taken for no value."""
-    coded = [
-        f"{printable(' '.join(guess.codes))} in {printable(guess.name)}"
-        for guess in guesses
-        if guess.codes and not guess.left_out
-    ]
-    if coded:
-        yield (
-            f"taken for no value: {', '.join(coded)}; where that is wrong, take it out of "
-            "missing_codes in run.toml"
-        )
-
-
 def _unread(columns: list[Guess]) -> Iterator[str]:
     """Yield which columns are not read, but those that somebody is asked about."""
     names = [printable(guess.name) for guess in columns if guess.left_out and not guess.person]
@@ -146,7 +138,7 @@ def _data_lines(request: DraftRequest, guesses: Guesses) -> list[str]:
         f"# All that is read; bounds and values are public{read}.",
         "[data.columns]",
         *map(_line, guesses.features),
-        *(_stated_target(guess, request.goal) for guess in guesses.targets),
+        *(_target_line(guess, request.goal) for guess in guesses.targets),
     ]
 
 
@@ -181,18 +173,92 @@ def _sizes(request: DraftRequest, data: list[str], columns: int) -> RowSizes:
     """
     if request.sample is None:
         return RowSizes(sqrt(columns + 1), (columns + 1) / 2)
-    section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
-    return row_sizes(section.plain_reader(Path()).inputs(request.sample))
+    return row_sizes(_reader(data).inputs(request.sample))
+
+
+def _reader(data: list[str]) -> TableReader:
+    """Return the reader of tables with these lines of [data]. Raises ConfigError."""
+    try:
+        section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
+    except ValidationError as error:
+        raise ConfigError(f"--table: {one_line(error, TableData)}") from error
+    return section.table_reader(Path())
+
+
+def _fitting(request: DraftRequest, guesses: Guesses) -> Guesses:
+    """Return the guesses without columns that the sample itself would fail.
+
+    `tacit check` refuses a column of which nearly all rows say nothing, and a start one with a
+    cell that cannot be read. Raises ConfigError for a target that nearly no row has.
+    """
+    if request.sample is None or not sum(guess.width for guess in guesses.features):
+        return guesses
+    reader = _reader(_data_lines(request, guesses))
+    silent = reader.silent(request.sample)
+    for guess in guesses.targets:
+        if guess.name in silent:
+            raise ConfigError(f"--target {guess.name}: nearly no row of the sample has a value")
+    unfit = silent | reader.misfits(request.sample)
+    why = "has a cell that is not read, or no value of its own in nearly all rows"
+    features = [
+        replace(guess, left_out=why, instead="") if guess.name in unfit else guess
+        for guess in guesses.features
+    ]
+    return replace(guesses, features=features)
+
+
+def _of_values(columns: list[Guess], targets: tuple[Guess, ...]) -> list[str]:
+    """Return what cells are taken for: none, where nobody said so, and two where they are alike."""
+    read = [guess for guess in (*columns, *targets) if not guess.left_out]
+    coded = [
+        f"{printable(guess.name)} {', '.join(map(printable, guess.codes))}"
+        for guess in read
+        if guess.codes
+    ]
+    remarks = []
+    if coded:
+        remarks.append(f"these are taken for no value (missing_codes): {'; '.join(coded)}")
+    absent = [printable(guess.name) for guess in targets if guess.missing]
+    if absent:
+        remarks.append(
+            f"rows without {', '.join(absent)} are left out, and so is every row that does not fit "
+            '(data.bad_rows = "leave out")'
+        )
+    for guess in read:
+        alike: dict[str, list[str]] = {}
+        for value in guess.values:
+            composed = unicodedata.normalize("NFKC", value).casefold()
+            alike.setdefault(" ".join(composed.split()), []).append(value)
+        for values in alike.values():
+            if len(values) > 1:
+                remarks.append(
+                    f"{printable(guess.name)}: {', '.join(map(printable, values))} are "
+                    f"{len(values)} values; where they are one, write them alike in all files"
+                )
+    return remarks
 
 
 def _asked(columns: list[Guess]) -> list[str]:
-    """Return what the user is asked about the columns that are not read."""
-    return [
+    """Return what the user is asked about columns."""
+    asked = [guess.asks for guess in columns if guess.asks]
+    asked += [
+        f"{guess.name} is a text, and is not read: it takes a public tokenizer's file beside "
+        f"the run file, a network with an embedding, and {guess.name} = {guess.instead}"
+        for guess in columns
+        if guess.text
+    ]
+    return asked + [
         f"is {guess.name} a person, or another whose rows belong together? It is not read; say "
         f"--unit {guess.name}, or privacy is for each row by itself"
         for guess in columns
         if guess.person
     ]
+
+
+def _why_not(guess: Guess) -> str:
+    if guess.text:
+        return f"{guess.name!r} {guess.left_out}; to read it: {guess.instead} (docs/own-data.md)"
+    return f"{guess.name!r} {guess.left_out}"
 
 
 def _meanings(targets: tuple[Guess, ...], goal: StatedTarget) -> list[str]:
@@ -264,7 +330,7 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
         f"target = {_target_key(guesses, request.goal)}",
     ]
     absent = [guess.name for guess in guesses.targets if guess.missing]
-    if absent and request.goal != PLAIN:
+    if absent:
         lines.append(f'bad_rows = "leave out"  # the sample has rows without {", ".join(absent)}')
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
@@ -306,18 +372,11 @@ def _left_out(key: str, guess: Guess) -> str:
     return f"# {key}: is not read; it {guess.left_out}{instead}"
 
 
-def _target_line(target: Guess) -> str:
-    """Return the line of the target; a number is scaled by its bounds."""
-    line = _line(target)
-    if target.number is None:
-        return line
-    return re.sub(r", center = \S+, scale = [^ ,}]+", "", line)
+def _target_line(target: Guess, goal: StatedTarget) -> str:
+    """Return the line of a target's column.
 
-
-def _stated_target(target: Guess, goal: StatedTarget) -> str:
-    """Return the line of a target's column, which has no number in the place of a missing one."""
-    if goal == PLAIN:
-        return _target_line(target)
+    It has no number in the place of a missing one, and a number is scaled by its bounds.
+    """
     codes = f", missing_codes = {_codes(target.codes)}" if target.codes else ""
     if target.number is None:
         return f"{_key(target.name)} = {{ values = {quoted(list(target.values))}{codes} }}"

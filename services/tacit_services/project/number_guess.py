@@ -84,25 +84,29 @@ def _gains(values: Any, low: float) -> bool:
 
 
 def _skewness(values: Any) -> float:
-    deviation = float(values.std())
+    largest = float(np.abs(values).max()) or 1.0
+    shares = values / largest  # no square of a large number
+    deviation = float(shares.std())
     if not deviation:
         return 0.0
-    return float((((values - values.mean()) / deviation) ** 3).mean())
+    return float((((shares - shares.mean()) / deviation) ** 3).mean())
 
 
 def _spread(values: Any) -> float:
-    """Return a robust standard deviation, never zero.
+    """Return a robust standard deviation, never zero, of numbers of any size.
 
     That is the larger of two: by the median distance from the median, and by the inner nine tenths.
     A column with a long tail is not much wider than others, or it alone would set every step.
     """
-    middle = float(np.median(values))
-    low, high = np.quantile(values, (0.05, 0.95))
-    by_median = _NORMAL * float(np.median(np.abs(values - middle)))
+    largest = float(np.abs(values).max()) or 1.0
+    shares = values / largest
+    middle = float(np.median(shares))
+    low, high = np.quantile(shares, (0.05, 0.95))
+    by_median = _NORMAL * float(np.median(np.abs(shares - middle)))
     by_tenths = float(high - low) / _NINE_TENTHS
-    for spread in (max(by_median, by_tenths), float(values.std())):
-        if spread > 1e-9 * max(1.0, abs(middle)):
-            return spread
+    for spread in (max(by_median, by_tenths), float(shares.std())):
+        if spread > 1e-9 * max(1.0 / largest, abs(middle)):
+            return min(spread, 1.0) * largest
     return 1.0
 
 

@@ -24,8 +24,10 @@ from tacit.datasets.source import Source
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.models.module import ModuleModel
+from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.objectives import objective_of
+from tacit.models.own_network import OwnNetwork
+from tacit.models.trusted_module import TrustedModule
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -86,19 +88,18 @@ def check(
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home, only)
     facts += _budget(plan, ledgers, home)
-    slow_layers: list[str] = []
     if definition.algorithm.worker == "edge":
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
-        if isinstance(model, ModuleModel) and definition.model.entry is not None:
-            facts.append(("layers", f"of a row's time: {layer_times.words(model)}"))
-            slow_layers = layer_times.recurrent(model)
+        if isinstance(model, FrozenModule | TrustedModule):
+            row = model.random_batch(1, torch.Generator().manual_seed(1))[0]
+            facts.append(("layers", f"of a row's time: {layer_times.words(model.own.module, row)}"))
     with slow.step("comparing the test set with private rows"):
         alike = own_budget.refuse_private_test(definition, home, rows_known=False, only=only)
     notes = [*run.notes, *remarks, *alike]
     if only is None:  # what is compared are the rows of all
         notes += [*_absent(definition.source, edge_rows), *_unequal(definition, edge_rows)]
-    notes += [*_far_from_rows(definition, [edge.count for edge in edge_rows]), *slow_layers]
+    notes += _far_from_rows(definition, [edge.count for edge in edge_rows])
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
     refused = own_budget.trained_out(definition, ledgers, home)
     policy = policy_beside(run.folder)
@@ -127,7 +128,7 @@ def _rows_of_edges(
     Where the model is an own module, some of them are tried with it.
     """
     edge_rows = []
-    if isinstance(model, ModuleModel) and definition.algorithm.worker != "party":
+    if isinstance(model, OwnNetwork) and definition.algorithm.worker != "party":
         own = model
     else:
         own = None
@@ -161,7 +162,7 @@ def _data(
     )
 
 
-def _examined(source: Source, read: PrivateRows, own: ModuleModel | None, edges: int) -> _EdgeRows:
+def _examined(source: Source, read: PrivateRows, own: OwnNetwork | None, edges: int) -> _EdgeRows:
     rows = read.for_edge(source.shape[1] or 1)
     classes = _classes_in(rows.y[:-1], source.target)
     if own is None:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from multiprocessing import forkserver, util
 from pathlib import Path
 
+from tacit import regular_file
 from tacit_services import launch, python_child
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
@@ -48,6 +49,8 @@ _IMPORTED = [
     "uvicorn.loops.auto",  # uvicorn imports these two only when it starts
     "tacit.kernels.network",  # with numba, if it is there
 ]
+# What torch needs to make a graph of a module takes two seconds more.
+_FOR_OWN_CODE = ("torch._dynamo", "torch.export._trace", "torch._export.non_strict_utils")
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LONGEST_FOLDER = 60  # bytes: a socket's whole name may have 107
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (made by mkdtemp, for us alone)
@@ -55,10 +58,21 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 
 
+def prepare(run_file: Path | None = None) -> None:
+    """Let the forkserver begin its imports, while this process does something else.
+
+    run_file: of the run; one that names own code needs more of them.
+    """
+    own_code = False
+    if run_file is not None:
+        with contextlib.suppress(OSError):
+            own_code = b'"python"' in regular_file.content(run_file)
+    _begin(_FOR_OWN_CODE if own_code else ())
+
+
 @functools.cache  # once only: while it works, what other threads print is lost
-def prepare() -> None:
-    """Let the forkserver begin its imports, while this process does something else."""
-    _CONTEXT.set_forkserver_preload(_IMPORTED)
+def _begin(more: tuple[str, ...]) -> None:
+    _CONTEXT.set_forkserver_preload([*_IMPORTED, *more])
     with _silenced(), python_child.inherited(_AT_EXEC), _room_for_sockets():
         forkserver.ensure_running()
 

@@ -1,7 +1,7 @@
-"""The audit's test A for users' own modules, whose rows are computed by recorded operations.
+"""The audit's test A for users' own modules, whose rows are computed by their graphs.
 
-The modules compute what the audit's narrow network computes, in code that does not show its layers.
-So the same worlds attack them. One of them raises where its hidden unit is `POLE`.
+The modules compute what the audit's narrow network computes. So the same worlds attack them. One of
+them is trusted code, which raises where its hidden unit is `POLE`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLE = 3.0
 
 
 class Gated(nn.Module):
-    """One hidden unit, by an operation that is no layer: mapped over a batch."""
+    """One hidden unit, by an operation that is no layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,18 +40,21 @@ class Gated(nn.Module):
         return torch.where(unit > 0, unit, 0.0)
 
 
-class Solving(Gated):
-    """The same, as the solution of an equation that has none at POLE: computed row by row."""
+class Raising(Gated):
+    """The same, in code that raises at POLE, which the rows' owners trust."""
 
     def hidden(self, unit: Tensor) -> Tensor:
         """Return the unit (B, 1), or 0 where it is negative; raises at POLE."""
-        factor = POLE - unit
-        return super().hidden(torch.linalg.solve(factor.unsqueeze(2), factor * unit))
+        if bool((unit == POLE).any()):
+            raise ArithmeticError("at the pole")
+        return super().hidden(unit)
 
 
 def model_of(kind: type[Gated]) -> Model:
     """Return the module as a model of a run."""
-    return module_model("audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy)
+    return module_model(
+        "audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy, trusted=kind is Raising
+    )
 
 
 def own_module(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
@@ -64,7 +67,7 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
     All other rows have gradients. A message that does not come is an alarm.
     """
-    subject = subject.but(model=model_of(Solving), most=ROWS)
+    subject = subject.but(model=model_of(Raising), most=ROWS)
     world = _raising_world()
     try:
         inside, outside = (
@@ -74,7 +77,7 @@ def raising(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
             ).numpy()
             for included in (True, False)
         )
-    except RuntimeError:  # torch's, of the record
+    except ArithmeticError:  # of the record
         return [Finding("own module raises", subject.name, "messages", 0, 1, True, subject.honest)]
     return compared("own module raises", subject, inside, outside)
 

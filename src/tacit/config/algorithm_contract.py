@@ -131,13 +131,15 @@ class AlgorithmSection(Section):
         workers: int,
         folder: Path,
         objective: Objective | None = None,
+        integers: int | None = None,
     ) -> Model:
         """Return the model that is trained on examples of `shape`. Raises ConfigError.
 
         classes: how many, or 0 where the target has none. folder: the run file's. objective: what
-        is learnt of labels, counts or an event.
+        is learnt of labels, counts or an event. integers: what an example's whole numbers are
+        below; None: it is float32.
         """
-        return section.build(shape, classes, folder, objective)
+        return section.build(shape, classes, folder, objective, integers)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

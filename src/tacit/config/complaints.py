@@ -11,7 +11,8 @@ from tacit import shown
 
 _Location = tuple[int | str, ...]
 _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
-_TARGETS = (("column",), ("labels",), ("event",))  # forms of a table's target, which are no keys
+_FORMS = ("column", "labels", "event", "next token", "number", "tokens")
+_TARGETS = tuple((form,) for form in _FORMS)  # forms of a target, which are no keys
 
 
 def one_line(error: ValidationError, root: type[BaseModel]) -> str:

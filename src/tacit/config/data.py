@@ -142,8 +142,9 @@ def with_counts(
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    reader = section.plain_reader(folder)
-    counts = counted(located(section.train, folder, folders=reader.folders), reader, edges)
+    path = located(section.train, folder, folders=section.plain_reader(folder).folders)
+    units = section.everyone(folder, path)
+    counts = counted(units, section.unit is not None, edges, path.name)
     numbers = {"rows": counts.units, "unit_rows": counts.largest}
     assignments = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
     note = f"data: {assignments}: counted in {section.train}, and taken as public from now on"

@@ -82,8 +82,9 @@ class Definition(Generic[A_co]):
         shape, classes = self.source.shape
         objective = objective_of(self.source.target)
         model = self.algorithm.build_model(
-            self.model, shape, classes, self.edges.count, self.folder, objective
-        )
+            self.model, shape, classes, self.edges.count, self.folder, objective,
+            self.source.integers,
+        )  # fmt: skip
         return checked_size(model)
 
     def metrics(self) -> Metrics:

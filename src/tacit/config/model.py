@@ -39,8 +39,9 @@ class ModelSection(Section):
     arguments: dict[str, Any] = Field({}, description="python: what the entry is called with")
     loss: str | None = Field(
         None,
-        description="python and graph: cross_entropy, mse, bce_with_logits, poisson, hazard; "
-        'python: also "module:function" of one example; left out: by the target',
+        description="python and graph: cross_entropy, mse, bce_with_logits, poisson, hazard, "
+        'token_cross_entropy; python: also "module:function" of one example; left out: by the '
+        "target",
     )
     weights: str | None = Field(
         None, description="python and graph: public weights to start from, a safetensors file"
@@ -132,14 +133,20 @@ class ModelSection(Section):
         )
 
     def build(
-        self, shape: tuple[int, ...], classes: int, folder: Path, objective: Objective | None = None
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        folder: Path,
+        objective: Objective | None = None,
+        integers: int | None = None,
     ) -> Model:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        objective: what it learns of labels, counts or an event. Raises ConfigError.
+        objective: what it learns of labels, counts or an event. integers: where an example is whole
+        numbers, their bound. Raises ConfigError.
         """
         if (parts := self.parts(folder)) is not None:
-            return parts.build(shape, classes, self.regularization, objective)
+            return parts.build(shape, classes, self.regularization, objective, integers)
         if not classes and objective is None:
             raise ConfigError(
                 f"model.name={self.name}: is for classes, and the target is a number; "

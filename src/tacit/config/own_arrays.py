@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import Discriminator, Field, FiniteFloat, Tag, field_validator, model_validator
 
 from tacit.config.algorithm_contract import Sections
-from tacit.config.own_data import OwnData
+from tacit.config.own_data import OwnData, check_whole_numbers
 from tacit.config.sections import Section
-from tacit.datasets.own.array_values import Bounds, Values
+from tacit.datasets.own.array_values import Bounds, TokensOf, Values, WholeNumbers
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.file_reading import PIXELS_MAX
 from tacit.datasets.own.rows import Reader
@@ -19,6 +19,7 @@ from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.errors import ConfigError
 from tacit.user_code import entry_digest
 
+MOST_INTEGERS = 1 << 31
 Side = Annotated[int, Field(gt=0, le=4096)]
 
 
@@ -39,6 +40,28 @@ class BoundsSection(Section):
         return Bounds(self.low, self.high)
 
 
+class TokensSection(Section):
+    """A target of one number at each place of a row."""
+
+    tokens: int = Field(
+        ge=2,
+        le=MOST_INTEGERS,
+        description="y has as many places as x (the first number of shape), each 0 to tokens - 1, "
+        "or -100 where nothing is learnt",
+    )
+
+
+def _form(value: Any) -> str:
+    of_tokens = isinstance(value, TokensSection) or (isinstance(value, dict) and "tokens" in value)
+    return "tokens" if of_tokens else "number"
+
+
+ArrayTarget = Annotated[
+    Annotated[BoundsSection, Tag("number")] | Annotated[TokensSection, Tag("tokens")],
+    Discriminator(_form),
+]
+
+
 class ShapedData(OwnData):
     """Rows that are arrays of one shape. Its model must be one for that shape."""
 
@@ -46,12 +69,19 @@ class ShapedData(OwnData):
         """Return the shape of one row's x."""
         raise NotImplementedError
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a row is a list of whole numbers, each of which has a token to learn."""
+        return False
+
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         super().agree(run)
         name = run.model.name
         shape = self.example()
-        if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and len(shape) != 3):
+        if (name == "lstm" and not self.is_text) or (
+            name in ("cnn", "resnet", "mobilenet") and len(shape) != 3
+        ):
             if name == "lstm":
                 what = "text"
             else:
@@ -68,30 +98,89 @@ class ValuesData(ShapedData):
         max_length=4,
         description="of one row of x; an image: [1, 28, 28]",
     )
-    low: float = Field(allow_inf_nan=False, description="smaller numbers of x count as it")
-    high: float = Field(allow_inf_nan=False, description="larger numbers of x count as it")
+    low: float | None = Field(
+        None, allow_inf_nan=False, description="smaller numbers of x count as it"
+    )
+    high: float | None = Field(
+        None, allow_inf_nan=False, description="larger numbers of x count as it"
+    )
+    integers: int | None = Field(
+        None,
+        ge=2,
+        le=MOST_INTEGERS,
+        description="in the place of low and high: x is whole numbers from 0 to integers - 1, "
+        "others are refused",
+    )
     classes: int | None = Field(
         None, ge=2, le=65_536, description="of y, which is 0 to classes - 1; or say target"
     )
-    target: BoundsSection | None = Field(None, description="of y where it is a number")
+    target: ArrayTarget | None = Field(
+        None, description="of y where it is a number, or a token at each place"
+    )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if (self.classes is None) == (self.target is None):
-            raise ValueError("expected classes, or target = { low = …, high = … }")
-        if not self.low < self.high:
-            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+            raise ValueError("expected classes, target = { low = …, high = … } or { tokens = … }")
+        self._check_bounds()
         return self
+
+    def _check_bounds(self) -> None:
+        if self.integers is not None:
+            for key, value in (("low", self.low), ("high", self.high)):
+                if value is not None:
+                    raise ValueError(
+                        f"{key}={value:g}: whole numbers have no bounds beside "
+                        f"integers={self.integers}; leave {key} out"
+                    )
+            if self.features != "none":
+                raise ValueError(f"features: are of numbers, not of integers={self.integers}")
+        elif self.low is None or self.high is None:
+            raise ValueError("expected low and high of x, or integers for whole numbers")
+        elif not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
 
     def example(self) -> tuple[int, ...]:
         """Return `shape`."""
         return self.shape
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a row is a list of whole numbers, each of which has a token to learn."""
+        tokens = isinstance(self.target, TokensSection)
+        return tokens and self.integers is not None and len(self.shape) == 1
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
+        if self.integers is None:
+            return
+        name = run.model.name
+        check_whole_numbers(name, f"data.integers={self.integers}", language=self.is_text)
+        if name == "lstm" and self.values().target.tokens != self.integers:
+            raise ValueError(
+                f"data.integers={self.integers}: lstm has the same tokens in x and y; write as "
+                "many as target.tokens"
+            )
+
     def values(self) -> Values:
         """Return the values that a row becomes."""
-        goal = self.classes if self.target is None else self.target.bounds()
-        assert goal is not None
-        return Values(self.shape, Bounds(self.low, self.high), goal)
+        goal: int | Bounds | TokensOf
+        if isinstance(self.target, TokensSection):
+            goal = TokensOf(self.target.tokens, self.shape[0])
+        elif self.target is not None:
+            goal = self.target.bounds()
+        else:
+            assert self.classes is not None
+            goal = self.classes
+        bounds: Bounds | WholeNumbers
+        if self.integers is not None:
+            bounds = WholeNumbers(self.integers)
+        else:
+            assert self.low is not None
+            assert self.high is not None
+            bounds = Bounds(self.low, self.high)
+        return Values(self.shape, bounds, goal)
 
 
 class ArraysData(ValuesData):

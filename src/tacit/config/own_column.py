@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from tacit.config.sections import Section
 from tacit.datasets.own.days import iso
+from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.schema import (
     PARTS,
     Category,
@@ -16,20 +18,22 @@ from tacit.datasets.own.schema import (
     DatePart,
     Hashed,
     Number,
+    Tokenized,
     text_of,
 )
+from tacit.datasets.own.vocabulary import vocabulary
 from tacit.datasets.target import MOST_COUNTED
 
 CellValue = str | int | FiniteFloat | bool
-_FORMS = "expected low and high (a number), values (a category), hash, or date"
+_FORMS = "expected low and high (a number), values (a category), hash, date, or text"
 _OF_NUMBERS = ("low", "high", "center", "scale")
 _OF_DATES = ("since", "until")
 
 
 class ColumnSection(Section):
-    """A column of an own table: a number with public bounds, a category, a hashed one, or a date.
+    """A column of an own table: a number with public bounds, a category, a date, or a text.
 
-    A number has low and high, a category its values.
+    A number has low and high, a category its values or a hash.
     """
 
     low: float | None = Field(None, allow_inf_nan=False, description="smaller numbers count as it")
@@ -64,9 +68,18 @@ class ColumnSection(Section):
     parts: tuple[DatePart, ...] = Field(
         PARTS, strict=False, min_length=1, description="of a date: what of it is read"
     )
+    text: str | None = Field(
+        None,
+        min_length=1,
+        description="a text: the public file of its tokenizer (tokenizer.json) beside the run file",
+    )
+    length: int | None = Field(
+        None, ge=1, le=65_536, description="of a text: tokens that it is cut, or filled up, to"
+    )
     missing: Literal["refuse", "other"] | float = Field(
         "refuse",
-        description="what a missing value is: refused, a category's or date's other, or a number",
+        description="what a missing value is: refused, a category's, date's or text's other, or a "
+        "number",
     )
     missing_codes: tuple[CellValue, ...] = Field(
         (), strict=False, max_length=1000, description='cells that stand for no value, as [-9, "?"]'
@@ -81,11 +94,14 @@ class ColumnSection(Section):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         number = self.low is not None and self.high is not None
-        forms = [number, self.values is not None, self.hash is not None, self.date is not None]
+        others = (self.values, self.hash, self.date, self.text)
+        forms = [number, *(other is not None for other in others)]
         if forms.count(True) != 1 or (self.low is None) != (self.high is None):
             raise ValueError(_FORMS)
         if not number and (self.log or any(getattr(self, key) is not None for key in _OF_NUMBERS)):
             raise ValueError("center, scale and log: are for a number, with low and high")
+        if (self.text is None) != (self.length is None):
+            raise ValueError("text and length: one needs the other")
         dated = self.date is not None
         if not dated and (self.parts != PARTS or any(getattr(self, key) for key in _OF_DATES)):
             raise ValueError("since, until and parts: are for a date")
@@ -134,8 +150,21 @@ class ColumnSection(Section):
             twice = next(value for value in values if values.count(value) > 1)
             raise ValueError(f"values: {twice!r} stands there twice")
 
+    def file(self, name: str, folder: Path) -> Path:
+        """Return the file of a text's tokenizer, in the run file's `folder`. Raises ConfigError."""
+        assert self.text is not None
+        return located(self.text, folder, f"data.columns.{name}.text")
+
+    def tokenized(self, name: str, folder: Path) -> Tokenized:
+        """Return the text called `name`, whose tokenizer is in `folder`. Raises ConfigError."""
+        assert self.length is not None
+        words = vocabulary(self.file(name, folder), f"data.columns.{name}.text", self.length)
+        codes = tuple(map(text_of, self.missing_codes))
+        missing = "refuse" if not isinstance(self.missing, str) else self.missing
+        return Tokenized(name, words, self.length, missing, codes)
+
     def column(self, name: str) -> Column:
-        """Return the column called `name`."""
+        """Return the column called `name`, which is no text."""
         codes = tuple(map(text_of, self.missing_codes))
         missing = "refuse" if not isinstance(self.missing, str) else self.missing
         if self.values is not None:

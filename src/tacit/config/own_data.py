@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,7 +15,7 @@ from tacit.config.features import FeaturedData
 from tacit.datasets import Source
 from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.own_rows import EDGE, OwnRows
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.privacy.report import Promise
 
@@ -34,6 +35,27 @@ def _most(rows: int, run: Sections) -> int:
     if run.guard.sums:
         return quarter
     return max(quarter, math.ceil(rows + _CHANCE * math.sqrt(rows)))
+
+
+def check_whole_numbers(model: str, what: str, *, language: bool = False) -> None:
+    """Raise ValueError for a model that takes no whole numbers, as `what` has them.
+
+    language: whether a number is learnt at each place of a row, as `lstm` does.
+    """
+    if model in ("python", "graph") or (model == "lstm" and language):
+        return
+    if language:
+        others = "lstm, python or graph"
+    else:
+        others = "python or graph, with an embedding"
+    if model == "lstm":
+        raise ValueError(
+            f"model.name=lstm: learns a token at each place; of {what} something else is learnt, "
+            f"so use {others}"
+        )
+    raise ValueError(
+        f"model.name={model}: takes no whole numbers, as {what} has them; use {others}"
+    )
 
 
 class OwnData(FeaturedData):
@@ -143,6 +165,10 @@ class OwnData(FeaturedData):
         Raises ConfigError where a package for that is missing.
         """
         raise NotImplementedError
+
+    def everyone(self, folder: Path, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row of a file is, for `rows` and `unit_rows`. Raises DataError."""
+        return (part.units for part in self.plain_reader(folder).read(path))
 
     def source(self, run: Sections, folder: Path) -> Source:
         """Return the rows in `folder`. Raises ConfigError."""

@@ -1,4 +1,4 @@
-"""[data] target of a table: a class, a number, a count, several labels, or the time to an event."""
+"""[data] target of a table: a class, a number, a count, labels, an event, or the next token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from pydantic import Discriminator, Field, FiniteFloat, Tag, model_validator
 
 from tacit.config.own_column import ColumnSection
 from tacit.config.sections import Section
-from tacit.datasets.own.schema import Category, CountsGoal, EventGoal, Goal, LabelsGoal, Number
+from tacit.datasets.own.schema import (
+    Category,
+    CountsGoal,
+    EventGoal,
+    Goal,
+    LabelsGoal,
+    NextTokenGoal,
+    Number,
+    Tokenized,
+)
 from tacit.datasets.target import MOST_LABELS
 
 MOST_CUTS = 1000
@@ -41,9 +50,17 @@ class EventTarget(Section):
         return self
 
 
+class NextToken(Section):
+    """The next token of a text, at each of its places: a language model."""
+
+    next_token: str = Field(description="the column of the text, which is the only feature, too")
+
+
 def _form(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "labels"
+    if isinstance(value, NextToken) or (isinstance(value, dict) and "next_token" in value):
+        return "next token"
     if isinstance(value, dict | EventTarget):
         return "event"
     return "column"
@@ -52,22 +69,31 @@ def _form(value: Any) -> str:
 TargetKey = Annotated[
     Annotated[str, Tag("column")]
     | Annotated[tuple[str, ...], Field(strict=False), Tag("labels")]
-    | Annotated[EventTarget, Tag("event")],
+    | Annotated[EventTarget, Tag("event")]
+    | Annotated[NextToken, Tag("next token")],
     Discriminator(_form),
 ]
 
 
 def names_of(target: TargetKey) -> tuple[str, ...]:
-    """Return the columns that a target is made of."""
+    """Return the columns that a target is made of, and that are no features."""
     if isinstance(target, str):
         return (target,)
     if isinstance(target, EventTarget):
         return (target.time, target.event)
+    if isinstance(target, NextToken):
+        return ()
     return target
 
 
 def check(target: TargetKey, columns: Mapping[str, ColumnSection]) -> None:
     """Raise ValueError where the columns of a target do not fit it."""
+    if isinstance(target, NextToken):
+        name = target.next_token
+        if name not in columns or columns[name].text is None:
+            raise ValueError(
+                f"target.next_token={name!r}: expected a column of [data.columns] with text"
+            )
     names = names_of(target)
     for name in names:
         if name not in columns:
@@ -84,7 +110,7 @@ def check(target: TargetKey, columns: Mapping[str, ColumnSection]) -> None:
         raise ValueError(f"target: {twice!r} stands there twice")
     if isinstance(target, EventTarget):
         _check_event(target, columns[target.time], columns[target.event])
-    elif not isinstance(target, str):
+    elif not isinstance(target, str | NextToken):
         _check_labels(names, columns)
 
 
@@ -118,7 +144,7 @@ def _check_event(target: EventTarget, time: ColumnSection, event: ColumnSection)
 
 
 def _check_column(name: str, column: ColumnSection) -> None:
-    if column.hash is not None or column.date is not None:
+    if column.hash is not None or column.date is not None or column.text is not None:
         raise ValueError(f"columns.{name}: a target is a number, or has values")
     if column.log:
         raise ValueError(f"columns.{name}: a target has no log")
@@ -126,8 +152,11 @@ def _check_column(name: str, column: ColumnSection) -> None:
         raise ValueError(f"columns.{name}: a target needs two values or more, and has no other")
 
 
-def goal(target: TargetKey, columns: Mapping[str, ColumnSection]) -> Goal:
-    """Return the target of these columns, which were checked."""
+def goal(target: TargetKey, columns: Mapping[str, ColumnSection], text: Tokenized | None) -> Goal:
+    """Return the target of these columns, which were checked. text: the feature, if it is one."""
+    if isinstance(target, NextToken):
+        assert text is not None
+        return NextTokenGoal(text)
     if isinstance(target, str):
         column = columns[target].column(target)
         assert isinstance(column, Number | Category)

@@ -8,6 +8,8 @@ from typing import Any
 
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
+from tacit.config.own_data import OwnData
+from tacit.models.stopping import can_end
 from tacit.privacy.accounting import gdp
 from tacit.privacy.release import Plan
 from tacit.rounding import beside
@@ -29,8 +31,41 @@ def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
             "model.control_flow=trusted: the module may take other steps for other rows, so the "
             "times of pushes may tell of a row, which ε does not cover"
         )
+    if definition.run.stop != "never":
+        yield from _stop(definition)
     if definition.promise.private:
         yield from _privacy(definition, parameters)
+
+
+def _stop(definition: Definition[Any]) -> Iterator[str]:
+    """Warn where `run.stop` can end nothing, so that the whole budget will be spent."""
+    if isinstance(definition.data, OwnData) and definition.data.test is None:
+        yield (
+            f'run.stop="{definition.run.stop}": looks at a public test set, and there is none '
+            "(data.test); the run goes to its end"
+        )
+        return
+    horizon = definition.run.updates
+    last = min(horizon, _paid(definition) or horizon)
+    every = definition.evaluation.every
+    if can_end(horizon, every, last):
+        return
+    if can_end(last, every, last):
+        why = f"the budgets pay for {last} of {horizon} updates; set run.updates = {last}"
+    else:
+        why = (
+            f"evaluation.every={every} gives {last // every} evaluations in {last} updates, and "
+            f"forty are needed; a hundred are good, evaluation.every = {max(1, last // 100)}"
+        )
+    yield f'run.stop="{definition.run.stop}": can end nothing: {why}'
+
+
+def _paid(definition: Definition[Any]) -> int | None:
+    """Return how many versions the budgets pay for; None: that is not known."""
+    plan = definition.plans.default
+    return definition.traits.capacity(
+        definition.plans.pushes, plan.noise_at, definition.edges.count
+    )
 
 
 def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
@@ -47,7 +82,7 @@ def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
     if isinstance(definition.algorithm, Vafl):
         yield from _embeddings(plan, definition.algorithm.width)
         return
-    paid = traits.capacity(definition.plans.pushes, plan.noise_at, definition.edges.count)
+    paid = _paid(definition)
     versions = min(updates, paid or updates)
     yield from _steps(definition, versions * traits.steps, parameters)
     # Calibrated noise makes up for a large batch; noise that is given does not.

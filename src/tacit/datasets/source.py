@@ -80,6 +80,11 @@ class Source(Protocol):
         ...
 
     @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        ...
+
+    @property
     def target(self) -> Target:
         """What kind of target y is."""
         ...
@@ -184,6 +189,13 @@ class Benchmark:
         return published.shape_of(self.name, self.features, self.text)
 
     @property
+    def integers(self) -> int | None:
+        """Of a text, the words of its vocabulary."""
+        if published.is_text(self.name):
+            return self.text.vocabulary
+        return None
+
+    @property
     def raw_shape(self) -> tuple[int, ...]:
         """The shape of an example before `features`."""
         return published.shape_of(self.name, "none", self.text)[0]
@@ -192,7 +204,7 @@ class Benchmark:
     def target(self) -> Target:
         """Classes by their number, or the next word."""
         if published.is_text(self.name):
-            return Target("text")
+            return Target("text", tokens=self.text.vocabulary, length=self.text.sequence)
         return Target("classes", tuple(map(str, range(self.shape[1]))))
 
     def weight(self, number: int | None) -> float:

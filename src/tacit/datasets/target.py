@@ -1,15 +1,17 @@
 """The target y of a data set, in the words of its file: its kind, and what else follows from it.
 
-y is one number a row, float32 of a "number" and int64 of all others:
+y is one number a row, or of each place of a row, float32 of a "number" and int64 of all others:
 
     "classes"  the place of the class among `names`
     "labels"   of several labels at once, bit j is label j of `names`
     "counts"   the count itself, from 0 to `high`, which larger ones count as
     "event"    2s + e: s of the intervals between `low` and the last of `cuts` passed without the
                event, and e is 1 where it came in the next one
-    "text"     the next word
+    "text"     the next word of each of the `length` words (n, length)
+    "tokens"   one of `tokens` numbers for each of the example's `length` places (n, length), and
+               NOT_LEARNT where nothing is learnt
 
-The loss, metrics and best constant answer of labels, counts and events are in
+The loss, metrics and best constant answer of labels, counts, events and tokens are in
 `tacit.models.objectives`.
 """
 
@@ -20,7 +22,8 @@ from typing import Literal
 
 import torch
 
-TargetKind = Literal["classes", "number", "text", "labels", "counts", "event"]
+TargetKind = Literal["classes", "number", "text", "labels", "counts", "event", "tokens"]
+NOT_LEARNT = -100  # at a place of tokens: as torch's own cross-entropy has it
 MOST_COUNTED = 1_000_000
 MOST_LABELS = 62  # bits of an int64 below its sign, and one more to draw below 2**62
 
@@ -31,6 +34,7 @@ class Target:
 
     kind: as above; a "number" is low + span·y. names: of classes, of labels, or of the event. high:
     the largest count. cuts: where an event's intervals end, the first of which begins at `low`.
+    tokens: how many different ones, of tokens and of a text. length: the places of an example.
     """
 
     kind: TargetKind
@@ -39,25 +43,36 @@ class Target:
     span: float = 1.0
     high: int = 0
     cuts: tuple[float, ...] = ()
+    tokens: int = 0
+    length: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's y: (), or (length,)."""
+        return (self.length,) if self.length else ()
 
     @property
     def codes(self) -> int:
-        """How many different y there are, from 0 on; 0 of a number, and of a text."""
+        """How many different y there are, from 0 on; 0 of a number."""
         if self.kind == "labels":
             return 1 << len(self.names)
         if self.kind == "counts":
             return self.high + 1
         if self.kind == "event":
             return 2 * len(self.cuts) + 1
+        if self.tokens:
+            return self.tokens
         return len(self.names)
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model gives for a row; 0: the target is a number, or a text."""
+        """How many numbers a model gives for a row, or for each place of one; 0: of a number."""
         if self.kind == "counts":
             return 1
         if self.kind == "event":
             return len(self.cuts)
+        if self.tokens:
+            return self.tokens
         return len(self.names)
 
     @property
@@ -82,6 +97,8 @@ class Target:
             return f"the time to an event, {names}, from {self.low:g} to {self.cuts[-1]:g}"
         if self.kind == "number":
             return "a number"
+        if self.kind == "tokens":
+            return f"one of {self.tokens:,} tokens at each of {self.length} places"
         return "the next word"
 
     def unscaled(self, y: torch.Tensor) -> torch.Tensor:

@@ -11,14 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tacit import rounding
 from tacit.config import RunFile
+from tacit.datasets.target import Target
 from tacit.exported import construction
+from tacit.exported.onnx_file import ONNX
 from tacit.exported.stored import StoredCalibration, StoredConstant
 from tacit.exported.trust import entries
 from tacit.models import Model
+from tacit.models.graph.graph_facts import GraphFacts, layer_cells, shape_words
 from tacit.shown import as_json, printable
 
+PICTURE = "network.svg"
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
 
 _CARD = """\
@@ -35,7 +41,7 @@ or in Python, in this folder:
     {network}
 
 Rows become numbers as `model.json` says under `data`.
-
+{served}
 ## What it is
 
 | | |
@@ -49,8 +55,8 @@ Rows become numbers as `model.json` says under `data`.
 These are what `sha256sum` says of the files here. In the run's results the weights have the
 SHA-256 `{digest}`.
 
-Nothing is said here of groups of people that the test set does not show apart, nor of data from
-elsewhere.
+{network_layers}Nothing is said here of groups of people that the test set does not show apart, \
+nor of data from elsewhere.
 
 ## What it tells of the people it learnt from
 
@@ -60,6 +66,21 @@ elsewhere.
 
     {definition}
 {agreed}"""
+_LAYERS = """\
+![The network, layer by layer]({picture})
+
+For one example it takes {example}, and it gives {output} numbers. It has {trained:,} numbers that
+were trained, and {fixed:,} fixed ones. A row costs {multiply_adds:,} multiply-adds.
+
+{table}
+
+"""
+_ONNX = """\
+
+For other servers: `{file}` takes `rows`, any number of examples of {shape} numbers
+({dtype}), as `model.json` says under `data`: scaled as the edges scale them. It gives `scores`, the
+network's own numbers, and `answers`: {answers}.
+"""
 _AGREED = """
 A hash in `code` is what the edges agreed on: over the names and contents of all files of an entry
 together. It is no file's SHA-256.
@@ -91,12 +112,17 @@ the training data."""
 
 
 def text(
-    folder: Path, run: RunFile, model: Model, summary: dict[str, Any], files: Mapping[str, str]
+    folder: Path,
+    run: RunFile,
+    model: Model,
+    summary: dict[str, Any],
+    files: Mapping[str, str],
+    layers: GraphFacts | None,
 ) -> str:
     """Return the card, as Markdown.
 
     folder: what it will lie in; summary: the run's summary.json. files: beside it, by their names,
-    with their SHA-256.
+    with their SHA-256. layers: of a graph.
     """
     target = run.source.target
     return _CARD.format(
@@ -118,6 +144,8 @@ def text(
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
         privacy=_privacy(summary["privacy"]),
+        network_layers="" if layers is None else _layers(layers),
+        served=_served(model, target) if ONNX in files else "",
         definition=as_json(run.stated(), indent=1).replace("\n", "\n    "),
     )
 
@@ -127,6 +155,39 @@ def options(run: RunFile) -> str:
     return _OPTIONS[run.data.kind] + (" --trust-code" if any(entries(run)) else "")
 
 
+def _layers(facts: GraphFacts) -> str:
+    heading, *rows = layer_cells(facts)
+    lines = [heading, ("---",) * len(heading), *(tuple(map(_marked, row)) for row in rows)]
+    return _LAYERS.format(
+        picture=PICTURE,
+        example=facts.example,
+        output=shape_words(facts.output),
+        trained=facts.trained,
+        fixed=facts.fixed,
+        multiply_adds=facts.multiply_adds,
+        table="\n".join(f"| {' | '.join(line)} |" for line in lines),
+    )
+
+
+def _served(model: Model, target: Target) -> str:
+    x, _ = model.random_batch(1, torch.Generator().manual_seed(0))
+    return _ONNX.format(
+        file=ONNX,
+        shape="×".join(map(str, x.shape[1:])),
+        dtype=str(x.dtype).removeprefix("torch."),
+        answers=_ANSWERS[target.kind],
+    )
+
+
+_ANSWERS = {
+    "classes": "the probability of each class",
+    "number": "the number, in the unit of the file",
+    "text": "the probability of each word, at each place",
+    "tokens": "the probability of each token, at each place",
+    "labels": "the probability of each label",
+    "counts": "the expected count",
+    "event": "the probability of the event by each cut",
+}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
 
 

@@ -4,6 +4,8 @@ model.safetensors   what the network's own module loads by `load_state_dict`
 model.json          format, run definition (no names of files), SHA-256 of all else, results
 code/               a user's own module, and what reads the rows, where they are own code
 README.md           the model card
+network.svg         of a graph, as an own module is one: its layers
+model.onnx          with --onnx: for other servers
 """
 
 from __future__ import annotations
@@ -24,9 +26,13 @@ from torch import Tensor
 from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError, DataError
 from tacit.exported import model_card, stored
+from tacit.exported.onnx_file import ONNX, onnx_file
 from tacit.exported.stored import Facts, StoredDefinition, StoredModel, StoredSummary, document
 from tacit.exported.trust import entries, refuse_code
 from tacit.models import Model
+from tacit.models.graph.graph_facts import GraphFacts, facts_of_checked
+from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_picture import picture
 from tacit.shown import as_json
 from tacit.user_code import entry_files
 
@@ -48,12 +54,17 @@ class Exported:
 
 
 def export(
-    results: Path, folder: Path, code: Path | None = None, which: str = "last"
+    results: Path,
+    folder: Path,
+    code: Path | None = None,
+    which: str = "last",
+    *,
+    with_onnx: bool = False,
 ) -> list[Path]:
     """Write the model of the run whose results are in `results` to `folder`; returns its files.
 
     code: the folder of own code; None: the run file's, else `results` itself. which: "last", or
-    what lies beside it, "averaged" or "best".
+    what lies beside it, "averaged" or "best". with_onnx: as an ONNX file, too.
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
@@ -90,7 +101,7 @@ def export(
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        _write(draft, run, model, params, content)
+        _write(draft, run, model, params, content, with_onnx=with_onnx)
         draft.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
@@ -167,7 +178,13 @@ def is_exported(folder: Path) -> bool:
 
 
 def _write(
-    folder: Path, run: RunFile, model: Model, params: Tensor, summary: dict[str, Any]
+    folder: Path,
+    run: RunFile,
+    model: Model,
+    params: Tensor,
+    summary: dict[str, Any],
+    *,
+    with_onnx: bool,
 ) -> None:
     folder.mkdir(parents=True)
     weights = safetensors.torch.save(model.state(params))
@@ -178,6 +195,13 @@ def _write(
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run.folder / name, place)
         digests[f"{CODE}/{name}"] = hashlib.sha256(place.read_bytes()).hexdigest()
+    layers = _layers(run, model)
+    more = {} if layers is None else {model_card.PICTURE: picture(layers).encode()}
+    if with_onnx:
+        more[ONNX] = onnx_file(model, params, run.source.target)
+    for file, content in more.items():
+        (folder / file).write_bytes(content)
+        digests[file] = hashlib.sha256(content).hexdigest()
     facts = {
         "format": FORMAT,
         "run": _without_files(run),
@@ -189,8 +213,14 @@ def _write(
         "tacit_version": summary["tacit_version"],
     }
     (folder / FACTS).write_text(as_json(facts) + "\n", encoding="utf-8")
-    card = model_card.text(folder, run, model, summary, digests)
+    card = model_card.text(folder, run, model, summary, digests, layers)
     (folder / CARD).write_text(card, encoding="utf-8")
+
+
+def _layers(run: RunFile, model: Model) -> GraphFacts | None:
+    if isinstance(model, GraphModel):
+        return facts_of_checked(model.checked, run.stated().get("code", {}).get("graph"))
+    return None
 
 
 def _code(run: RunFile) -> Iterator[Path]:

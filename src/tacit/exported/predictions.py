@@ -231,7 +231,7 @@ def _answers(model: Exported, x: Tensor) -> Iterator[tuple[str | float, dict[str
     scores = model.model.logits(model.params, x)
     objective = model.model.objective
     if objective is not None:
-        yield from objective.predictions(scores.reshape(len(x), target.outputs))
+        yield from objective.predictions(scores.reshape(len(x), *target.shape, target.outputs))
         return
     if target.kind == "number":
         yield from ((float(value), {}) for value in target.unscaled(scores.flatten()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ NOTHING_KEPT = MetricInputs(scores=False, guesses=False)
 class Answers:
     """All answers to a test set.
 
-    accuracy: nan where there are no classes. loss: the mean of an example's, or of a word's.
+    accuracy: nan where there are no classes. loss: the mean of an example's. token_loss: that of a
+    token, over all places where one is learnt; nan where there are none, or no scores of them.
     scores: (n, classes), or (n, 1) of a number, where they are kept. guesses: (n,), where there are
     classes and they are kept. y: (n,).
     """
@@ -32,3 +34,4 @@ class Answers:
     scores: Tensor | None
     guesses: Tensor | None
     y: Tensor
+    token_loss: float = math.nan

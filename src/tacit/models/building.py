@@ -13,7 +13,7 @@ from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import NOTHING_KEPT, Answers, MetricInputs
 from tacit.models.calibration import brier_scores, log_losses, shares
 from tacit.models.model_contract import Model, Normalization
-from tacit.models.objectives import Objective
+from tacit.models.objectives import Objective, TokensObjective
 from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Activation, Layered, side_after
 from tacit.models.zoo.lstm import Lstm
@@ -42,8 +42,8 @@ def build(
 ) -> Model:
     """Return a model for inputs of `shape` and `classes` classes.
 
-    objective: for what `logistic` and `mlp` learn of labels, counts or an event. They then give
-    what its target has of outputs, and `classes` counts for nothing.
+    objective: for what `logistic` and `mlp` learn of labels, counts or an event, and `lstm` of
+    tokens. They then give what its target has of outputs.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
     sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
@@ -70,11 +70,11 @@ def build(
     >>> model.loss(params, torch.rand(1, 8, 8), torch.tensor(4))  # ln 10: the model begins at zero
     tensor(2.3026)
     """
-    if objective is not None:
+    if objective is not None and (name != "lstm" or not objective.target.length):
         return _with_objective(name, shape, objective, regularization, hidden, activation)
     _check(name, classes, regularization, normalization)
     if name == "lstm":
-        return _lstm(shape, classes, regularization, embedding, hidden or (64,))
+        return _lstm(shape, classes, regularization, embedding, hidden or (64,), objective)
     if name in ("resnet", "mobilenet"):
         return _deep(name, shape, classes, regularization, width, blocks)
     if name in ("logistic", "svm"):
@@ -96,10 +96,10 @@ def _with_objective(
     activation: Activation,
 ) -> Model:
     target = objective.target
-    if name not in ("logistic", "mlp"):
+    if name not in ("logistic", "mlp") or target.length:
         raise ConfigError(
             f"model.name = {name!r}: is for classes, and the target is of kind {target.kind}; use "
-            "logistic, mlp or python"
+            f"{'lstm' if target.length else 'logistic, mlp'} or python"
         )
     if name == "logistic":
         hidden = ()
@@ -145,14 +145,17 @@ def _lstm(
     regularization: float,
     embedding: int,
     hidden: tuple[int, ...],
+    objective: Objective | None,
 ) -> Model:
+    if objective is not None and objective.target.kind == "text":
+        objective = None  # every place has a word, and its own loss is the mean over them
     if len(shape) != 1:
         raise ConfigError(f"model.name = 'lstm' needs sequences of words (T,), not {shape}")
     if min(embedding, *hidden) < 1:
         raise ConfigError(
             f"model.embedding = {embedding} and model.hidden = {hidden} must be positive"
         )
-    return Lstm("lstm", shape, classes, regularization, embedding, hidden)
+    return Lstm("lstm", shape, classes, regularization, embedding, hidden, objective=objective)
 
 
 def _deep(
@@ -241,7 +244,7 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
     """
     y = data.y.flatten()
     if len(y) and model.objective is not None and model.trains_objective:
-        losses = model.objective.losses(model.objective.constant(y).expand(len(y), -1), y)
+        losses = model.objective.constant_losses(data.y)
         error = 2 * float(losses.std(correction=0)) / math.sqrt(len(y))
         return Constant(None, float(losses.mean()), error)
     if model.objective is not None:
@@ -285,8 +288,8 @@ def evaluate(
 
     The accuracy is nan where the model guesses no classes.
 
-    Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
-    perplexity.
+    Of sequences: the share of words guessed, and the mean loss of a sequence, which is that of its
+    words. The exponential of the mean loss of all words is the perplexity.
     """
     answered = answers(model, params, data, NOTHING_KEPT, batch=batch)
     return answered.accuracy, answered.loss
@@ -299,6 +302,9 @@ def answers(
     """Return the answers to a dataset that is not empty, with what `inputs` names."""
     right = 0.0
     loss = 0.0
+    of_tokens = 0.0
+    tokens = model.objective if isinstance(model.objective, TokensObjective) else None
+    counted = data.y.numel() if tokens is None else int((data.y >= 0).sum())
     scores: list[torch.Tensor] = []
     guesses: list[torch.Tensor] = []
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
@@ -307,13 +313,18 @@ def answers(
         guessed = model.guesses(output)
         right += math.nan if guessed is None else int((guessed == y).sum())
         loss += float(model.data_loss(output, y).double().sum())
+        if tokens is not None and output.shape[1:] == (*tokens.target.shape, tokens.target.outputs):
+            of_tokens += float(tokens.token_losses(output, y).double().sum())
+        else:
+            of_tokens = math.nan
         if inputs.scores:
             scores.append(output)
         if inputs.guesses and guessed is not None:
             guesses.append(guessed)
     return Answers(
-        accuracy=right / data.y.numel(),
+        accuracy=right / counted if counted else math.nan,
         loss=loss / len(data),
+        token_loss=of_tokens / counted if counted else math.nan,
         scores=torch.cat(scores) if scores else None,
         guesses=torch.cat(guesses) if guesses else None,
         y=data.y,

@@ -43,7 +43,13 @@ LOSSES: dict[str, Loss] = {
     "bce_with_logits": bce_with_logits,
 }
 # What the losses of `tacit.models.objectives` are called in a run file, by the kind of target.
-OBJECTIVE_LOSSES = {"labels": "bce_with_logits", "counts": "poisson", "event": "hazard"}
+OBJECTIVE_LOSSES = {
+    "labels": "bce_with_logits",
+    "counts": "poisson",
+    "event": "hazard",
+    "tokens": "token_cross_entropy",
+    "text": "token_cross_entropy",
+}
 
 
 def chosen_loss(

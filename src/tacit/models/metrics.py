@@ -34,6 +34,7 @@ from tacit.models.objective_metrics import (
     labels_log_loss,
     objective_constant,
     per_label,
+    tokens_constant,
 )
 from tacit.models.objectives import objective_of
 from tacit.models.ranks import area
@@ -85,9 +86,13 @@ def constant_errors(y: Tensor, target: Target) -> dict[str, float]:
     """Return what the best constant answers reach for y (n,), n >= 1, in the file's unit.
 
     Of numbers the mean has the least RMSE, and the median the least MAE, as it has of counts. Else
-    of labels, counts and events the constant is that of the least loss. Of another target there are
-    none.
+    of labels, counts and events the constant is that of the least loss. Of tokens it is the most
+    frequent one, and the tokens' shares for the perplexity. Of another target there are none.
     """
+    if target.kind == "text":
+        return {}
+    if target.kind == "tokens":
+        return tokens_constant(y, target)
     objective = objective_of(target)
     if objective is not None:
         constant = objective_constant(y, objective)
@@ -107,8 +112,9 @@ def constant_errors(y: Tensor, target: Target) -> dict[str, float]:
 
 
 def perplexity(answered: Answers, target: Target) -> dict[str, float]:
-    """Return the exponential of a word's mean loss."""
-    return {"perplexity": math.exp(min(answered.loss, 700.0))}
+    """Return the exponential of a word's, or token's, mean loss."""
+    loss = answered.loss if target.kind == "text" else answered.token_loss
+    return {"perplexity": math.exp(min(loss, 700.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,7 @@ _FITTING: dict[str, dict[str, Metric]] = {
     "classes": _CLASSES,
     "number": _NUMBER,
     "text": _TEXT,
+    "tokens": _TEXT,
     "labels": _LABELS,
     "counts": _COUNTS,
     "event": _EVENT,
@@ -214,7 +221,7 @@ def _usual(fitting: dict[str, Metric], target: Target) -> list[str]:
 
 def _metric(name: str, fitting: dict[str, Metric], target: Target, folder: Path) -> Metric:
     if ":" in name:
-        if target.kind == "text":
+        if target.length:
             raise ConfigError(f"evaluation.metrics={name}: is for classes and numbers, not texts")
         return OwnMetric(name, load_entry(name, folder, "evaluation.metrics").target)
     if name not in fitting:

@@ -44,14 +44,15 @@ class LayerValues(NamedTuple):
     Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
     which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64. Of a
     layer that gives each of its numbers a `scale` and a bias of its own, the numbers before: of
-    "channels" (B, positions, channels), of "features" (B, …, features).
+    "channels" (B, positions, channels), of "features" (B, …, features). Of a "shift" only the
+    output counts: its numbers are added.
     """
 
     input: torch.Tensor
     output: torch.Tensor
     window: Window | None = None
     bias: bool = True
-    scale: Literal["", "channels", "features"] = ""
+    scale: Literal["", "channels", "features", "shift"] = ""
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,6 @@ class Model(ABC):
     def trusted(self) -> bool:
         """Whether code that branches on a row's numbers is run, as the owner of the rows says."""
         return False
-
-    def anew(self) -> Model:
-        """Return the same model with a state of its own, where running it leaves any."""
-        return self
 
     @property
     def linear(self) -> bool:

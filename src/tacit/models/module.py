@@ -1,11 +1,8 @@
 """A user's own `torch.nn.Module` as a model of one flat vector, with exact per-example gradients.
 
-The vector (d,) is the module's trainable parameters in the order of their definition; a parameter
-that is used twice, or tied, is in it once. A module whose code shows that it is made of common
-layers takes one backward pass for the batch (`models.module_layers`). Of any other, every example
-goes through the module alone, as a batch of one, by the operations that were recorded when the
-model was made (`models.recorded`). Both give the gradient of that example's own loss, whatever its
-companions.
+The module becomes a graph when the model is made (`models.graph`), and a row's gradient is that
+graph's. Code that cannot become one, as it branches on a row's numbers, is refused, unless
+the owners of the rows trust it. It then runs as it is.
 
     >>> import torch
     >>> from tacit.models.losses import cross_entropy
@@ -20,194 +17,33 @@ companions.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.losses import LOSSES, Loss, cross_entropy, mse, of_each
-from tacit.models.model_contract import LayerValues, Layout
-from tacit.models.module_layers import RAISED, SeenModule, check_layers, seen_through
+from tacit.models.graph.freezing import freeze
+from tacit.models.graph.frozen_module import FrozenModule
+from tacit.models.graph.graph_file import Example
+from tacit.models.graph.graph_model import check_gradients, without_gradient
+from tacit.models.losses import LOSSES, Loss
 from tacit.models.objectives import Objective
-from tacit.models.own_network import OwnNetwork, is_trainable
-from tacit.models.recorded import recorded
-from tacit.models.vectors import agrees, example_gradients
+from tacit.models.own_module import Factory, OwnModule
+from tacit.models.own_network import least_and_largest
+from tacit.models.trusted_module import TrustedModule
+from tacit.models.vectors import example_gradients
 
-Factory = Callable[[], nn.Module]
-
-
-@dataclass(frozen=True, eq=False)
-class ModuleModel(OwnNetwork):
-    """A module, its public start and its loss. Compared by identity: code has no equality.
-
-    digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
-    that are not trained. start: values by name that take the place of the module's own. classes:
-    numbers that it gives for an example; 0: whatever its own loss takes. labels: classes of the
-    target; 0 where it has none. example_loss: None: the objective's. trusted: whether code may
-    branch on a row's numbers, which its time then tells of; it is run for each row in a copy of the
-    module and of all numbers that it is given, so that no row finds what another left in them.
-    """
-
-    digest: str = ""
-    factory: Factory = field(default=nn.Identity, compare=False, repr=False)
-    example_loss: Loss | None = field(default=cross_entropy, compare=False, repr=False)
-    trainable: tuple[str, ...] = ("*",)
-    start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
-    labels: int = 0
-    trusted: bool = False
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    @cached_property
-    def module(self) -> nn.Module:
-        """The module whose code is run; its parameters are given with every call."""
-        return self._build(seed=0)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """(name, shape) of every trainable parameter, each once, in the order of its definition."""
-        return tuple(
-            (name, tuple(parameter.shape)) for name, parameter in self._trained(self.module)
-        )
-
-    @cached_property
-    def frozen(self) -> dict[str, Tensor]:
-        """Parameters that are not trained, and buffers, by name; public."""
-        trained = {name for name, _ in self._trained(self.module)}
-        untrained = {
-            name: parameter.detach()
-            for name, parameter in self.module.named_parameters()
-            if name not in trained
-        }
-        return untrained | dict(self.module.named_buffers())
-
-    @property
-    def variant(self) -> str:
-        """The code's digest: two models whose vectors are interchangeable have the same."""
-        return f"code {self.digest}"
-
-    @cached_property
-    def seen(self) -> SeenModule | None:
-        """The module's layers, where its code shows all of them."""
-        module = self._build(seed=0)
-        trained = {name for name, _ in self._trained(module)}
-        for name, parameter in module.named_parameters():
-            parameter.requires_grad_(name in trained)
-        return seen_through(module, self.shape)
-
-    @cached_property
-    def traced(self) -> bool:
-        """Whether one backward pass finds the gradients of a trial.
-
-        Its layers must be seen, and its loss be one of tacit's.
-        """
-        known_loss = self.example_loss is None or self.example_loss in LOSSES.values()
-        return known_loss and self.seen is not None and agrees(self)
-
-    def anew(self) -> ModuleModel:
-        """Return the same model with a module that has not been run."""
-        model = replace(self)
-        model.layout, model.frozen  # noqa: B018  (made here, and not where the module is recorded)
-        return model
-
-    def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
-        """Return only the module as a whole: its input and its scores."""
-        return [LayerValues(x, self.logits(params, x))]
-
-    def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
-        """Return every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
-        assert self.seen is not None
-        return self.seen.run({**self.unflatten(params), **self.frozen}, x)
-
-    def init(self, seed: int) -> Tensor:
-        """Return the module's own initial parameters (d,), of the seed alone, or its start."""
-        return torch.cat(
-            [parameter.detach().reshape(-1) for _, parameter in self._trained(self._build(seed))]
-        )
-
-    def state(self, params: Tensor) -> dict[str, Tensor]:
-        """Return what the module loads: frozen parameters too, and tied ones by all names."""
-        module = self._build(seed=0)
-        with torch.no_grad():
-            for name, value in self.unflatten(params).items():
-                module.get_parameter(name).copy_(value)
-        return {name: value.clone() for name, value in module.state_dict().items()}
-
-    def logits(self, params: Tensor, x: Tensor) -> Tensor:
-        """Return the module's output of a batch x (B, *shape), or of one example (*shape)."""
-        state = {**self.unflatten(params), **self._frozen_on(params.device)}
-        module = self.module
-        if self.trusted:  # nothing that its code writes to is there for the next row
-            module = copy.deepcopy(module)
-            x = x.clone()
-            state = {name: value.clone() for name, value in state.items()}
-        with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
-            single = x.dim() == len(self.shape)
-            if single:
-                alone: Tensor = functional_call(module, state, (x.unsqueeze(0),))
-                return alone.squeeze(0)
-            scores: Tensor = functional_call(module, state, (x,))
-            if len(x) == 1 and scores.dim() < (2 if self.classes > 1 else 1):
-                return scores.unsqueeze(0)  # a module that squeezes lost the batch with its size
-            return scores
-
-    def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of one example's output, (), or of each of a batch, (B,)."""
-        if self.example_loss is None:
-            assert self.objective is not None
-            return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
-        if self.objective is None:
-            decoded = y
-        else:
-            decoded = self.objective.decoded(y)
-        if y.dim() == 0:
-            return self.example_loss(scores, decoded)
-        return of_each(self.example_loss)(scores, decoded)
-
-    @property
-    def squared_error(self) -> bool:
-        """Whether its loss is `mse`."""
-        return self.example_loss is mse
-
-    @property
-    def trains_objective(self) -> bool:
-        """Whether it has an objective, and its loss is the objective's."""
-        return self.example_loss is None
-
-    def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return `count` random examples, of no data.
-
-        x is uniform in [0, 1), and y a class or in [0, 1).
-        """
-        x = torch.rand(count, *self.shape, generator=generator)
-        return x, self.random_targets(count, generator)
-
-    def _frozen_on(self, device: torch.device) -> dict[str, Tensor]:
-        return {name: tensor.to(device) for name, tensor in self.frozen.items()}
-
-    def _build(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            module = self.factory()
-        places = _places(module)
-        with torch.no_grad():
-            for name, value in self.start.items():
-                places[name].copy_(value)
-        return module.to("cpu")
-
-    def _trained(self, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-        return [
-            (name, parameter)
-            for name, parameter in module.named_parameters()
-            if parameter.requires_grad and is_trainable(name, self.trainable)
-        ]
+# Layers that look across examples, keep statistics or draw at random, and what to use instead.
+_REFUSED: tuple[tuple[type, str], ...] = (
+    (nn.modules.batchnorm._BatchNorm, "GroupNorm or LayerNorm, which look at one example"),
+    (nn.modules.dropout._DropoutNd, "no dropout: the noise of the mechanism regularises"),
+    (nn.modules.lazy.LazyModuleMixin, "the layer with its sizes given"),
+    (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
+)
+_ROWS = 4  # public rows that a module is tried with
+_FACTORS = (-1.0, 100.0, -100.0, 0.0)  # of them, to find what numbers in [0, 1) do not show
 
 
 def module_model(
@@ -224,105 +60,128 @@ def module_model(
     regularization: float = 0.0,
     trusted: bool = False,
     objective: Objective | None = None,
-) -> ModuleModel:
+    integers: int | None = None,
+) -> FrozenModule | TrustedModule:
     """Return the model of `factory`'s module, for inputs of `shape` and `outputs` scores.
 
-    outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
-    as outputs if not given; 0: it has none. objective: what a model learns of such a target, if
-    not a number; loss: None: the objective's.
+    outputs: 0 where `loss` takes any number of them. labels: classes of the target, as many as
+    outputs if not given, and 0 if it has none. objective: what a model learns of such a target, if
+    not a number. loss: None: the objective's. trusted: whether code that cannot become a graph may
+    run as it is. integers: where an example is whole numbers, what they lie below.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
     cannot be trained privately or at all. Nothing private is touched: all is tried on public
     numbers.
     """
-    model = ModuleModel(
+    own = OwnModule(entry, factory, digest, tuple(trainable), dict(start or {}))
+    own.check_start()
+    _check_layers(own)
+    if not own.layout:
+        raise ConfigError(f"{own.where}: has no parameter to train (trainable={list(trainable)})")
+    code = TrustedModule(
         entry,
         shape,
         outputs,
         regularization,
-        digest,
-        factory,
         loss,
-        tuple(trainable),
-        dict(start or {}),
         outputs if labels is None else labels,
-        trusted,
         objective=objective,
+        own=own,
+        below=integers,
     )
-    _check_start(entry, model)
-    check_layers(entry, model.module)
-    if not model.layout:
-        raise ConfigError(
-            f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})"
-        )
-    _check_output(entry, model)
+    x, _ = code.random_batch(_ROWS, torch.Generator().manual_seed(1))
+    together = _tried(code, x)
     try:
-        _check_examples_alone(entry, model)
-        _check_steps(entry, model)
-        _check_gradients(entry, model)
-    except RAISED as error:
-        if str(error):
-            why = str(error).splitlines()[0]
-        else:
-            why = ""
-        raise ConfigError(
-            f"model.entry={entry}: fails on public examples, one at a time: "
-            f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
-        ) from error
-    return model
+        graph = _frozen(code)
+        _check_alone(graph, x, together)
+        _check_far(graph, x)
+        _check_backward(graph)
+    except ConfigError as error:
+        _check_alone(code, x, together)
+        if not trusted:
+            raise ConfigError(f'{error}; or say model.control_flow="trusted"') from error
+        _check_gradients(code)
+        return code
+    check_gradients(own.where, graph)
+    return graph
 
 
-def _places(module: nn.Module) -> dict[str, Tensor]:
-    """Return what a file of weights may name: parameters, tied ones by all names, and buffers."""
-    parameters = dict[str, Tensor](module.named_parameters(remove_duplicate=False))
-    return parameters | dict(module.named_buffers(remove_duplicate=False))
+def _frozen(code: TrustedModule) -> FrozenModule:
+    """Return the same model as a graph. Raises ConfigError."""
+    loss = code.example_loss
+    frozen = freeze(
+        code.own.where,
+        code.own.module,
+        Example(
+            shape=code.shape, dtype="float32" if code.below is None else "int64", below=code.below
+        ),
+        least_and_largest(code.labels, code.objective),
+        trainable=code.own.trainable,
+        loss=None if loss is None or loss in LOSSES.values() else loss,
+        outputs=code.classes,
+    )
+    return FrozenModule(
+        code.name,
+        code.shape,
+        code.classes,
+        code.regularization,
+        frozen.graph.digest(),
+        loss,
+        code.labels,
+        objective=code.objective,
+        checked=frozen.checked,
+        values=frozen.values,
+        own=code.own,
+    )
 
 
-def _check_start(entry: str, model: ModuleModel) -> None:
-    places = _places(model.factory())
-    for name, value in model.start.items():
-        if name not in places or places[name].shape != value.shape:
-            has = list(places[name].shape) if name in places else "no such parameter"
-            raise ConfigError(f"model.weights: {name} is {list(value.shape)}, the module has {has}")
-    loaded = _places(model.module)
-    for name, value in model.start.items():
-        if not torch.equal(loaded[name], value.to(loaded[name].dtype)):
-            raise ConfigError(
-                f"model.weights: {name} is one parameter with another of the file, and differs "
-                "from it"
-            )
+def _check_layers(own: OwnModule) -> None:
+    """Raise ConfigError for a layer that cannot be trained privately, with what to use instead."""
+    for name, layer in own.module.named_modules():
+        for kind, instead in _REFUSED:
+            if isinstance(layer, kind) and not _harmless(layer):
+                raise ConfigError(
+                    f"{own.where}: layer {name or '(the module)'} is {type(layer).__name__}; use "
+                    f"{instead}"
+                )
 
 
-def _public(model: ModuleModel, count: int) -> tuple[Tensor, Tensor]:
-    return model.random_batch(count, torch.Generator().manual_seed(1))
+def _harmless(layer: object) -> bool:
+    """Check whether a layer is one in eval mode, or one that drops or keeps nothing."""
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+        return not layer.track_running_stats
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return not layer.training and layer.track_running_stats
+    if isinstance(layer, nn.modules.dropout._DropoutNd):
+        return layer.p == 0 or not layer.training
+    return False
 
 
-def _check_output(entry: str, model: ModuleModel) -> None:
-    x, _ = _public(model, 2)
+@torch.no_grad()
+def _tried(code: TrustedModule, x: Tensor) -> Tensor:
+    """Return the module's scores of public rows x (n, *shape), of as many numbers as expected."""
+    own = code.own
     try:
-        scores = model.logits(model.init(0), x)
+        scores = own.run_copies({}, x, code.classes)
     except FROM_OWN_CODE as error:
-        if str(error):
-            why = str(error).splitlines()[0]
-        else:
-            why = type(error).__name__
+        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
-            f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
-            f"{_inputs(model.shape)}"
+            f"{own.where}: does not take a batch of shape {list(x.shape)}: {why}"
+            f"{_inputs(x.shape[1:])}"
         ) from error
     if not isinstance(scores, Tensor):
-        raise ConfigError(f"model.entry={entry}: gives a {type(scores).__name__}, not a tensor")
-    if not model.classes:
-        return
-    expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())
-    if tuple(scores.shape) not in expected:
+        raise ConfigError(f"{own.where}: gives a {type(scores).__name__}, not a tensor")
+    expected = (len(x), *code.output_shape)
+    shapes = {expected, *({expected[:-1]} if code.classes == 1 else ())}
+    if code.classes and tuple(scores.shape) not in shapes:
         raise ConfigError(
-            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, "
-            f"{model.classes}]"
+            f"{own.where}: gives {list(scores.shape)} for {len(x)} examples; expected "
+            f"{list(expected)}"
         )
+    return scores
 
 
-def _inputs(shape: tuple[int, ...]) -> str:
+def _inputs(shape: Sequence[int]) -> str:
     """Return what a module's inputs have to be where a row is a list of numbers."""
     if len(shape) != 1:
         return ""
@@ -330,52 +189,102 @@ def _inputs(shape: tuple[int, ...]) -> str:
 
 
 @torch.no_grad()
-def _check_examples_alone(entry: str, model: ModuleModel) -> None:
-    """Check that an example's output depends on neither its companions nor the time."""
-    x, _ = _public(model, 4)
+def _check_alone(model: FrozenModule | TrustedModule, x: Tensor, together: Tensor) -> None:
+    """Check that each of the public rows x alone gives what all gave together."""
     params = model.init(0)
-    together = model.logits(params, x)
-    alone = torch.stack([model.logits(params, example) for example in x])
-    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
+    try:
+        alone = torch.stack([model.logits(params, example) for example in x])
+    except FROM_OWN_CODE as error:
+        why = (str(error).splitlines() or [""])[0]
         raise ConfigError(
-            f"model.entry={entry}: an example's output depends on the other examples of its "
-            f"batch, or on chance; "
-            "use layers that look at one example"
+            f"{model.own.where}: fails on public examples, one at a time: "
+            f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
+        ) from error
+    if not torch.allclose(together, alone.reshape(together.shape), rtol=1e-3, atol=1e-4):
+        raise ConfigError(
+            f"{model.own.where}: an example's output depends on the other examples of its batch, "
+            "or on chance; use layers that look at one example"
         )
 
 
-def _check_steps(entry: str, model: ModuleModel) -> None:
-    """Check that the module takes the same steps for every row, unless their owner trusts it."""
-    if model.trusted or model.traced:
-        return
-    x, y = _public(model, 1)
-    recording = recorded(model, "cpu", x.dtype, y.dtype)
-    if isinstance(recording, str):
-        raise ConfigError(
-            f"model.entry={entry}: cannot be shown to take the same steps for every row: "
-            f"{recording}; its times and errors could tell a row: write it without (torch.where), "
-            'or say model.control_flow="trusted"'
+@torch.no_grad()
+def _check_far(model: FrozenModule, x: Tensor) -> None:
+    """Check that the graph gives what the code gives for public rows far from x, too.
+
+    A branch on numbers that torch could not see was decided by what x has.
+    """
+    params = model.init(0)
+    for row in _far(x, model.checked.graph.example.below):
+        graph = model.logits(params, row)
+        try:
+            code = model.own.run_copies({}, row.unsqueeze(0), model.classes).reshape(graph.shape)
+        except FROM_OWN_CODE:
+            alike = not graph.isfinite().all()
+        else:
+            most = float(code.nan_to_num(0, 0, 0).abs().max()) if code.numel() else 0.0
+            alike = torch.allclose(code, graph, 1e-3, 1e-4 * max(1.0, most), equal_nan=True)
+        if not alike:
+            raise ConfigError(
+                f"{model.own.where}: takes other steps for other numbers (an if, item()); use "
+                "torch.where"
+            )
+
+
+def _far(x: Tensor, below: int | None) -> list[Tensor]:
+    """Return rows far from the public rows x, inside the declared values.
+
+    Whole numbers are all the least, all the largest, or turned round.
+    """
+    if below is None:
+        return [factor * row for factor in _FACTORS for row in x]
+    most = torch.full_like(x[0], below - 1)
+    return [torch.zeros_like(most), most, *(most - x)]
+
+
+def _check_backward(model: FrozenModule) -> None:
+    """Check that the graph has the gradients of the code, which may state others of its own."""
+    x, y = model.random_batch(2, torch.Generator().manual_seed(1))
+    aside = torch.randn(model.size, generator=torch.Generator().manual_seed(2))
+    params = model.init(0) + 0.1 * aside
+    leaf = params.clone().requires_grad_()
+    with torch.enable_grad():
+        scores = model.own.run_copies(model.unflatten(leaf), x, model.classes)
+        losses = model.data_loss(scores, y)
+    for row, label, loss in zip(x, y, losses, strict=True):
+        (code,) = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)
+        parts = model.row_parts(params, row.unsqueeze(0), label)
+        graph = torch.cat(
+            [
+                torch.zeros(math.prod(shape)) if part is None else part.reshape(-1)
+                for part, (_, shape) in zip(parts, model.layout, strict=True)
+            ]
         )
+        if code is None or not _near(code, graph):
+            raise ConfigError(
+                f"{model.own.where}: states another gradient than its operations have "
+                "(torch.autograd.Function, a hook); write it in operations"
+            )
 
 
-def _check_gradients(entry: str, model: ModuleModel) -> None:
+def _near(first: Tensor, second: Tensor) -> bool:
+    """Check whether two vectors (d,) differ by rounding alone, or neither is finite."""
+    if not (first.isfinite().all() and second.isfinite().all()):
+        return not first.isfinite().all() and not second.isfinite().all()
+    return bool((first - second).norm() <= 1e-3 * second.norm() + 1e-6)
+
+
+def _check_gradients(model: TrustedModule) -> None:
     """Check that every trained parameter gets a gradient from some of a few public examples.
 
-    One that gets none at the start may get some a step later: as a factor of a product whose other
-    factor begins at zero, as in a low-rank addition.
+    One that gets none at the start may get some a step later. It may be a factor of a product whose
+    other factor begins at zero, as in a low-rank addition.
     """
-    x, y = _public(model, 8)
+    x, y = model.random_batch(8, torch.Generator().manual_seed(1))
     start = model.init(1)
     gradients = example_gradients(model, start, x, y).abs().sum(0)
     if not gradients.all():
         aside = torch.randn(model.size, generator=torch.Generator().manual_seed(2))
         gradients += example_gradients(model, start + 0.1 * aside, x, y).abs().sum(0)
-    for (name, _), part in zip(
-        model.layout, torch.split(gradients, list(model.sizes)), strict=True
-    ):
+    for (name, _), part in zip(model.layout, gradients.split_with_sizes(model.sizes), strict=True):
         if not part.any():
-            raise ConfigError(
-                f"model.entry={entry}: parameter {name} gets no gradient (detach, argmax or not "
-                f"used); "
-                "freeze it with model.trainable"
-            )
+            raise ConfigError(without_gradient(model.own.where, name))

@@ -71,6 +71,19 @@ def counts_constant(y: Tensor) -> dict[str, float]:
     return {"mae": float((counts - counts.median()).abs().mean())}
 
 
+def tokens_constant(y: Tensor, target: Target) -> dict[str, float]:
+    """Return the accuracy of the most frequent token, and the perplexity of the tokens' shares.
+
+    y: (n, length). nan where no token is learnt.
+    """
+    counts = torch.bincount(y[y >= 0], minlength=target.tokens).double()
+    if not counts.any():
+        return {"accuracy": math.nan, "perplexity": math.nan}
+    shares = counts / counts.sum()
+    entropy = -torch.special.xlogy(shares, shares).sum()
+    return {"accuracy": float(shares.max()), "perplexity": float(entropy.exp())}
+
+
 def event_nll(answered: Answers, target: Target) -> dict[str, float]:
     """Return the mean negative log-likelihood of the hazards."""
     objective = _objective(target)

@@ -1,4 +1,4 @@
-"""What a model learns of labels, counts and events: loss, best constant, prediction.
+"""What a model learns of labels, counts, events and tokens: loss, best constant, prediction.
 
 Shapes: scores (…, outputs) of a model, y (…) as `tacit.datasets.target` codes it. σ is the logistic
 function, and softplus z is ln(1 + e^z). Each loss is of one example, convex in its scores, and at
@@ -9,6 +9,8 @@ least 0. It takes the same operations for all scores and all y.
     event    Σ_j a_j·softplus z_j - b_j·z_j, over intervals j: the negative log-likelihood of the
              hazards σ(z_j). a_j is 1 where the row is at risk in interval j, b_j where its event
              came in it (Gensheimer and Narasimhan, arXiv:1805.00917, eq. 3)
+    tokens   the mean of ln Σ_k e^z_tk - z_t,y_t over the places t where a token is learnt: the
+             cross-entropy of a token. 0 where none is. Scores (…, length, tokens), y (…, length)
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.datasets.target import Target
+from tacit.datasets.target import NOT_LEARNT, Target
 
 ValueAndShares = tuple[str | float, dict[str, float]]  # the answer, and a probability of each share
 _EVEN = 0.5  # a label more likely than this is predicted
+_LEFT_OUT = 1 / 8  # of the places of random tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,33 @@ class Objective(ABC):
         """Return y as a loss or metric of one's own gets it, as float32.
 
         Labels (…, labels), each 0 or 1. Counts (…). Events (…, 2): the intervals passed without
-        the event, and 1 where it came in the next one.
+        the event, and 1 where it came in the next one. Tokens (…, length) as int64, NOT_LEARNT
+        where none is learnt, as torch's own cross-entropy has it.
         """
 
     @abstractmethod
     def constant(self, y: Tensor) -> Tensor:
         """Return the scores (outputs,) float64 that have the least mean loss for y (n,), n >= 1."""
 
+    def constant_losses(self, y: Tensor) -> Tensor:
+        """Return the loss (n,) of the scores `constant` for each of y (n, …)."""
+        return self.losses(self.constant(y).expand(len(y), -1), y)
+
+    def extremes(self) -> Tensor:
+        """Return the least and the largest y (2, …), as a loss of one's own gets them."""
+        return self.decoded(torch.tensor([0, self.target.codes - 1]))
+
+    def guesses(self, scores: Tensor) -> Tensor | None:
+        """Return the most likely of y (…), where an accuracy is the share of such guesses."""
+        return None
+
     @abstractmethod
     def means(self, scores: Tensor) -> Tensor:
         """Return what the scores stand for.
 
         Of labels probabilities (…, labels), of counts the expected count (…), of events the
-        probability to come through each interval without it (…, intervals).
+        probability to come through each interval without it (…, intervals). Of tokens the
+        probability of each at each place (…, length, tokens).
         """
 
     @abstractmethod
@@ -180,19 +197,95 @@ class EventObjective(Objective):
             yield target.low + time, dict(zip(target.shares, row, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class TokensObjective(Objective):
+    """One of several tokens at each place of an example, by softmax.
+
+    The example stays the unit: its loss is the mean over its places, so that a long one weighs as
+    much as a short one.
+    """
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the mean cross-entropy over the places where a token is learnt; 0 for none."""
+        count = (y >= 0).to(scores.dtype).sum(-1)
+        return self.token_losses(scores, y).sum(-1) / count.clamp(min=1)
+
+    def token_losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the cross-entropy (…, length) of each place; 0 where none is learnt.
+
+        Without an index into the scores, which could raise. Where nothing is learnt, the place's
+        scores count for nothing, also if they are not finite.
+        """
+        learnt = (y >= 0).unsqueeze(-1)
+        plain = torch.where(learnt, scores, 0)
+        chosen = torch.arange(scores.shape[-1], device=y.device) == y.unsqueeze(-1)
+        of_all = torch.logsumexp(plain, -1) - torch.where(chosen, plain, 0).sum(-1)
+        return torch.where(learnt.squeeze(-1), of_all, 0)
+
+    def decoded(self, y: Tensor) -> Tensor:
+        """Return the tokens (…, length) as they are."""
+        return y
+
+    def constant(self, y: Tensor) -> Tensor:
+        """Return the logarithm of each token's share, where every example has the same weight."""
+        learnt = y >= 0
+        weights = learnt.double() / learnt.sum(-1, keepdim=True).clamp(min=1)
+        shares = _weighed(y, weights, self.target.tokens)
+        return (shares / shares.sum().clamp(min=1e-300)).clamp(min=1e-15).log()
+
+    def constant_losses(self, y: Tensor) -> Tensor:
+        """Return the loss (n,) of that constant, without a score for each place."""
+        learnt = y >= 0
+        log_shares = self.constant(y).log_softmax(0)
+        of_places = torch.where(learnt, -log_shares[y.clamp(min=0)], 0)
+        return of_places.sum(-1) / learnt.sum(-1).clamp(min=1)
+
+    def extremes(self) -> Tensor:
+        """Return examples without a token, and of the last one alone."""
+        bounds = torch.tensor([NOT_LEARNT, self.target.tokens - 1])
+        return bounds.unsqueeze(-1).expand(2, self.target.length).contiguous()
+
+    def guesses(self, scores: Tensor) -> Tensor:
+        """Return the token of the highest score at each place."""
+        return scores.argmax(-1)
+
+    def means(self, scores: Tensor) -> Tensor:
+        """Return the probability of each token at each place."""
+        return scores.softmax(-1)
+
+    def predictions(self, scores: Tensor) -> Iterator[ValueAndShares]:
+        """Yield the most likely token of each place, as numbers with a blank between them."""
+        for row in scores.argmax(-1).tolist():
+            yield " ".join(map(str, row)), {}
+
+    def random(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return `count` random y (count, length): at an eighth of the places none is learnt."""
+        size = (count, self.target.length)
+        y = torch.randint(self.target.tokens, size, generator=generator)
+        return torch.where(torch.rand(size, generator=generator) < _LEFT_OUT, NOT_LEARNT, y)
+
+
 _KINDS: dict[str, type[Objective]] = {
     "labels": LabelsObjective,
     "counts": CountsObjective,
     "event": EventObjective,
+    "tokens": TokensObjective,
+    "text": TokensObjective,
 }
 
 
 def objective_of(target: Target) -> Objective | None:
-    """Return what a model learns of labels, counts or an event; None of any other target."""
+    """Return what a model learns of labels, counts, events, tokens or a text; else None."""
     kind = _KINDS.get(target.kind)
     if kind is None:
         return None
     return kind(target)
+
+
+def _weighed(y: Tensor, weights: Tensor, tokens: int) -> Tensor:
+    """Return the weight (tokens,) of each token."""
+    total = torch.zeros(tokens, dtype=torch.float64)
+    return total.index_add_(0, y.clamp(min=0).flatten(), weights.flatten())
 
 
 def _log_odds(shares: Tensor) -> Tensor:

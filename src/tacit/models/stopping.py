@@ -48,6 +48,7 @@ EARLIEST = 0.25
 PATIENCE = 0.75
 WORTH = 0.005  # a gain of loss below this part of it is worth no ε
 BEYOND = 0.01  # of the constant's loss
+_PLENTY = 1000  # evaluations: if so many are enough, more are
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,16 @@ def no_better(evaluations: Sequence[Evaluated], horizon: int, baseline: Baseline
         return False
     ends = range(len(evaluations) - LOOKS + 1, len(evaluations) + 1)
     return all(_flat(evaluations[:end], horizon, baseline) for end in ends)
+
+
+def can_end(horizon: int, every: int, last: int) -> bool:
+    """Return whether a run whose evaluations show no gain at all ends before version `last`.
+
+    It has an evaluation every `every` versions. Of a run with few of them the rule says nothing.
+    """
+    step = max(every, last // _PLENTY)
+    flat = [Evaluated(version, None, 1.0, 1) for version in range(0, last, step)]
+    return no_better(flat, horizon, Baseline(loss=2.0))
 
 
 def _flat(evaluations: Sequence[Evaluated], horizon: int, baseline: Baseline) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from tacit.models.losses import Loss, chosen_loss
-from tacit.models.module import ModuleModel, module_model
+from tacit.models.module import module_model
 from tacit.models.objectives import Objective
+from tacit.models.own_network import OwnNetwork
 from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import entry_digest, load_entry, load_module
 
@@ -60,11 +61,12 @@ class UserModule:
         classes: int,
         regularization: float,
         objective: Objective | None = None,
-    ) -> ModuleModel:
+        integers: int | None = None,
+    ) -> OwnNetwork:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        objective: what it learns of labels, counts or an event. The code of the entry is executed.
-        Raises ConfigError.
+        objective: what it learns of labels, counts or an event. integers: where an example is whole
+        numbers, their bound. The code of the entry is executed. Raises ConfigError.
         """
         factory, digest = load_module(self.entry, self.arguments, self.folder)
         loss, outputs = self._loss(classes, objective)
@@ -81,6 +83,7 @@ class UserModule:
             regularization=regularization,
             trusted=self.trusted,
             objective=objective,
+            integers=integers,
         )
 
     @property

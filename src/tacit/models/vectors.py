@@ -19,10 +19,9 @@ from torch.func import grad, vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tacit.errors import PrivacyError
 from tacit.models.graph.graph_model import GraphModel
 from tacit.models.model_contract import LayerValues, Model, Window
-from tacit.models.recorded import Recorded, recorded, write_alone, write_or_nan
+from tacit.models.raised import write_or_nan
 
 # A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
 LARGEST = 1e6
@@ -48,7 +47,7 @@ def example_gradients(
 ) -> torch.Tensor:
     """Return the gradient (B, d) of each example's own loss, penalty included; B may be 0.
 
-    Of a user's module, a row whose computation raises is nan throughout (`models.recorded`).
+    Of a trusted module, a row whose computation raises is nan throughout (`models.raised`).
 
     chunk_size: bounds the memory for activations to that many examples at a time.
     """
@@ -115,18 +114,38 @@ def _write_gradients(
 ) -> None:
     """Write each example's gradient into its row of `out` (B, d), layer by layer."""
     if isinstance(model, GraphModel):
-        _write_row_by_row(model, params, x, y, out)
+        _write_of_graph(model, params, x, y, out)
     elif model.traced:
         _write_in_one_pass(model, params, x, y, out)
     else:
-        _write_alone(model, params.detach(), x, y, out)
+        _write_trusted(model, params, x, y, out)
 
 
-def _write_row_by_row(
+@lru_cache(maxsize=16)
+def maps(model: GraphModel, device: str = "cpu") -> bool:
+    """Return whether a graph's rows can be computed together, tried on public rows."""
+    if not model.maps:
+        return False
+    if model.one_pass is not None:
+        return True
+    x, y = (rows.to(device) for rows in model.random_batch(2, torch.Generator().manual_seed(0)))
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            _transformed(model)(model.init(0).to(device), x, y)
+    except RuntimeError:  # of an operation that writes to what is not mapped
+        return False
+    return True
+
+
+def _write_of_graph(
     model: GraphModel, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
 ) -> None:
-    """Write the gradients of a graph; on a GPU all at once, where torch can map it."""
-    if params.device.type != "cpu" and model.maps:
+    """Write the gradients of a graph: all at once where torch can map it and that is quicker."""
+    together = len(y) and (model.small or params.device.type != "cpu")
+    if together and model.one_pass is not None:
+        _write_in_one_pass(model, params, x, y, out)
+        return
+    if together and maps(model, params.device.type):
         with sdpa_kernel(SDPBackend.MATH):
             out.copy_(_transformed(model)(params.detach(), x, y))
         return
@@ -135,44 +154,23 @@ def _write_row_by_row(
         write_or_nan(partial(write, row.unsqueeze(0).clone(), label.clone(), gradient), gradient)
 
 
-def _write_alone(
+def _write_trusted(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
 ) -> None:
-    """Write the gradients of a model whose code does not show its layers; nan where a row raises.
-
-    By its recorded operations; where there can be none, by its code, row by row, if it is trusted.
-    Raises PrivacyError if it is not.
-    """
-    recording = recorded(model, params.device.type, x.dtype, y.dtype)
-    if isinstance(recording, Recorded):
-        recording.write(params, x, y, out)
-    elif model.trusted:
-        gradient = grad(model.loss)
-        for row, label, gradient_row in zip(x, y, out, strict=True):
-            write_alone(gradient, params, row.clone(), label.clone(), gradient_row)
-    else:
-        raise PrivacyError(f"model.name={model.name}: {recording}")
+    """Write the gradients of code that its rows' owners trust, row by row; nan where it raises."""
+    gradient: _Gradients = grad(model.loss)
+    for row, label, place in zip(x, y, out, strict=True):
+        write_or_nan(partial(_write_alone, gradient, params.detach(), row, label, place), place)
 
 
-def agrees(model: Model) -> bool:
-    """Check whether one backward pass gives the gradients of each example's own loss.
-
-    Tried on three public examples, for a model whose layers are a user's.
-    """
-    x, y = model.random_batch(3, torch.Generator().manual_seed(2))
-    params = model.init(2)
-    in_one_pass = params.new_empty((len(y), model.size))
-    try:
-        _write_in_one_pass(model, params, x, y, in_one_pass)
-    except RuntimeError:
-        return False
-    with torch.enable_grad():
-        leaf = params.requires_grad_()
-        one_by_one = [
-            torch.autograd.grad(model.loss(leaf, row, label), leaf)[0]
-            for row, label in zip(x, y, strict=True)
-        ]
-    return torch.allclose(in_one_pass, torch.stack(one_by_one), rtol=1e-3, atol=1e-5)
+def _write_alone(
+    gradient: _Gradients,
+    params: torch.Tensor,
+    row: torch.Tensor,
+    label: torch.Tensor,
+    out: torch.Tensor,
+) -> None:
+    out.copy_(gradient(params, row.clone(), label.clone()))
 
 
 def _write_in_one_pass(
@@ -181,6 +179,9 @@ def _write_in_one_pass(
     layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
     for layer, delta in zip(layers, deltas, strict=True):
+        if layer.scale == "shift":
+            next(columns).copy_(delta.flatten(1))
+            continue
         if layer.scale:
             delta = _last(layer, delta)
         _write_weight(layer, delta, next(columns))

@@ -43,7 +43,9 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize("path", [*CLOSED, "/v1/model/weights"])
+@pytest.mark.parametrize(
+    "path", [*CLOSED, *(f"/v1/model/{part}" for part in ("weights", "graph", "picture"))]
+)
 def test_nothing_of_the_run_is_read_without_it(url: str, path: str) -> None:
     for token in (None, b"wrong", READ_TOKEN.encode() + b"x", b"\xff\xe9"):
         headers = {} if token is None else {b"Authorization": b"Bearer " + token}

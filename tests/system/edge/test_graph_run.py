@@ -50,7 +50,9 @@ RUN = toml(
 def folders(place: Path) -> list[Path]:
     """Make a folder for the aggregator, and one for each edge with rows of its own."""
     torch.manual_seed(1)
-    network = freeze("Gated", Gated(), Example(shape=(WIDTH,), dtype="float32", below=None))
+    network = freeze(
+        "Gated", Gated(), Example(shape=(WIDTH,), dtype="float32", below=None), torch.tensor([0, 1])
+    )
     made = []
     for number in range(EDGES + 1):
         folder = place / f"machine-{number}"

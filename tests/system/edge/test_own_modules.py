@@ -141,7 +141,9 @@ def claimed(rate: float) -> float:
 def test_a_record_that_the_module_raises_at_ends_no_edge(
     kind: str, tmp_path: Path, broker: Server
 ) -> None:
-    with attacked(tmp_path / "on", broker, run_text(kind, rate=1.0), record=True) as (run, sender):
+    with attacked(
+        tmp_path / "on", broker, run_text(kind, rate=1.0, control_flow="trusted"), record=True
+    ) as (run, sender):
         edge = run.edge(0, XDG_DATA_HOME=str(run.folder))
         await_pushes(sender, edge, 5)  # of which each has the record in it
         assert sender.presence == ["online"]
@@ -192,7 +194,9 @@ def test_a_record_that_the_module_raises_at_tells_no_more_than_is_claimed(
     tmp_path: Path, broker: Server
 ) -> None:
     rate, warm = 0.25, 5
-    senders = both_worlds(tmp_path, broker, run_text("Solve", rate=rate), edges=4, pushes=65)
+    senders = both_worlds(
+        tmp_path, broker, run_text("Solve", rate=rate, control_flow="trusted"), edges=4, pushes=65
+    )
     times = {
         which: [t for sender in senders[which] for t in shares(sender, warm, 65)]
         for which in senders

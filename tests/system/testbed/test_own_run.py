@@ -84,7 +84,7 @@ def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: floa
     rows, test = central_rows(path), own_data.table_of(path)
     model = config.load(path).build_model()
     torch.manual_seed(1)
-    module, q = model.module, batch / len(rows[1])  # type: ignore[attr-defined]
+    module, q = model.own.module, batch / len(rows[1])  # type: ignore[attr-defined]
     z = calibrate(4.0, 1e-5, steps, q, "gaussian")
     params = {name: value.detach().clone() for name, value in module.named_parameters()}
 

@@ -17,7 +17,8 @@ from tacit.audit.statistics import proven
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import EdgeRows, Units
 from tacit.models.losses import cross_entropy
-from tacit.models.module import ModuleModel, module_model
+from tacit.models.module import module_model
+from tacit.models.own_network import OwnNetwork
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -33,25 +34,20 @@ from tests.helpers.private_sums import rows_of, sum_of
 ROWS, CLIP, DELTA = 12, 1.0, 1e-5
 
 
-def model_of(kind: type[Solve]) -> ModuleModel:
+def model_of(kind: type[Solve]) -> OwnNetwork:
     return model_by_name(kind.__name__)
 
 
 @cache
-def model_by_name(name: str) -> ModuleModel:
+def model_by_name(name: str) -> OwnNetwork:
     kind = getattr(own_modules, name)
     return module_model(
-        f"nets:{name}",
-        kind,
-        shape=(WIDTH,),
-        outputs=2,
-        loss=cross_entropy,
-        trusted=kind is Branching,
+        f"nets:{name}", kind, shape=(WIDTH,), outputs=2, loss=cross_entropy, trusted=True
     )
 
 
 def edge(
-    model: ModuleModel,
+    model: OwnNetwork,
     mechanism: Mechanism = "discrete_gaussian",
     *,
     record: bool = True,
@@ -82,7 +78,7 @@ def slots(role: EdgeRole) -> Slots:
     return role.private_sum
 
 
-def attack(model: ModuleModel) -> torch.Tensor:
+def attack(model: OwnNetwork) -> torch.Tensor:
     """Return parameters that make the module raise for the record."""
     x, _ = model.random_batch(ROWS + 1, torch.Generator().manual_seed(2))
     params = model.init(1)
@@ -134,12 +130,15 @@ def test_an_edge_answers_a_model_that_makes_a_record_raise(make: Callable[..., E
 
 
 def test_the_delay_is_rehearsed_on_a_grid_of_public_rows_and_charges_nothing() -> None:
-    role = edge(model_of(Solve))
+    graph = module_model(
+        "n:n", lambda: torch.nn.Linear(WIDTH, 2), shape=(WIDTH,), outputs=2, loss=cross_entropy
+    )
+    role = edge(graph)
     works = role.rehearsals()
     assert len(works) == 3  # ordinary rows, zeros, rows that overflow
     for work in works:
         work()
-    assert len(edge(model_of(Branching)).rehearsals()) == 12
+    assert len(edge(model_of(Branching)).rehearsals()) == 12  # at other parameters, too
     assert role.releaser.ledger.charged().count == 0
 
 

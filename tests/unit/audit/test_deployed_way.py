@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tacit_services.cli.audit import host
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
@@ -30,7 +29,7 @@ from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.audit import own_modules, whole
 from tacit.audit.adapters import make
 from tacit.audit.mutants import OTHERS, SAMPLED
-from tacit.audit.own_modules import Gated, Solving, model_of
+from tacit.audit.own_modules import Gated, Raising, model_of
 from tacit.audit.subject import NARROW, Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
 from tacit.audit.worlds import opposed_world, quiet_world
@@ -38,7 +37,8 @@ from tacit.config import parse
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
-from tacit.models.recorded import Recorded, recorded
+from tacit.models.graph.frozen_module import FrozenModule
+from tacit.models.trusted_module import TrustedModule
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.private_sum.row_sums import RowSums
 from tacit.privacy.private_sum.rows_alone import RowsAlone
@@ -112,7 +112,7 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
         assert (way(role) == ALONE) == (name not in PEERS)
 
 
-@pytest.mark.parametrize("kind", [Gated, Solving])
+@pytest.mark.parametrize("kind", [Gated, Raising])
 def test_the_audits_own_modules_are_computed_the_deployed_way(
     kind: type[Gated], tmp_path: Path
 ) -> None:
@@ -124,7 +124,8 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
             run={"updates": 5},
             data={"kind": "arrays", "train": "rows.npz", "shape": [2], "classes": 2, "rows": 8}
             | {"rows_max": 8, "low": 0.0, "high": 1.0, "dataset": None},
-            model={"name": "python", "entry": f"nets:{kind.__name__}"},
+            model={"name": "python", "entry": f"nets:{kind.__name__}"}
+            | ({"control_flow": "trusted"} if kind is Raising else {}),
             algorithm={"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
             edges={"count": 1},
         )
@@ -135,10 +136,8 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert type(role) is type(mine)
     assert way(mine) == way(role).replace(role.model.name, "audit")
     assert type(mine.private_sum) is type(role.private_sum)
-    for model in (role.model, mine.model):
-        recording = recorded(model, "cpu", torch.float32, torch.int64)
-        assert isinstance(recording, Recorded)
-        assert (recording.mapped is None) == (kind is Solving)
+    expected = TrustedModule if kind is Raising else FrozenModule
+    assert type(role.model) is type(mine.model) is expected
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)

@@ -64,3 +64,54 @@ mechanism = "gaussian"
 epsilon = {epsilon}
 """
     assert ("noise hides what a record's embedding says" in warnings_text(text)) is hidden
+
+
+TABLE = """
+[run]
+updates = {updates}
+stop = "no better"
+[data]
+kind = "table"
+train = "train.csv"
+{test}
+target = "t"
+rows = 200
+[data.columns]
+age = {{ low = 0, high = 100 }}
+t = {{ values = [0, 1] }}
+[model]
+name = "logistic"
+[algorithm]
+name = "audp"
+[privacy]
+pushes = {pushes}
+[evaluation]
+every = {every}
+"""
+
+
+@pytest.mark.parametrize(
+    ("updates", "every", "pushes", "test", "expected"),
+    [
+        (1000, 10, 250, True, ""),
+        (1000, 25, 250, True, ""),
+        (1000, 10, 250, False, "there is none (data.test)"),
+        (1000, 250, 250, True, "gives 4 evaluations in 1000 updates"),
+        (1000, 5000, 250, True, "gives 0 evaluations in 1000 updates"),
+        (60, 10, 30, True, "gives 6 evaluations in 60 updates"),
+        (1000, 10, 10, True, "gives 5 evaluations in 50 updates"),
+        (100_000, 10, 200, True, "set run.updates = 1000"),
+    ],
+)
+def test_a_stop_that_can_end_nothing_is_named(
+    updates: int, every: int, pushes: int, test: bool, expected: str
+) -> None:
+    """Before it costs ε: nobody looks where there is no test set, or too few evaluations."""
+    public = 'test = "public.csv"' if test else ""
+    told = warnings_text(TABLE.format(updates=updates, every=every, pushes=pushes, test=public))
+    assert ("run.stop" in told) is bool(expected)
+    assert expected in told
+    without = TABLE.replace('stop = "no better"', "").format(
+        updates=updates, every=every, pushes=pushes, test=public
+    )
+    assert "run.stop" not in warnings_text(without)

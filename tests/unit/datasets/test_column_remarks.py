@@ -106,7 +106,7 @@ def test_utf8_that_is_read_as_another_encoding_is_said(tmp_path: Path) -> None:
     cells[50] = "Gynäkologie"
     assert list(reader.remarks(table(tmp_path / "right.csv", cells, "cp1252"))) == []
     [remark] = reader.remarks(table(tmp_path / "other.csv", cells))
-    assert remark.startswith("looks like UTF-8, and data.encoding = 'cp1252' says another")
+    assert remark.startswith("is UTF-8, and data.encoding says cp1252")
     assert list(reader.remarks(table(tmp_path / "ascii.csv", ["Innere"] * 100))) == []
 
 

@@ -68,7 +68,7 @@ def read(path: Path, columns: Mapping[str, Any], schema: TableSchema = SCHEMA) -
 def test_labels_become_bits_in_the_order_of_the_key() -> None:
     data = run(["rash", "fever"]).data
     assert isinstance(data, TableData)
-    schema = data.schema_of_rows
+    schema = data.schema_of_rows(Path())
     assert schema.target == LabelsGoal((RASH, FEVER))
     assert [column.name for column in schema.features] == ["age", "ward", "days", "seen"]
     target = TableReader(schema).target

@@ -12,6 +12,7 @@ from pyarrow import csv
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.own_table import TableData
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
@@ -159,3 +160,40 @@ def test_people_at_several_edges_pay_for_all_of_them(algorithm: str) -> None:
 def test_what_is_about_units_needs_their_column(line: str) -> None:
     with pytest.raises(ConfigError, match=r"needs data\.unit"):
         run(f"rows = 200\n{line}")
+
+
+BAD = """
+run.updates = 10
+model.name = "logistic"
+algorithm.name = "fedasync"
+[data]
+kind = "table"
+train = "train.csv"
+bad_rows = "leave out"
+target = "outcome"
+{unit}
+[data.columns]
+age = {{ low = 0, high = 100 }}
+outcome = {{ values = ["home", "ward"] }}
+[edges]
+count = 2
+"""
+
+
+@pytest.mark.parametrize("unit", ["", 'unit = "person"'])
+def test_counts_tell_nobody_how_many_rows_are_left_out(tmp_path: Path, unit: str) -> None:
+    """What is counted becomes public: two files that differ in bad cells alone have one count."""
+    public: list[tuple[int | None, int | None]] = []
+    for name, bad in (("well", 0), ("ill", 333)):
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = ["person,age,outcome"]
+        for row in range(600):
+            outcome = "SECRET" if row < bad else "home"
+            lines.append(f"p{row // 3},{20 + row % 60},{outcome}")
+        (folder / "train.csv").write_text("\n".join(lines) + "\n")
+        (folder / "run.toml").write_text(BAD.format(unit=unit))
+        data = config.load(folder / "run.toml").data
+        assert isinstance(data, TableData)
+        public.append((data.rows, data.unit_rows))
+    assert public[0] == public[1] == ((100, 3) if unit else (300, None))

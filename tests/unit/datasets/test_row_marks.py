@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from tacit.datasets.own.schema import Category, Number, TableSchema
+from tacit.datasets.own.schema import Category, Dated, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 
 FEATURES = (Number("age", 0.0, 100.0, missing=0.0), Category("ward", ("A", "7"), missing="other"))
@@ -80,3 +81,50 @@ def test_columns_are_told_apart() -> None:
     straight, crossed = (marks_of(schema, each).rows.tolist() for each in (batch, swapped))
     assert len(set(straight)) == 200
     assert not set(straight) & set(crossed)
+
+
+EXPORTED = TableSchema(
+    (
+        Category("smoker", ("true", "false")),
+        Category("dose", ("7.5", "8.25")),
+        Dated("seen", "%Y-%m-%d", "2020-01-01", "2030-12-31"),
+    ),
+    Category("outcome", ("no", "yes")),
+)
+DAYS = ["2021-03-04", "2022-12-31", "2020-01-01", "2021-03-04"]
+
+
+def exported(path: Path, smoker: list[str], dose: list[str]) -> Path:
+    rows = zip(smoker, dose, DAYS, ["yes", "no", "no", "yes"], strict=True)
+    path.write_text("smoker,dose,seen,outcome\n" + "".join(",".join(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_that_another_program_exports_are_the_same_rows(tmp_path: Path) -> None:
+    """Who saves the same rows anew gets no second budget."""
+    first = marks(
+        exported(tmp_path / "py.csv", ["True", "False"] * 2, ["7.5", "8.25"] * 2), EXPORTED
+    )
+    assert len(first) == 4
+    others = [
+        exported(tmp_path / "r.csv", ["TRUE", "FALSE"] * 2, ["7.50", "8.250"] * 2),
+        exported(tmp_path / "sql.csv", ["true", " false"] * 2, ["7.500", "8.25"] * 2),
+    ]
+    days = pa.array(DAYS).cast(pa.date32())
+    for kind in (pa.date32(), pa.date64(), pa.timestamp("ns"), pa.timestamp("s", "UTC")):
+        path = tmp_path / f"{len(others)}.parquet"
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            noon = pa.array([f"{day}T12:00:00" for day in DAYS]).cast(pa.timestamp("s"))
+            seen = pc.assume_timezone(noon, "UTC")
+        else:
+            seen = days.cast(kind)
+        columns = {
+            "smoker": pa.array([True, False] * 2),
+            "dose": pa.array([7.5, 8.25] * 2, pa.float32()),
+            "seen": seen,
+            "outcome": pa.array(["yes", "no", "no", "yes"]),
+        }
+        parquet.write_table(pa.table(columns), path)
+        others.append(path)
+    for path in others:
+        assert marks(path, EXPORTED) == first, path.name

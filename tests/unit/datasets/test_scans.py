@@ -130,3 +130,11 @@ def test_the_run_file_states_window_and_slice(tmp_path: Path) -> None:
     for bad in ({"slice": 1}, {"window": [40, 0]}, {"window": [40]}):
         with pytest.raises(ValueError, match=r"window"):
             ImagesData.model_validate(stated | bad)
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_a_nifti_of_complex_numbers_is_refused(tmp_path: Path, kind: type) -> None:
+    """Its real part alone would be another picture."""
+    path = nifti(tmp_path / "a.nii", np.ones((16, 20, 3), kind))
+    with pytest.raises(DataError, match="a NIfTI has no plane of numbers"):
+        picture(path)

@@ -173,8 +173,9 @@ def test_it_names_no_file_and_no_owner_and_says_whose_privacy_it_is(tmp_path: Pa
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     files = exported.export(tmp_path / "out", tmp_path / "model")
     names = {str(path.relative_to(tmp_path / "model")) for path in files}
-    assert names == {"README.md", "model.json", "model.safetensors", "code/nets.py"}
-    for name in ("README.md", "model.json"):
+    written_files = ("README.md", "model.json", "network.svg")
+    assert names == {*written_files, "model.safetensors", "code/nets.py"}
+    for name in written_files:
         text = (tmp_path / "model" / name).read_text(encoding="utf-8")
         assert not any(word in text for word in ("private.csv", "ward-7", str(tmp_path)))
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")

@@ -24,10 +24,11 @@ def built(name: str) -> tuple[nn.Module, GraphModel, Frozen]:
     case = CASES[name]
     torch.manual_seed(1)
     module = case.factory()
-    frozen = freeze(name, module, example_of(case), trainable=case.trainable)
+    target = torch.tensor([0, 2])
+    frozen = freeze(name, module, example_of(case), target, trainable=case.trainable)
     # As a site has it: from its text.
     graph = parse_graph(frozen.graph.text().encode(), name)
-    network = checked(graph, frozen.values, torch.tensor([0, 2]))
+    network = checked(graph, frozen.values, target)
     outputs = network.output[-1]
     model = GraphModel(
         name, case.shape, outputs, checked=network, values=frozen.values, labels=outputs
@@ -179,8 +180,7 @@ def test_what_cannot_be_frozen_is_refused_in_one_line(
     example = Example(shape=(6,), dtype="float32", below=None)
 
     def tried() -> None:
-        frozen = freeze("model.entry=nets:Net", Refused(method), example)
-        checked(frozen.graph, frozen.values, torch.zeros(2))
+        freeze("model.entry=nets:Net", Refused(method), example, torch.zeros(2))
 
     with pytest.raises(ConfigError, match=why) as refusal:
         tried()
@@ -197,9 +197,8 @@ def test_an_own_loss_is_part_of_the_graph() -> None:
 
     module = nn.Linear(6, 3)
     example = Example(shape=(6,), dtype="float32", below=None)
-    frozen = freeze("nets:Net", module, example, loss=distance, target=torch.tensor(0))
-    network = checked(frozen.graph, frozen.values, torch.tensor([0, 2]))
-    model = GraphModel("net", (6,), 0, checked=network, values=frozen.values, labels=3)
+    frozen = freeze("nets:Net", module, example, torch.tensor([0, 2]), loss=distance)
+    model = GraphModel("net", (6,), 0, checked=frozen.checked, values=frozen.values, labels=3)
     x, y = batch_of(model, 4)
     expected = torch.stack([distance(module(row), label) for row, label in zip(x, y, strict=True)])
     assert torch.allclose(model.data_loss(model.logits(model.init(0), x), y), expected)

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.models.graph.graph_check import CheckedGraph, checked
+from tacit.models.graph.graph_facts import facts_of_checked
 from tacit.models.graph.graph_file import MOST_NODES, parse_graph
+from tacit.models.graph.graph_picture import picture
 from tacit.models.graph.operations import ITEM, OPERATIONS
 from tests.unit.graph.test_freezing import built
 
@@ -94,6 +96,9 @@ def tried(seed: int) -> bool:
     x: Tensor = torch.zeros((1, *example.shape), dtype=getattr(torch, example.dtype))
     _, _, frozen = built(name)
     network.network.run(frozen.values, x)
+    facts = facts_of_checked(network)
+    assert sum(layer.multiply_adds for layer in facts.layers) <= network.multiply_adds
+    assert len(picture(facts)) < 40_000
     if network.loss is not None:
         network.loss.run({}, torch.zeros(network.output[1:]), torch.tensor(0))
     return True

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import best_constant, build
+from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.losses import bce_with_logits, cross_entropy, mse
-from tacit.models.module import ModuleModel, module_model
+from tacit.models.module import module_model
 from tacit.models.vectors import example_gradients
 from tacit.privacy.private_sum.probe import require_separate_examples
 
@@ -160,6 +161,7 @@ def test_frozen_parts_stay_and_a_public_start_is_taken() -> None:
         "nets:net", net, shape=(4,), outputs=2, loss=cross_entropy, trainable=["2.*"], start=start
     )
     assert [name for name, _ in model.layout] == ["2.weight", "2.bias"]
+    assert isinstance(model, FrozenModule)
     assert torch.equal(model.frozen["0.weight"], start["0.weight"])
     with pytest.raises(
         ConfigError, match=r"model\.weights: 0\.weight is \[3\], the module has \[6, 4\]"
@@ -242,8 +244,8 @@ class Noisy(nn.Linear):
         ),
         (lambda: nn.LazyLinear(3), "is LazyLinear; use the layer with its sizes given"),
         (lambda: nn.Flatten(), "no parameter to train"),
-        (lambda: nn.Linear(4, 2), r"gives \[2, 2\] for two examples; expected \[2, 3\]"),
-        (lambda: nn.Linear(5, 3), r"does not take a batch of shape \[2, 4\]"),
+        (lambda: nn.Linear(4, 2), r"gives \[4, 2\] for 4 examples; expected \[4, 3\]"),
+        (lambda: nn.Linear(5, 3), r"does not take a batch of shape \[4, 4\]"),
         (lambda: Raises(AttributeError("no fc")), r"does not take a batch of .*: no fc"),
         (lambda: Raises(AssertionError()), r"does not take a batch of .*: AssertionError"),
         (lambda: Raises(SystemExit(0)), r"does not take a batch of .*: 0"),
@@ -273,7 +275,7 @@ def test_a_dropout_that_drops_nothing_is_allowed() -> None:
         outputs=3,
         loss=cross_entropy,
     )
-    assert isinstance(built, ModuleModel)
+    assert isinstance(built, FrozenModule)
 
 
 def test_the_best_constant_is_the_majority_or_the_mean() -> None:

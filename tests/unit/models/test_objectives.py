@@ -15,13 +15,13 @@ from tacit.datasets import Dataset, EdgeRows, Units
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.models import Model, best_constant, build
+from tacit.models.graph.graph_model import GraphModel
 from tacit.models.losses import OBJECTIVE_LOSSES
 from tacit.models.metrics import chosen, constant_errors
 from tacit.models.module import module_model
 from tacit.models.objectives import Objective, objective_of
-from tacit.models.recorded import Recorded, recorded
 from tacit.models.user_module import UserModule
-from tacit.models.vectors import example_gradients, linear_factors, vmap_gradients
+from tacit.models.vectors import example_gradients, linear_factors, maps, vmap_gradients
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.clipping import clipped_sum, outer_sum
@@ -103,7 +103,7 @@ def models(kind: str) -> dict[str, Model]:
         "logistic": build("logistic", (4,), 0, objective=goal),
         "mlp": build("mlp", (4,), 0, hidden=(5,), regularization=0.1, objective=goal),
         "seen": module_model("n:s", seen, shape=(4,), outputs=outputs, loss=None, objective=goal),
-        "recorded": module_model(
+        "mapped": module_model(
             "n:u", Unseen, shape=(4,), outputs=outputs, loss=None, objective=goal
         ),
     }
@@ -131,7 +131,7 @@ def test_no_score_gives_a_loss_or_a_gradient_that_is_no_number(kind: str) -> Non
         assert torch.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("way", ["logistic", "mlp", "seen", "recorded"])
+@pytest.mark.parametrize("way", ["logistic", "mlp", "seen", "mapped"])
 @pytest.mark.parametrize("kind", TARGETS)
 def test_each_examples_gradient_is_that_of_autograd_alone(kind: str, way: str) -> None:
     model = models(kind)[way]
@@ -195,10 +195,13 @@ def test_an_edges_sum_clips_each_row_or_each_person_and_says_its_way(
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_a_recorded_module_computes_all_rows_at_once(kind: str) -> None:
-    recording = recorded(models(kind)["recorded"], "cpu", torch.float32, torch.int64)
-    assert isinstance(recording, Recorded)
-    assert recording.mapped is not None
+def test_modules_of_both_forms_compute_rows_together(kind: str) -> None:
+    seen, mapped = models(kind)["seen"], models(kind)["mapped"]
+    assert isinstance(seen, GraphModel)
+    assert isinstance(mapped, GraphModel)
+    assert seen.one_pass is not None
+    assert mapped.one_pass is None
+    assert maps(mapped)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -390,7 +393,7 @@ def test_a_loss_by_name_is_that_of_the_target_or_is_refused(kind: str, tmp_path:
 def test_a_module_of_other_outputs_is_refused(kind: str) -> None:
     goal = objective(kind)
     outputs = goal.target.outputs
-    with pytest.raises(ConfigError, match=r"gives \[2, 7\] for two examples; expected \[2, "):
+    with pytest.raises(ConfigError, match=r"gives \[4, 7\] for 4 examples; expected \[4, "):
         module_model(
             "n:net", lambda: nn.Linear(4, 7), shape=(4,), outputs=outputs, loss=None, objective=goal
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.models.stopping import EARLIEST, PATIENCE, Baseline, Evaluated, no_better
+from tacit.models.stopping import EARLIEST, PATIENCE, Baseline, Evaluated, can_end, no_better
 
 T = 1000
 ROWS = 2000
@@ -141,3 +141,18 @@ def test_a_model_without_numbers_ends_early() -> None:
 def test_few_evaluations_say_nothing() -> None:
     assert not no_better([], T, CONSTANT)
     assert not no_better([Evaluated(T - 1, 0.8, 0.5, ROWS)] * 5, T, CONSTANT)
+
+
+@pytest.mark.parametrize("every", [1, 5, 10, 20, 27, 28, 30, 50, 400, 2000])
+def test_it_is_known_before_whether_a_flat_run_can_end(every: int) -> None:
+    evaluations: list[Evaluated] = []
+    ended = False
+    for version in range(0, T, every):
+        evaluations.append(Evaluated(version, 0.8, 0.4, ROWS))
+        ended = ended or no_better(evaluations, T, CONSTANT)
+    assert can_end(T, every, T) == ended
+
+
+def test_a_run_of_any_length_is_answered_at_once() -> None:
+    assert can_end(2**53, 1, 2**53)
+    assert not can_end(2**53, 1, 1000)

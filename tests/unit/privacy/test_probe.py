@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models import Layered, LayerValues, Lstm, build
+from tacit.models import Layered, LayerValues, Lstm, Model, build
+from tacit.models.losses import cross_entropy
+from tacit.models.module import module_model
+from tacit.models.own_module import OwnModule
+from tacit.models.vectors import example_gradients
+from tacit.privacy.private_sum import probe
 from tacit.privacy.private_sum.probe import require_separate_examples, rows_alone
+from tacit.privacy.private_sum.rehearsal import rehearsed
 
 IMAGE = (1, 8, 8)
 
@@ -145,3 +152,47 @@ def test_a_kernel_that_computes_rows_alone_is_known_by_its_bits() -> None:
 
     assert not rows_alone(by_place, model, (16,))
     assert not rows_alone(by_size, model, (16, 33))
+
+
+class Words(nn.Module):
+    """An embedding of nine words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 4)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(torch.where(x.unsqueeze(-1) > 3, self.words(x), 0).mean(1))
+        return scores
+
+
+def test_every_trial_of_whole_numbers_stays_inside_the_declared_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def noted(x: torch.Tensor) -> None:
+        assert x.dtype == torch.int64
+        seen.append(x.flatten())
+
+    run_copies = OwnModule.run_copies
+
+    def noted_run(self: OwnModule, trained: Any, x: torch.Tensor, outputs: int) -> torch.Tensor:
+        noted(x)
+        return run_copies(self, trained, x, outputs)
+
+    def noted_gradients(
+        model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        noted(x)
+        return example_gradients(model, params, x, y)
+
+    monkeypatch.setattr(OwnModule, "run_copies", noted_run)
+    monkeypatch.setattr(probe, "example_gradients", noted_gradients)
+    model = module_model("words", Words, shape=(5,), outputs=2, loss=cross_entropy, integers=9)
+    require_separate_examples(model)
+    for task in rehearsed(model, 5):
+        noted(task.x)
+    every = torch.cat(seen)
+    assert (int(every.min()), int(every.max())) == (0, 8)

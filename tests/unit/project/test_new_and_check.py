@@ -262,7 +262,7 @@ def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
         (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values (no, maybe), in row"),
         ((LOGISTIC, NETWORK.format("nets:Other", 2)), "nets has no class or function Other"),
         ((LOGISTIC, NETWORK.format("../nets:Net", 2)), 'expected "module:name"'),
-        ((LOGISTIC, NETWORK.format("nets:Net", 3)), "gives [2, 3] for two examples; expected [2, 2]"),
+        ((LOGISTIC, NETWORK.format("nets:Net", 3)), "gives [4, 3] for 4 examples; expected [4, 2]"),
         (("# rows = 5000", "rows = 600\nrows_max = 700 # "), "more rows than data.rows_max=700"),
     ],
 )  # fmt: skip

@@ -43,7 +43,7 @@ def test_what_is_found_and_guessed_is_said(capsys: pytest.CaptureFixture[str]) -
     assert "cells are parted by ';' (data.separator)" in said
     assert "read as cp1252" in said
     assert "decimal mark ','" in said
-    assert "taken for no value: -9 in Alter" in said
+    assert "taken for no value (missing_codes): Alter -9" in said
     assert "not read: Notiz;" in said
     stated = new(capsys, "--target", "Größe", name="other")[1]
     assert "learns: Größe, a number\n" in stated

@@ -181,7 +181,7 @@ def test_the_time_to_an_event_from_a_sample_to_predictions(
     run = shortened(tmp_path / "ward", updates=60, count=2, pushes=30)
     data = config.load(run).data
     assert isinstance(data, TableData)
-    target = TableReader(data.schema_of_rows).target
+    target = TableReader(data.schema_of_rows(Path())).target
     assert target.kind == "event"
     assert len(target.cuts) == 8
     assert tacit("check", str(run)) == 0

@@ -14,7 +14,8 @@ from torch import nn
 from tacit.datasets import EdgeRows
 from tacit.errors import OwnersError
 from tacit.models.losses import cross_entropy
-from tacit.models.module import ModuleModel, module_model
+from tacit.models.module import module_model
+from tacit.models.own_network import OwnNetwork
 
 NETS = """
 from torch import nn
@@ -40,10 +41,8 @@ class Logarithm(nn.Module):
         return torch.as_tensor(self.output((x + self.least).log()))
 
 
-def model(least: float) -> ModuleModel:
-    built = module_model("n:n", lambda: Logarithm(least), shape=(2,), outputs=2, loss=cross_entropy)
-    assert isinstance(built, ModuleModel)
-    return built
+def model(least: float) -> OwnNetwork:
+    return module_model("n:n", lambda: Logarithm(least), shape=(2,), outputs=2, loss=cross_entropy)
 
 
 def rows(at_bound: int, count: int) -> EdgeRows:

@@ -1,7 +1,7 @@
 """What a private step costs over a plain one, for each network, mechanism and expected batch.
 
     python -m tacit_lab.bench.step [--out FILE] [--way alone|slots] [--networks cnn …] [--disk]
-                                                   (two to three minutes on one core)
+                                                   (four minutes on one core)
 
 A *plain* step draws as many rows as the private one expects, and takes their mean gradient: no
 padding, no privacy. The private step is all that an edge does for one push: draw, gather, clipped
@@ -44,6 +44,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.protocol.messages import GlobalModel, Push
+from tacit_lab.bench.own_networks import OWN_NETWORKS
 from tacit_lab.checkout import ROOT
 
 # rows dealt to an edge, as MNIST's among ten
@@ -58,6 +59,7 @@ NETWORKS = {  # as in experiments/ and in bench/cost.py
     "lstm": build("lstm", (32,), 500, embedding=32, hidden=(32,)),
     "logistic": build("logistic", (1, 28, 28), 10),
 }
+_NAMES = [*NETWORKS, *OWN_NETWORKS]  # users' own at the first batch alone
 SECONDS = 12.0  # of one network and batch
 # rounds that do not count; that do: at least, at most
 WARM = 2
@@ -201,7 +203,7 @@ def show(ratios: Ratios) -> None:
     for network, batches in ratios.items():
         print(
             f"    {network:<20}"
-            + "".join(f"{batches[str(b)][name]:24.2f}" for b in BATCHES for name in MECHANISMS)
+            + "".join(f"{batches[b][name]:24.2f}" for b in batches for name in MECHANISMS)
         )
 
 
@@ -215,12 +217,15 @@ def main() -> None:
         )
     parser = argparse.ArgumentParser(prog="python -m tacit_lab.bench.step")
     parser.add_argument("--out", type=Path, default=Path("out/step.json"))
-    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--networks", nargs="*", default=_NAMES, choices=_NAMES)
     parser.add_argument("--way", choices=("alone", "slots"), default="alone")
     parser.add_argument("--disk", action="store_true", help="with ledgers on disk")
     arguments = parser.parse_args()
     way = Way(arguments.way == "alone", arguments.disk)
-    ratios = step_over_plain({name: NETWORKS[name] for name in arguments.networks}, way=way)
+    networks = {name: NETWORKS[name] for name in arguments.networks if name in NETWORKS}
+    ratios = step_over_plain(networks, way=way)
+    own = {name: OWN_NETWORKS[name]() for name in arguments.networks if name in OWN_NETWORKS}
+    ratios |= step_over_plain(own, BATCHES[:1], way=way)
     charges = {"memory": charge_ms(Way()), "disk": charge_ms(Way(disk=True))}
     show(ratios)
     print(f"    a charge: {charges['memory']} ms in memory, {charges['disk']} ms on this disk")

@@ -217,6 +217,55 @@ class ModelInfo(_Document):
     layers: list[Layer]
     clip: float
     state: str
+    graph: bool = Field(False, description="/v1/model/graph and /v1/model/picture show its layers")
+
+
+class NetworkWeight(_Document):
+    """A weight of a layer. trained: or fixed."""
+
+    name: str
+    shape: list[int]
+    trained: bool
+
+
+class NetworkLayer(_Document):
+    """A row of a graph's layers."""
+
+    number: int
+    layers: int = Field(description="how many layers it stands for: 1, or those left out")
+    name: str = Field(description="of the module whose weights it reads; empty: it reads none")
+    line: str = Field(description="of the user's module that asked for it")
+    operations: list[str]
+    reads: list[int] = Field(description="numbers of the rows that it reads; 0: the example")
+    shape: list[int] = Field(description="of its result, for one example")
+    trained: int = Field(description="numbers of its weights that are trained")
+    fixed: int
+    again: bool = Field(description="an earlier layer reads its weights, too")
+    multiply_adds: int = Field(description="of one example, forward")
+    weights: list[NetworkWeight] = Field(description="the first of those that no earlier row reads")
+
+
+class NetworkRepeat(_Document):
+    """Rows, by number, that come several times after each other."""
+
+    first: int
+    last: int
+    times: int
+
+
+class NetworkInfo(_Document):
+    """A graph by its layers, of a bounded size, as `tacit show --json` prints it."""
+
+    sha256: str = Field(description="of the graph's file, as the run definition has it")
+    example: str
+    output: list[int]
+    trained: int
+    fixed: int
+    multiply_adds: int = Field(description="of one example, forward")
+    operations: dict[str, int]
+    loss_operations: int | None = Field(description="of its own loss; null: one of tacit's")
+    layers: list[NetworkLayer]
+    repeats: list[NetworkRepeat]
 
 
 class HaltRequest(BaseModel):

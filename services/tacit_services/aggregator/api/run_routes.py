@@ -33,6 +33,14 @@ STREAMS = 64
 STREAMS_EACH = 16
 DOWNLOADS = 8
 DOWNLOADS_EACH = 4
+SVG = "image/svg+xml"
+_NO_GRAPH = "the model of this run is no graph"
+# Opened by itself it loads nothing, and nothing in it runs.
+_OF_PICTURE = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
 _MOVING = (
     "at",
     "duration_s",
@@ -135,6 +143,32 @@ def model_routes(view: View) -> APIRouter:
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
         return document(view.model_info())
+
+    @router.get(
+        "/graph",
+        response_model=documents.NetworkInfo,
+        summary="The layers of a graph",
+        responses=documented(404),
+    )
+    def graph() -> Response:
+        layers = view.network()
+        return problem(404, _NO_GRAPH) if layers is None else document(layers)
+
+    image: dict[int | str, dict[str, Any]] = {
+        200: {"content": {SVG: {"schema": {"type": "string"}}}, "description": "The picture"}
+    }
+
+    @router.get(
+        "/picture",
+        response_class=Response,
+        summary="The layers of a graph as SVG",
+        responses=image | documented(404),
+    )
+    def drawing(request: Request) -> Response:
+        content = view.network_picture()
+        if content is None:
+            return problem(404, _NO_GRAPH)
+        return unless_known(request, Response(content, headers=_OF_PICTURE, media_type=SVG))
 
     binary = {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}
     answers: dict[int | str, dict[str, Any]] = {

@@ -11,6 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from tacit.models import Model
+from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of_checked
+from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_picture import picture
 from tacit_services.aggregator.reading import RunReading
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import Weights, weights
@@ -35,6 +38,9 @@ class View:
     """
 
     def __init__(self, run_status: RunStatus, model: Model) -> None:
+        """model: as the run's definition builds it. Of a graph, its layers are made here, once."""
+        self._layers = _layers(run_status, model)
+        self._picture = None if self._layers is None else picture(self._layers).encode()
         self._run_status = run_status
         self._model = model
         self._lock = threading.Lock()
@@ -101,4 +107,20 @@ class View:
             "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
             "clip": file.clip,
             "state": reading.state,
+            "graph": self._layers is not None,
         }
+
+    def network(self) -> dict[str, Any] | None:
+        """Return a graph's layers; None: the model is no graph."""
+        return None if self._layers is None else document_of(self._layers)
+
+    def network_picture(self) -> bytes | None:
+        """Return a graph's layers as an SVG file; None: the model is no graph."""
+        return self._picture
+
+
+def _layers(run_status: RunStatus, model: Model) -> GraphFacts | None:
+    if not isinstance(model, GraphModel):
+        return None
+    code: dict[str, str] = run_status.definition.agreed.get("code", {})
+    return facts_of_checked(model.checked, code.get("graph"))

@@ -137,6 +137,7 @@ class Vafl(StepSizes):
         workers: int,
         folder: Path,
         objective: Objective | None = None,
+        integers: int | None = None,
     ) -> Model:
         """Return the model of θ_0, which takes all parties' embeddings. Raises ConfigError."""
         if section.name == "mlp":

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from tacit.datasets.own.array_values import Array, Values
 from tacit.datasets.own.file_reading import OTHERS, digest
-from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own, marks_of
+from tacit.datasets.own.rows import EncodedRows, Inputs, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
@@ -56,6 +56,11 @@ class ArraysReader:
         return self.values.shape
 
     @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        return self.values.integers
+
+    @property
     def target(self) -> Target:
         """The kind of target that y is."""
         return self.values.target
@@ -80,7 +85,7 @@ class ArraysReader:
                 ids = each_its_own(x, y)
             yield EncodedRows(x, y, ids)
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of every row; the file need not have more. Raises DataError."""
         for first, (raw,) in self._blocks(path, with_targets=False):
             yield self.values.x(raw, f"{path.name}: array {self.x!r}", first)
@@ -114,10 +119,11 @@ class ArraysReader:
                 f"{path.name}: array {x.name!r}: expected shape (n, "
                 f"{', '.join(map(str, self.shape))}), found {x.shape}"
             )
-        for array in others:
-            if array.shape != x.shape[:1]:
+        for array, of_one in zip(others, (self.target.shape, ()), strict=False):
+            expected = (*x.shape[:1], *of_one)
+            if array.shape != expected:
                 raise DataError(
-                    f"{path.name}: array {array.name!r}: expected shape {x.shape[:1]}, as many as "
+                    f"{path.name}: array {array.name!r}: expected shape {expected}, as many as "
                     f"{x.name!r} has rows; found {array.shape}"
                 )
         for array in arrays[:2]:

@@ -7,7 +7,9 @@ on public constants alone.
 
 from __future__ import annotations
 
+import datetime
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.datasets.own.days import written_day
-from tacit.datasets.own.table_form import MISSING_WORDS, TableForm, hint
+from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm, hint
 
 _DECIMAL = re.compile(r"([+-]?[0-9]+)\.([0-9]*?)0*")
 Mask = npt.NDArray[np.bool_]
 Floats64 = npt.NDArray[np.float64]
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _ARROW = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
@@ -41,17 +45,21 @@ class Cells:
 
 
 def by_value(text: str) -> str:
-    """Return the one text of what `text` writes.
+    """Return the one text of what `text` writes. An accent is one character, or two as on a Mac.
 
     >>> by_value(" 7.0"), by_value("7.50"), by_value("TRUE"), by_value("007"), by_value("x ")
     ('7', '7.5', 'true', '007', 'x')
+    >>> by_value("-0.0"), len(by_value("Zu\\u0308rich"))
+    ('0', 6)
     """
-    trimmed = text.strip()
+    trimmed = unicodedata.normalize("NFC", text.strip())
     if trimmed.casefold() in ("true", "false"):
         return trimmed.casefold()
     number = _DECIMAL.fullmatch(trimmed)
+    if number and not number[2]:
+        return "0" if number[1] == "-0" else number[1]
     if number:
-        return number[1] + (f".{number[2]}" if number[2] else "")
+        return f"{number[1]}.{number[2]}"
     return trimmed
 
 
@@ -75,20 +83,34 @@ def numbers(values: pa.Array, form: TableForm, codes: tuple[str, ...] = ()) -> C
         cells = _written_numbers(plain, form, frozenset(map(by_value, codes)))
     else:
         cells = _typed_numbers(plain)
-    absent = [form.number(code) for code in codes]
-    coded = [number for number in absent if number is not None]
-    cells.values[np.isin(cells.values, coded)] = np.nan
+    cells.values[np.isin(cells.values, _code_numbers(codes, form, plain.type))] = np.nan
     return cells
+
+
+def _code_numbers(codes: tuple[str, ...], form: TableForm, kind: pa.DataType) -> list[float]:
+    """Return the numbers among codes for no value, as a column of this type holds them.
+
+    A run file writes them with a point, also where its tables have a comma. -99.9 of float32 is
+    another number.
+    """
+    coded: list[float] = []
+    for code in codes:
+        number = form.number(code)
+        if number is None:
+            number = USUAL.number(code)
+        if number is not None:
+            coded.append(number)
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        with np.errstate(over="ignore"):  # infinite: no such number is in the column
+            return [float(number) for number in np.array(coded).astype(kind.to_pandas_dtype())]
+    return coded
 
 
 def dates(values: pa.Array, pattern: str, codes: tuple[str, ...] = ()) -> Cells:
     """Return a list of dates, None where a cell is missing; a text is read by `pattern`."""
     kind = values.type
-    if pa.types.is_timestamp(kind) and kind.tz:
-        values = pc.local_timestamp(values)
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        days = values.cast(pa.date32(), safe=False).to_pylist()  # the hour is not read
-        return Cells(days, np.zeros(len(days), np.bool_))
+        return _typed_dates(values, codes)
     read = texts(values, MISSING_WORDS | set(codes))
     encoded = read.values.dictionary_encode()
     parsed = [written_day(text, pattern) for text in encoded.dictionary.to_pylist()]
@@ -97,6 +119,36 @@ def dates(values: pa.Array, pattern: str, codes: tuple[str, ...] = ()) -> Cells:
     unread = read.unread | np.array([*(date is None for date in parsed), False])[places]
     pattern_words = f"expected dates as {pattern}, found {kind}"
     return Cells([of_each[place] for place in places], unread, pattern_words)
+
+
+def _typed_dates(values: pa.Array, codes: tuple[str, ...]) -> Cells:
+    """Return the days of dates and times, where they are; the hour is not read.
+
+    A code is a date as 9999-12-31. A day beyond the years 1 to 9999 cannot be read.
+    """
+    kind = values.type
+    absent = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    if pa.types.is_timestamp(kind):
+        try:
+            local = values if kind.tz is None else pc.local_timestamp(values)
+        except _ARROW:
+            return Cells([None] * len(values), ~absent, "expected dates in a zone that is known")
+        counted = local.cast(pa.int64())
+        per_day = _A_DAY[kind.unit]
+    elif pa.types.is_date64(kind):
+        counted = values.cast(pa.int64())
+        per_day = _A_DAY["ms"]
+    else:
+        counted = values.cast(pa.int32()).cast(pa.int64())
+        per_day = 1
+    numbered = counted.fill_null(0).to_numpy(zero_copy_only=False) // per_day + _EPOCH
+    unread = ~absent & ((numbered < 1) | (numbered > datetime.date.max.toordinal()))
+    different, places = np.unique(np.where(absent | unread, 1, numbered), return_inverse=True)
+    days: list[Any] = [datetime.date.fromordinal(int(number)) for number in different]
+    days = [None if day.isoformat() in codes else day for day in days]
+    without = (absent | unread).tolist()
+    of_each = [None if no else days[place] for no, place in zip(without, places, strict=True)]
+    return Cells(of_each, unread, f"expected dates of the years 1 to 9999, found {kind}")
 
 
 def each_text(text: pa.Array, of: Callable[[str], int], absent: int) -> npt.NDArray[np.int64]:
@@ -169,13 +221,18 @@ def _of_kind(kind: pa.DataType) -> str:
 
 
 def _written_numbers(values: pa.Array, form: TableForm, codes: frozenset[str]) -> Cells:
-    """Return the numbers that texts write. Most files need no look at each."""
+    """Return the numbers that texts write. Most files need no look at each.
+
+    Arrow takes nan(1) for a number, so a nan that nobody left empty is looked at again: how a cell
+    is read must not depend on those beside it.
+    """
     read = texts(values)
     if form.plain_numbers and not read.unread.any():
         try:
             cast = read.values.cast(pa.float64())
             every = np.array(cast.to_numpy(zero_copy_only=False), dtype=np.float64)
-            return Cells(every, np.zeros(len(values), np.bool_))
+            if int(np.isnan(every).sum()) == read.values.null_count:
+                return Cells(every, np.zeros(len(values), np.bool_))
         except _ARROW:
             pass
     encoded = read.values.dictionary_encode()

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.datasets.own.cells import by_value, dates, numbers
-from tacit.datasets.own.schema import Category, Column, Dated, Hashed, Number
+from tacit.datasets.own.schema import Category, Column, Dated, Hashed, Number, Tokenized
 from tacit.datasets.own.table_encoding import category_texts, places_of
 from tacit.datasets.own.table_form import MISSING_NUMBERS, TableForm
 from tacit.errors import OwnersError
@@ -133,9 +133,14 @@ class ColumnShare:
                     codes[value] = count
         return sorted(codes.items(), key=lambda item: -item[1])[:_SAID_CODES]
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nearly all rows have no place of their own, or no value."""
+        return self.rows >= _FEW and self.missing + self.elsewhere >= _NEARLY_ALL * self.rows
+
     def refuse(self) -> None:
         """Raise OwnersError where nearly all rows have no place of their own, or no value."""
-        if self.rows < _FEW or self.missing + self.elsewhere < _NEARLY_ALL * self.rows:
+        if not self.says_nothing:
             return
         name = self._name
         if self.missing > self.elsewhere:
@@ -186,6 +191,10 @@ class ShareCounter:
             counts = _counts(share.column, batch.column(name), self._form)
             self._shares[name] = share.plus(counts)
 
+    def silent(self) -> list[str]:
+        """Return the columns that `remarks` would refuse."""
+        return [name for name, share in self._shares.items() if share.says_nothing]
+
     def remarks(self, *, quoting: bool = False) -> Iterator[str]:
         """Yield what the owner should know of each column.
 
@@ -231,6 +240,8 @@ def _counts(column: Column, values: pa.Array, form: TableForm) -> ColumnShare:
         beyond = below.total() + above.total()
         return ColumnShare(column, rows, missing, beyond, below=below, above=above)
     text = category_texts(column, values).values
+    if isinstance(column, Tokenized):
+        return ColumnShare(column, rows, text.null_count)
     if isinstance(column, Hashed):
         words = _texts_of(text.drop_null())
         codes = Counter({word: words[word] for word in _CODES & words.keys()})

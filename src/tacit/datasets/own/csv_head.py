@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.table_form import SEPARATORS, TableForm, encoding_called
 from tacit.errors import DataError
 from tacit.regular_file import opened
@@ -26,7 +25,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_BOMS = tuple(mark for mark, _ in _MARKS)
+_BLANK_QUOTE = re.compile(r"\s+\"")
 _SEP = re.compile(r"sep=(.)\s*", re.I)  # what a spreadsheet writes first
 
 
@@ -59,6 +58,11 @@ def csv_head(path: Path, form: TableForm, needed: list[str]) -> CsvHead:
     head, used = next(records, ([], 0))
     check_count(path, len(head))
     row, _ = next(records, (head, 0))
+    if any(_BLANK_QUOTE.match(cell) for cell in (*head, *row)):
+        raise DataError(
+            f"{path.name}: has a blank before a quote, which would make the quote a letter; take "
+            "such blanks out"
+        )
     if form.header:
         names = _trimmed(head, needed)
     else:
@@ -98,38 +102,6 @@ def text_lines(path: Path, stated: str | None) -> tuple[str, list[str]]:
     return encoding, lines
 
 
-def misread_encoding(path: Path, form: TableForm) -> Iterator[str]:
-    """Yield a word where all of a CSV is UTF-8, and `form` states another encoding.
-
-    Text that is read as another one has other letters. A text of Windows or Latin-1 with a letter
-    beyond ASCII is no UTF-8, but by a rare chance. Raises OSError.
-    """
-    stated = form.encoding
-    if stated is None or encoding_called(stated).startswith(("utf", "ascii")):
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    plain = True
-    with opened(path) as file:
-        start = file.read(4)
-        if start == b"PAR1" or start.startswith((*OTHERS, *_BOMS)):
-            return
-        block = start
-        try:
-            while block:
-                plain = plain and block.isascii()
-                decoder.decode(block)
-                block = file.read(1 << 20)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return
-    if not plain:
-        yield (
-            f"looks like UTF-8, and data.encoding = {stated!r} says another: its letters beyond a "
-            "to z are read as others; save it in that encoding, or save all files as UTF-8 and "
-            "state that"
-        )
-
-
 def not_in(encoding: str) -> str:
     """Return what is wrong with a file that is not in this encoding."""
     if encoding.lower().replace("_", "-").startswith("utf-8"):
@@ -138,6 +110,26 @@ def not_in(encoding: str) -> str:
             'Latin-1) or "utf-16"'
         )
     return f'is not text in the encoding {encoding}; state data.encoding, as "utf-8"'
+
+
+def looks_like_utf8(path: Path, form: TableForm) -> bool:
+    """Check whether a text that is read in a stated encoding of one byte a letter is UTF-8.
+
+    Then each of its accents is read as two letters. Raises OSError.
+    """
+    stated = form.encoding
+    if stated is None or stated.lower().replace("_", "-").startswith(("utf", "u8", "u16", "u32")):
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    accents = False
+    with opened(path) as file:
+        while block := file.read(MOST_HEADER):
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError:
+                return False
+            accents = accents or not block.isascii()
+    return accents
 
 
 def check_count(path: Path, count: int) -> None:
@@ -179,8 +171,8 @@ def _after_preamble(
 
 
 def _names(line: str, needed: list[str]) -> bool:
-    """Check whether this line, which begins with #, has names of columns that are needed."""
-    return any(set(needed) & set(_record(line, separator)) for separator in SEPARATORS)
+    """Check whether this line, which begins with #, has the names of all columns needed."""
+    return any(set(needed) <= set(_record(line, separator)) for separator in SEPARATORS if needed)
 
 
 def _separator(lines: list[str], needed: list[str]) -> str:

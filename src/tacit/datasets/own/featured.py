@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from tacit.datasets.features import Features, apply, shape_with, steps_of
-from tacit.datasets.own.rows import EncodedRows, Floats, Reader
+from tacit.datasets.own.rows import EncodedRows, Inputs, Reader
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
@@ -59,6 +59,10 @@ class FeaturedReader:
         return self.reader.folders
 
     @property
+    def integers(self) -> None:
+        """None: features are float32."""
+
+    @property
     def target(self) -> Target:
         """The target of `reader`."""
         return self.reader.target
@@ -92,7 +96,7 @@ class FeaturedReader:
         """
         return replace(rows, x=self._with_features(rows.x, private=True))
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield features of every row. Raises ConfigError, DataError."""
         return map(self._with_features, self.reader.inputs(path))
 
@@ -104,6 +108,6 @@ class FeaturedReader:
         """Yield what the owner should know of the rows, as `reader` does. Raises DataError."""
         return self.reader.remarks(path, quoting=quoting)
 
-    def _with_features(self, x: Floats, *, private: bool = False) -> Floats:
-        features: Floats = apply(self.features, torch.from_numpy(x), private=private).numpy()
+    def _with_features(self, x: Inputs, *, private: bool = False) -> Inputs:
+        features: Inputs = apply(self.features, torch.from_numpy(x), private=private).numpy()
         return features

@@ -81,6 +81,10 @@ class ImagesReader:
         return (self.channels, *self.size)
 
     @property
+    def integers(self) -> None:
+        """None: pixels are float32."""
+
+    @property
     def target(self) -> Target:
         """The classes."""
         return Target("classes", self.names)

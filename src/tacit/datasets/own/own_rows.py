@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.datasets.own.featured import plain
 from tacit.datasets.own.file_reading import located
-from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.source import EdgePart, Owned
 from tacit.datasets.target import Target
@@ -55,6 +56,11 @@ class OwnRows:
     def shape(self) -> tuple[tuple[int, ...], int]:
         """The shape of a row, and the numbers that a model gives for one; 0: a number."""
         return self.reader.shape, self.target.outputs
+
+    @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        return self.reader.integers
 
     @property
     def target(self) -> Target:
@@ -185,21 +191,22 @@ class Counts:
     largest: int
 
 
-def counted(path: Path, reader: Reader, edges: int) -> Counts:
-    """Return counts of the file at `path`, divided among `edges` edges. Raises DataError.
+def counted(parts: Iterable[UnitIds], of_units: bool, edges: int, file: str) -> Counts:
+    """Return counts of a file whose rows are of these units, divided among `edges` edges.
 
-    They are private numbers: writing them into a run file makes them public.
+    of_units: False: each row is a unit by itself. They are private numbers: writing them into a
+    run file makes them public. Raises DataError for no row.
     """
     counts: dict[bytes, int] = {}
     rows = 0
-    for part in reader.read(path):
-        rows += len(part.y)
-        if reader.unit is not None:
-            for unit in part.units:
+    for part in parts:
+        rows += len(part)
+        if of_units:
+            for unit in part:
                 counts[unit.tobytes()] = counts.get(unit.tobytes(), 0) + 1
     if not rows:
-        raise DataError(f"{path.name}: has no rows")
-    units = len(counts) if reader.unit else rows
+        raise DataError(f"{file}: has no rows")
+    units = len(counts) if of_units else rows
     return Counts(max(1, units // edges), max(counts.values(), default=1))
 
 
@@ -214,6 +221,9 @@ def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
     """Return all x (n, *shape) and y (n,) of a file. Raises DataError."""
     parts = list(reader.read(path))
     if not parts:
-        return torch.zeros(0, *reader.shape), torch.zeros(0, dtype=torch.int64)
+        dtype = torch.float32 if reader.integers is None else torch.int64
+        return torch.zeros(0, *reader.shape, dtype=dtype), torch.zeros(
+            0, *reader.target.shape, dtype=torch.int64
+        )
     x = np.concatenate([part.x for part in parts])
     return torch.from_numpy(x), torch.from_numpy(np.concatenate([part.y for part in parts]))

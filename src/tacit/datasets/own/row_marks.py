@@ -1,8 +1,10 @@
 """What a table's row holds, in 16 bytes: by the values of the columns that are read.
 
 It does not depend on the kind of file, the order of rows or columns, columns that are not read, how
-a number is written, its bounds, or which categories have a place. A number counts as the nearest
-float32, as a file may hold it as one; a category by its text, 7.0 as 7.
+a number, a boolean or a date is written, bounds, or which categories have a place. So who exports
+the same rows anew, as another program writes them, gets no second budget. A number counts as the
+nearest float32, as a file may hold it as one; a category by the value that training reads in it,
+7.0 as 7 and TRUE as true; a date by its day.
 
 A row's mark is a sum over its columns of 128 bits that depend on the column's name and the cell. It
 need not withstand somebody who looks for rows with equal marks: sketches hash marks with a key.
@@ -16,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tacit.datasets.own.cells import numbers, texts
+from tacit.datasets.own.cells import by_value, dates, numbers, texts
 from tacit.datasets.own.rows import UNIT
-from tacit.datasets.own.schema import Column, Number, TableSchema
+from tacit.datasets.own.schema import Column, Dated, Number, TableSchema
 from tacit.datasets.own.table_encoding import units_of
 from tacit.datasets.own.table_form import USUAL, TableForm
-from tacit.datasets.own.unit_ids import whole
 from tacit.datasets.sketch import Marks
 
 HashLanes = npt.NDArray[np.uint64]  # (n, 2)
@@ -46,7 +47,12 @@ def _cells(column: Column, values: pa.Array, form: TableForm) -> HashLanes:
     """Return what the cells add. One that cannot be read counts as missing: rows are read apart."""
     if isinstance(column, Number):
         return _numbers(column, numbers(values, form).values)
-    return _texts(column, texts(values).values)
+    if isinstance(column, Dated):
+        days = dates(values, column.format).values
+        text = pa.array([None if day is None else day.isoformat() for day in days], pa.string())
+    else:
+        text = texts(values).values
+    return _texts(column, text)
 
 
 def _numbers(column: Number, values: npt.NDArray[np.float64]) -> HashLanes:
@@ -60,7 +66,9 @@ def _numbers(column: Number, values: npt.NDArray[np.float64]) -> HashLanes:
 
 def _texts(column: Column, values: pa.Array) -> HashLanes:
     encoded = values.dictionary_encode()
-    words = [f"category\0{column.name}\0{whole(text)}" for text in encoded.dictionary.to_pylist()]
+    words = [
+        f"category\0{column.name}\0{by_value(text)}" for text in encoded.dictionary.to_pylist()
+    ]
     missing = f"missing\0{column.name}"
     of_each = np.frombuffer(b"".join(map(_hashed, [*words, missing])), "<u8").reshape(-1, 2)
     places = encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)

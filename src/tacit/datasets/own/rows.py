@@ -21,6 +21,7 @@ from tacit.errors import OwnersError
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))
 Floats = npt.NDArray[np.float32]
+Inputs = Floats | npt.NDArray[np.int64]  # numbers, or whole numbers
 UnitIds = npt.NDArray[np.void]
 
 
@@ -58,9 +59,9 @@ def words_of(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRows:
-    """x float32 (n, *shape), y int64 or float32 (n,), units 16 bytes each (n,): who a row is of."""
+    """Rows: x float32 or int64 (n, *shape), y int64 or float32 (n,), whose each is: units (n,)."""
 
-    x: Floats
+    x: Inputs
     y: npt.NDArray[np.int64] | Floats
     units: UnitIds
 
@@ -76,6 +77,11 @@ class Reader(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one row's x."""
+        ...
+
+    @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
         ...
 
     @property
@@ -100,7 +106,7 @@ class Reader(Protocol):
         """Yield its rows, some thousand at a time, in bounded memory. Raises DataError."""
         ...
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of its rows, which need neither target nor unit. Raises DataError."""
         ...
 
@@ -123,7 +129,7 @@ def hashed(contents: Iterable[bytes]) -> UnitIds:
     return np.frombuffer(digests, dtype=UNIT)
 
 
-def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> UnitIds:
+def each_its_own(x: Inputs, y: npt.NDArray[np.generic]) -> UnitIds:
     """Return the units, where each row is its own: by what the encoded row holds."""
     return hashed(row.tobytes() + label.tobytes() for row, label in zip(x, y, strict=True))
 

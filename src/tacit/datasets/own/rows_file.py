@@ -1,8 +1,8 @@
 """An edge's rows as a folder of fixed-width files, made once from its file and mapped from then on.
 
     meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
-    x.f32       float32 (n + 1, *shape), the last one the public row, all zeros
-    y.bin       int64 or float32 (n + 1,)
+    x.f32       float32 (n + 1, *shape), the last one the public row, all zeros; or x.i64, int64
+    y.bin       int64 or float32 (n + 1,), or int64 (n + 1, length)
     units.bin   16 bytes (n,)
 
 The folder is made beside its place and renamed, so it is whole or not there. A source, a schema or
@@ -33,7 +33,7 @@ from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
 FORMAT = 3  # 1: units had another text in some kinds of data; 2: like rows had one edge
-_FILES = ("x.f32", "y.bin", "units.bin")
+_OTHERS = ("y.bin", "units.bin")  # beside x
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,15 @@ def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str
 def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     count = 0
     with ExitStack() as stack:
-        files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
+        name, dtype = _input(reader)
+        paths = [folder / each for each in (name, *_OTHERS)]
+        files = [stack.enter_context(path.open("wb")) for path in paths]
         for rows in _dealt(path, reader, dealt):
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
-        files[0].write(bytes(4 * math.prod(reader.shape)))  # the public row
-        files[1].write(bytes(np.dtype(_target(reader)).itemsize))
+        files[0].write(bytes(dtype.itemsize * math.prod(reader.shape)))  # the public row
+        files[1].write(bytes(np.dtype(_target(reader)).itemsize * math.prod(reader.target.shape)))
         for file in files:
             file.flush()
             os.fsync(file.fileno())
@@ -174,8 +176,17 @@ def _durable(path: Path, content: bytes) -> None:
 
 
 def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    x = _array(folder / "x.f32", np.float32).reshape(-1, *reader.shape)
-    return x, _array(folder / "y.bin", _target(reader))
+    name, dtype = _input(reader)
+    x = _array(folder / name, dtype).reshape(-1, *reader.shape)
+    y = _array(folder / "y.bin", _target(reader)).reshape(-1, *reader.target.shape)
+    return x, y
+
+
+def _input(reader: Reader) -> tuple[str, np.dtype[Any]]:
+    """Return the file of x, and its type of numbers."""
+    if reader.integers is None:
+        return "x.f32", np.dtype(np.float32)
+    return "x.i64", np.dtype(np.int64)
 
 
 def _target(reader: Reader) -> npt.DTypeLike:

@@ -27,6 +27,7 @@ SUFFIXES = (".dcm", ".dicom", ".nii", ".gz")  # of a file that is asked for by i
 MOST_BYTES = 1 << 29  # of a file, and of a volume unpacked
 _DEFLATED = "1.2.840.10008.1.2.1.99"
 _NIFTI_AT = 344
+_NO_NUMBERS = (128, 2304, 32, 1792, 2048)  # NIfTI's types of colours, and of complex numbers
 _NIFTI = b"n+1\0"
 _GZIP = b"\x1f\x8b"
 Kind = Literal["DICOM", "NIfTI"]
@@ -206,7 +207,8 @@ def _check_volume(whole: bytes) -> None:
     dimensions, *sizes = struct.unpack_from(f"{order}8h", whole, 40)
     kind, bits = struct.unpack_from(f"{order}2h", whole, 70)
     (offset,) = struct.unpack_from(f"{order}f", whole, 108)
-    if not 2 <= dimensions <= 7 or min(sizes[:dimensions]) < 1 or bits < 8 or kind in (128, 2304):
+    no_numbers = bits < 8 or kind in _NO_NUMBERS
+    if not 2 <= dimensions <= 7 or min(sizes[:dimensions]) < 1 or no_numbers:
         raise ScanError("a NIfTI has no plane of numbers")
     voxels = 1
     for size in sizes[:dimensions]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.own.days import Day, day
+from tacit.datasets.own.vocabulary import Vocabulary
 
 MissingRule = Literal["refuse", "other"] | float
 DatePart = Literal["days", "day", "month", "weekday"]
@@ -158,7 +159,29 @@ class Dated:
         return np.array(places, dtype=np.float32)
 
 
-Column = Number | Category | Hashed | Dated
+@dataclass(frozen=True, slots=True)
+class Tokenized:
+    """A text, as the whole numbers that a public tokenizer's file makes of it.
+
+    It is cut to `length` numbers, and filled up by the file's own for padding. missing: "refuse",
+    or "other": padding alone. A text is the only feature of its table.
+    """
+
+    kind: ClassVar[str] = "text"
+
+    name: str
+    vocabulary: Vocabulary
+    length: int
+    missing: MissingRule = "refuse"
+    missing_codes: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Places of x that it takes."""
+        return self.length
+
+
+Column = Number | Category | Hashed | Dated | Tokenized
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +211,23 @@ class EventGoal:
     cuts: tuple[float, ...]
 
 
-Goal = Number | Category | LabelsGoal | CountsGoal | EventGoal
+@dataclass(frozen=True, slots=True)
+class NextTokenGoal:
+    """The next token of a text as a target, at each of its places; the text is the feature."""
+
+    column: Tokenized
+
+
+Goal = Number | Category | LabelsGoal | CountsGoal | EventGoal | NextTokenGoal
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """The row that a table's row becomes: x (width,) float32 in the order of `features`, and y.
 
-    y is what `tacit.datasets.target` says of the target's kind; a number is scaled as its column
-    says. unit: the column that says whose row it is, None where each row is a unit.
+    Of a text x is int64. y is what `tacit.datasets.target` says of the target's kind; a number is
+    scaled as its column says. unit: the column that says whose row it is, None where each row is a
+    unit.
     """
 
     features: tuple[Column, ...]
@@ -209,6 +240,14 @@ class TableSchema:
         return sum(column.width for column in self.features)
 
     @property
+    def text(self) -> Tokenized | None:
+        """The text that x is, if it is one."""
+        first = self.features[0]
+        if isinstance(first, Tokenized):
+            return first
+        return None
+
+    @property
     def target_columns(self) -> tuple[Number | Category, ...]:
         """The columns that y is made of."""
         target = self.target
@@ -218,6 +257,8 @@ class TableSchema:
             return (target.column,)
         if isinstance(target, EventGoal):
             return (target.time, target.event)
+        if isinstance(target, NextTokenGoal):
+            return ()
         return (target,)
 
     @property
@@ -260,11 +301,15 @@ def _plain_goal(goal: Goal) -> dict[str, object]:
     if isinstance(goal, EventGoal):
         times = {"time": _plain(goal.time), "event": _plain(goal.event)}
         return {"kind": "event", **times, "cuts": goal.cuts}
+    if isinstance(goal, NextTokenGoal):
+        return {"kind": "next token"}
     return _plain(goal)
 
 
 def _plain(column: Column) -> dict[str, object]:
     content = asdict(column)
+    if isinstance(column, Tokenized):
+        content["vocabulary"] = column.vocabulary.sha256
     for field in fields(column):
         if field.name in _LATER and content[field.name] == field.default:
             del content[field.name]

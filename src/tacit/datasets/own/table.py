@@ -13,25 +13,30 @@ import pyarrow as pa
 
 from tacit.datasets.own.cells import texts
 from tacit.datasets.own.column_shares import ShareCounter
-from tacit.datasets.own.csv_head import misread_encoding
+from tacit.datasets.own.csv_head import looks_like_utf8
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.own.row_marks import marks_of
-from tacit.datasets.own.rows import EncodedRows, Floats
+from tacit.datasets.own.rows import EncodedRows, Inputs, UnitIds
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
     Dated,
     EventGoal,
     LabelsGoal,
+    NextTokenGoal,
     TableSchema,
 )
-from tacit.datasets.own.table_encoding import MisfitError, encode, fitting, inputs_of
+from tacit.datasets.own.table_encoding import MisfitError, encode, everyone, fitting, inputs_of
 from tacit.datasets.own.table_file import batches, names_in
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
-from tacit.datasets.own.unit_ids import ID_NAME
+from tacit.datasets.own.unit_ids import named_id
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
+_UTF8 = (
+    "is UTF-8, and data.encoding says {}: letters with accents are read as others; save it in that "
+    "encoding, or all files as UTF-8"
+)
 _MOST_IDS = 200  # columns that are looked at for ids
 _MOST_SEEN = 200_000  # ids of one that are compared
 _BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
@@ -58,6 +63,14 @@ class TableReader:
         return (self.schema.width,)
 
     @property
+    def integers(self) -> int | None:
+        """Of a text, how many different tokens there are; None: x is float32."""
+        text = self.schema.text
+        if text is None:
+            return None
+        return text.vocabulary.size
+
+    @property
     def target(self) -> Target:
         """The kind of target that the schema's is."""
         goal = self.schema.target
@@ -69,6 +82,9 @@ class TableReader:
             return Target("counts", high=int(goal.column.high))
         if isinstance(goal, EventGoal):
             return Target("event", (goal.event.name,), low=goal.time.low, cuts=goal.cuts)
+        if isinstance(goal, NextTokenGoal):
+            text = goal.column
+            return Target("tokens", tokens=text.vocabulary.size, length=text.length)
         if goal.center is not None and goal.scale is not None:
             return Target("number", low=goal.center, span=goal.scale)
         return Target("number", low=goal.low, span=goal.high - goal.low)
@@ -108,7 +124,12 @@ class TableReader:
             first_of_each = {name: error.errors[name] for name, error in errors.items()}
             raise MisfitError(first_of_each, path.name)
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def everyone(self, path: Path) -> Iterator[UnitIds]:
+        """Yield whose each row is, also of rows that are left out. Raises DataError."""
+        for batch in self._batches(path, self.schema.names):
+            yield everyone(self.schema, batch)
+
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
@@ -160,10 +181,9 @@ class TableReader:
         quoting: whether a value may be quoted. Raises OwnersError where nearly all rows of one do
         not fit the schema; DataError.
         """
-        shares = ShareCounter(self.schema.columns, self.form)
-        for batch in self._batches(path, self.schema.names):
-            shares.count(batch)
-        yield from misread_encoding(path, self.form)
+        shares = self._shares(path)
+        if looks_like_utf8(path, self.form):
+            yield _UTF8.format(self.form.encoding)
         if self.schema.unit is None:
             yield from self._persons(path)
         yield from shares.remarks(quoting=quoting)
@@ -173,7 +193,7 @@ class TableReader:
         names = names_in(path, self.form, self.schema.names)
         unread = [name for name in names if name not in self.schema.names]
         for name in unread[:_MOST_IDS]:
-            if ID_NAME.search(name) is None or names.count(name) > 1:
+            if not named_id(name) or names.count(name) > 1:
                 continue
             seen: set[str] = set()
             for batch in batches(path, [name], self.form):
@@ -198,5 +218,26 @@ class TableReader:
         shares = ShareCounter(self.schema.features, self.form)
         for batch in self._batches(path, [column.name for column in self.schema.features]):
             shares.count(batch)
-        yield from misread_encoding(path, self.form)
+        if looks_like_utf8(path, self.form):
+            yield _UTF8.format(self.form.encoding)
         yield from shares.strangers()
+
+    def silent(self, path: Path) -> set[str]:
+        """Return the columns that `remarks` would refuse. Raises DataError."""
+        return set(self._shares(path).silent())
+
+    def misfits(self, path: Path) -> set[str]:
+        """Return the columns with a cell that does not fit. Raises DataError."""
+        names: set[str] = set()
+        for batch in self._pieces(path, self.schema.names):
+            try:
+                encode(self.schema, batch, form=self.form)
+            except MisfitError as error:
+                names |= set(error.errors)
+        return names
+
+    def _shares(self, path: Path) -> ShareCounter:
+        shares = ShareCounter(self.schema.columns, self.form)
+        for batch in self._batches(path, self.schema.names):
+            shares.count(batch)
+        return shares

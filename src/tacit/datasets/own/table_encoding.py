@@ -22,7 +22,15 @@ from tacit.datasets.own.cells import (
     numbers,
     texts,
 )
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, UnitIds, each_its_own
+from tacit.datasets.own.rows import (
+    UNIT,
+    EncodedRows,
+    Floats,
+    Inputs,
+    RowError,
+    UnitIds,
+    each_its_own,
+)
 from tacit.datasets.own.schema import (
     Category,
     CountsGoal,
@@ -30,18 +38,21 @@ from tacit.datasets.own.schema import (
     EventGoal,
     Goal,
     Hashed,
+    NextTokenGoal,
     Number,
     TableSchema,
+    Tokenized,
 )
 from tacit.datasets.own.table_form import MISSING_WORDS, USUAL, TableForm
 from tacit.datasets.own.unit_ids import unit_ids
+from tacit.datasets.target import NOT_LEARNT
 
 Places = npt.NDArray[np.int64]
 _MISSING = "a missing value"
 _LEAVE_OUT = 'leave such rows out: data.bad_rows = "leave out"'
 _SAY = (
-    'say what one is taken for: missing = "other" of a category or a date, of a number one in '
-    f"its bounds; or {_LEAVE_OUT}"
+    'say what one is taken for: missing = "other" of a category, a date or a text, of a number one '
+    f"in its bounds; or {_LEAVE_OUT}"
 )
 _LISTED = 6  # of a target's values that are said; they are public
 
@@ -98,8 +109,7 @@ def encode(
     leave_out: rows that do not fit are not among them. Raises MisfitError otherwise.
     """
     misfits = Misfits(batch.num_rows, first)
-    x = _inputs(schema, batch, form, misfits)
-    y = _target(schema.target, batch, form, misfits)
+    x, y = _rows(schema, batch, form, misfits)
     if schema.unit is None:
         units = None
     else:
@@ -115,16 +125,27 @@ def encode(
 def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask:
     """Return which rows of `batch` fit the schema."""
     misfits = Misfits(batch.num_rows, 0)
-    _inputs(schema, batch, form, misfits)
-    _target(schema.target, batch, form, misfits)
+    _rows(schema, batch, form, misfits)
     if schema.unit is not None:
         _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ~misfits.bad
 
 
+def everyone(schema: TableSchema, batch: pa.RecordBatch) -> UnitIds:
+    """Return whose each row is that says it, also of rows that do not fit the schema.
+
+    Where each row is a unit by itself, only their number means something.
+    """
+    if schema.unit is None:
+        return np.zeros(batch.num_rows, UNIT)
+    misfits = Misfits(batch.num_rows, 0)
+    ids = _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
+    return ids[~misfits.bad]
+
+
 def inputs_of(
     schema: TableSchema, batch: pa.RecordBatch, first: int = 0, form: TableForm = USUAL
-) -> Floats:
+) -> Inputs:
     """Return x (n, width) of the rows of `batch`. Raises MisfitError."""
     misfits = Misfits(batch.num_rows, first)
     x = _inputs(schema, batch, form, misfits)
@@ -132,7 +153,51 @@ def inputs_of(
     return x
 
 
+def _rows(
+    schema: TableSchema, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
+) -> tuple[Inputs, Places | Floats]:
+    """Return x and y."""
+    if isinstance(schema.target, NextTokenGoal):
+        return _next_tokens(schema.target.column, batch, misfits)
+    return _inputs(schema, batch, form, misfits), _target(schema.target, batch, form, misfits)
+
+
+def _next_tokens(
+    column: Tokenized, batch: pa.RecordBatch, misfits: Misfits
+) -> tuple[Places, Places]:
+    """Return the tokens of a text, and at each place the next one, NOT_LEARNT where none comes."""
+    table, counts = _tokens(column, column.length + 1, batch.column(column.name), misfits)
+    following = np.arange(1, column.length + 1) < counts[:, None]
+    return np.ascontiguousarray(table[:, :-1]), np.where(following, table[:, 1:], NOT_LEARNT)
+
+
+def _tokens(
+    column: Tokenized, length: int, values: pa.Array, misfits: Misfits
+) -> tuple[Places, Places]:
+    """Return the tokens (n, length) of texts, and how many each has (n,)."""
+    cells = category_texts(column, values)
+    texts_or_none = cells.values.to_pylist()
+    table, counts, unread = column.vocabulary.encoded(texts_or_none, length)
+    misfits.add(column.name, "", cells.unread, cells.why)
+    misfits.add(column.name, column.kind, unread, "a text that its tokenizer cannot read")
+    if column.missing == "refuse":
+        missing = np.array([text is None for text in texts_or_none], np.bool_)
+        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
+    return table, counts
+
+
 def _inputs(
+    schema: TableSchema, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
+) -> Inputs:
+    if schema.text is not None:
+        if isinstance(schema.target, NextTokenGoal):
+            return _next_tokens(schema.text, batch, misfits)[0]
+        text = schema.text
+        return _tokens(text, text.length, batch.column(text.name), misfits)[0]
+    return _numbers_of_features(schema, batch, form, misfits)
+
+
+def _numbers_of_features(
     schema: TableSchema, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
 ) -> Floats:
     x = np.zeros((batch.num_rows, schema.width), dtype=np.float32)
@@ -143,6 +208,8 @@ def _inputs(
             x[:, place] = _numbers(column, values, form, misfits)
         elif isinstance(column, Dated):
             x[:, place : place + column.width] = _dates(column, values, misfits)
+        elif isinstance(column, Tokenized):
+            raise AssertionError(f"{column.name} is not the only feature")
         else:
             at = _places(column, values, misfits)
             x[np.arange(len(at)), place + at] = 1.0
@@ -162,6 +229,8 @@ def _target(
         return _counted(goal.column, batch, form, misfits)
     if isinstance(goal, EventGoal):
         return _event(goal, batch, form, misfits)
+    if isinstance(goal, NextTokenGoal):
+        return _next_tokens(goal.column, batch, misfits)[1]
     bits = [
         (_class(column, batch, misfits) & 1) << place for place, column in enumerate(goal.columns)
     ]
@@ -254,8 +323,8 @@ def _places(
     return places_of(column, cells.values)
 
 
-def category_texts(column: Category | Hashed, values: pa.Array) -> Cells:
-    """Return the texts of a category's cells.
+def category_texts(column: Category | Hashed | Tokenized, values: pa.Array) -> Cells:
+    """Return the texts of a category's cells, or of a text's.
 
     A word for no value, as NA, is a value where the column has it among its values.
     """
@@ -300,7 +369,7 @@ def _units(unit: str, values: pa.Array, misfits: Misfits, *, leave_out: bool) ->
         if not leave_out:
             misfits.errors.setdefault(unit, error)
             misfits.refuse()
-    ids = np.zeros(len(values), np.dtype((np.void, 16)))
+    ids = np.zeros(len(values), UNIT)
     bad = np.zeros(len(values), np.bool_)
     for row in range(len(values)):
         try:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from tacit.datasets.own.array_values import Values
 from tacit.datasets.own.file_reading import digest, digest_of
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, marks_of, words_of
+from tacit.datasets.own.rows import EncodedRows, Inputs, RowError, each_its_own, marks_of, words_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
@@ -46,6 +46,11 @@ class DatasetReader:
     def shape(self) -> tuple[int, ...]:
         """The shape of one row's x."""
         return self.values.shape
+
+    @property
+    def integers(self) -> int | None:
+        """What the whole numbers of x are below; None: x is float32."""
+        return self.values.integers
 
     @property
     def target(self) -> Target:
@@ -80,7 +85,7 @@ class DatasetReader:
                 ids = each_its_own(x, y)
             yield EncodedRows(x, y, ids)
 
-    def inputs(self, path: Path) -> Iterator[Floats]:
+    def inputs(self, path: Path) -> Iterator[Inputs]:
         """Yield x of every row. Raises ConfigError, DataError."""
         for first, (raw, *_) in self._blocks(path, 1):
             yield self.values.x(raw, f"{self.entry}: x", first)
@@ -134,7 +139,7 @@ class DatasetReader:
         except FROM_OWN_CODE as error:
             message = f"data.entry={self.entry}: {type(error).__name__}"
             raise RowError(message, row, cause=error) from error
-        shapes = [self.shape, ()]
+        shapes = [self.shape, self.target.shape]
         if len(cells) < width or any(
             (array.shape, array.dtype.kind in "biuf") != (shape, True)
             for array, shape in zip(numbers, shapes, strict=False)
@@ -145,7 +150,7 @@ class DatasetReader:
                 what = "(x, y)"
             raise RowError(
                 f"data.entry={self.entry}: expected {what} with x of numbers and shape "
-                f"{list(self.shape)}, and y one number",
+                f"{list(self.shape)}, and y {_of_shape(self.target.shape)}",
                 row,
             )
         return (*numbers, *cells[2:width])
@@ -162,6 +167,12 @@ class DatasetReader:
                 "a row must be a function of itself alone",
                 row,
             )
+
+
+def _of_shape(shape: tuple[int, ...]) -> str:
+    if shape:
+        return f"of shape {list(shape)}"
+    return "one number"
 
 
 def _a_dataset(target: object) -> bool:

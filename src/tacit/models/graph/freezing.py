@@ -12,6 +12,7 @@ import io
 import logging
 import operator
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from torch.export import export
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
+from tacit.models.graph.graph_check import CheckedGraph, checked, trial_of
 from tacit.models.graph.graph_file import (
     EXAMPLE,
     OUTPUT,
@@ -40,12 +42,14 @@ from tacit.models.graph.graph_file import (
 )
 from tacit.models.graph.node_arguments import DTYPES, encoded
 from tacit.models.graph.operations import ITEM, OPERATIONS, instead
+from tacit.models.graph.unknown_words import guarded
 from tacit.models.losses import Loss
 from tacit.models.own_network import is_trainable
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 # Without writing, a view is a reshape that may copy; it does not depend on strides.
 _SAME = {"view.default": "reshape.default", "_unsafe_view.default": "reshape.default"}
+_TO_THE_END = sys.maxsize  # of a slice
 # Whose lines are not the module's own.
 _NOT_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 # It looks at a type that the graph has fixed, and gives nothing.
@@ -56,26 +60,33 @@ _ASKS = ("data-dependent", "DataDependent", "GuardOn")  # of torch.export
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A graph, and its weights' first numbers: by name, and as the bytes of a safetensors file."""
+    """A graph, and its weights' first numbers: by name, and as the bytes of a safetensors file.
+
+    checked: the same, ready to run.
+    """
 
     graph: GraphFile
     values: Mapping[str, Tensor]
     file: bytes
+    checked: CheckedGraph
 
 
 def freeze(
     where: str,
     module: nn.Module,
     example: Example,
+    target: Tensor,
     *,
     trainable: Sequence[str] = ("*",),
     loss: Loss | None = None,
-    target: Tensor | None = None,
+    outputs: int = 0,
 ) -> Frozen:
-    """Return the graph of `module` called with one example. Raises ConfigError.
+    """Return the graph of `module` called with one example, tried as a site tries it.
 
-    where: names the module in messages, as model.entry=nets:Net. loss: of one example's output and
-    `target`; None: one of tacit's own. Each part of the module keeps its own train or eval flag.
+    where: names the module in messages, as model.entry=nets:Net. target: (2,), the least and the
+    largest y. loss: of one example's output and its y. None: one of tacit's own. outputs: of one
+    example, which a module may give without its batch. 0: any number. Each part of the module keeps
+    its own train or eval flag. Raises ConfigError.
     """
     x = torch.zeros((1, *example.shape), dtype=DTYPES[example.dtype])
     network = _Frozen.of(where, module, (EXAMPLE,), (x,))
@@ -92,26 +103,33 @@ def freeze(
     )
     own_loss = None
     if loss is not None:
-        own_loss = _loss(f"model.loss of {where}", loss, network.result[0], target)
+        own_loss = _loss(f"model.loss of {where}", loss, network.result[0], target[0])
     file = save(dict(network.values))
-    graph = GraphFile(
-        format=1,
-        example=example,
-        weights=weights,
-        nodes=network.nodes,
-        output=network.output,
-        loss=own_loss,
-        values=hashlib.sha256(file).hexdigest(),
-    )
-    return Frozen(graph, network.values, file)
+    nodes, output = network.nodes, network.output
+    if outputs > 1 and network.result.shape == (outputs,):
+        whole = Node(name="%whole", op="unsqueeze.default", args=(Of(of=output), 0))
+        nodes, output = (*nodes, whole), whole.name
+    try:
+        graph = GraphFile(
+            format=1,
+            example=example,
+            weights=weights,
+            nodes=tuple(guarded(nodes, trial_of(example, network.values))),
+            output=output,
+            loss=own_loss,
+            values=hashlib.sha256(file).hexdigest(),
+        )
+        ready = checked(graph, network.values, target)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
+    return Frozen(graph, network.values, file, ready)
 
 
-def _loss(where: str, loss: Loss, output: Tensor, target: Tensor | None) -> LossPart:
+def _loss(where: str, loss: Loss, output: Tensor, target: Tensor) -> LossPart:
     class OfOne(nn.Module):
         def forward(self, output: Tensor, y: Tensor) -> Tensor:
             return loss(output, y)
 
-    assert target is not None
     frozen = _Frozen.of(where, OfOne(), (OUTPUT, TARGET), (torch.zeros_like(output), target))
     if frozen.values:
         raise ConfigError(f"{where}: holds numbers of its own; make them constants")
@@ -161,7 +179,7 @@ class _Frozen:
 
 def _exported(where: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     try:
-        with _in_silence():
+        with in_silence():
             # An empty table: nothing is taken apart, and what writes in place no longer does.
             return export(module, inputs, strict=False).run_decompositions({})
     except FROM_OWN_CODE as error:
@@ -246,6 +264,8 @@ def _argument(value: Any, references: Mapping[str, str]) -> Any:
         return Of(of=references[value.name])
     if isinstance(value, list | tuple):
         return tuple(_argument(item, references) for item in value)
+    if value == _TO_THE_END:
+        return None
     return encoded(value)
 
 
@@ -265,7 +285,7 @@ def _own_line(frames: list[tuple[str, str]]) -> str:
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
+def in_silence() -> Iterator[None]:
     """Keep torch's own pages on what it cannot export from the screen: they end in one line."""
     levels = {
         name: logging.getLogger(name).level

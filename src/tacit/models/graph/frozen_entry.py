@@ -11,9 +11,8 @@ import torch
 
 from tacit.errors import ConfigError
 from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import Example
-from tacit.models.graph.graph_network import least_and_largest
+from tacit.models.own_network import least_and_largest
 from tacit.user_code import load_entry, load_module
 
 
@@ -49,16 +48,14 @@ def frozen_entry(request: FreezeRequest) -> Frozen:
     own = None
     if request.loss is not None:
         own = load_entry(request.loss, request.folder, "model.loss").target
-    network = freeze(
+    return freeze(
         f"model.entry={request.entry}",
         module,
         _example(request),
+        least_and_largest(request.classes),
         trainable=request.trainable,
         loss=own,
-        target=least_and_largest(request.classes)[0],
     )
-    checked(network.graph, network.values, least_and_largest(request.classes))
-    return network
 
 
 def _example(request: FreezeRequest) -> Example:

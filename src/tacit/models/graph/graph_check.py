@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, GraphFile, Node, Of
+from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
 from tacit.models.graph.interpreter import GraphStep, Program
 from tacit.models.graph.node_arguments import DTYPES, bound, refusal
 from tacit.models.graph.operations import ITEM, OPERATIONS, Operation, instead
@@ -36,10 +37,19 @@ _RAISED = (
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSize:
+    """What a node gives, and what it costs. shape: of its result, or of the first of several."""
+
+    shape: tuple[int, ...]
+    multiply_adds: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedGraph:
     """A graph that may be run. network: $x to the output. loss: $output, $y to one number.
 
     output: the shape of the network's output for a batch of one. multiply_adds: of a row, forward.
+    sizes: of the network's nodes, by name.
     """
 
     graph: GraphFile
@@ -47,6 +57,7 @@ class CheckedGraph:
     loss: Program | None
     output: tuple[int, ...]
     multiply_adds: int
+    sizes: Mapping[str, NodeSize]
 
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
@@ -69,25 +80,32 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
 
     values: the weights' numbers, by name. target: (2,), the least and the largest y.
     """
-    tried = _Trial()
     for weight in graph.weights:
         _check_weight(weight.name, weight.shape, weight.dtype, values)
-        value = values[weight.name]
-        tried.known(weight.name, value.to("meta"), _bounds(value))
-    example = graph.example
-    x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
-    tried.known(EXAMPLE, x, None if example.below is None else Interval(0, example.below - 1))
+    names = [weight.name for weight in graph.weights]
+    tried = trial_of(graph.example, {name: values[name] for name in names})
     network = tried.program((EXAMPLE,), graph.nodes, graph.output)
     output = tried.value(graph.output)
     loss = None
     if graph.loss is not None:
-        of_loss = _Trial()  # weights are no loss's
+        of_loss = NodeTrial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
         loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
-    return CheckedGraph(graph, network, loss, tuple(output.shape), tried.multiply_adds)
+    shape = tuple(output.shape)
+    return CheckedGraph(graph, network, loss, shape, tried.multiply_adds, tried.sizes)
+
+
+def trial_of(example: Example, values: Mapping[str, Tensor]) -> NodeTrial:
+    """Return a trial that knows the example, and the weights by name, and no node yet."""
+    trial = NodeTrial()
+    for name, value in values.items():
+        trial.known(name, value.to("meta"), _bounds(value))
+    x = torch.empty((1, *example.shape), dtype=DTYPES[example.dtype], device="meta")
+    trial.known(EXAMPLE, x, None if example.below is None else Interval(0, example.below - 1))
+    return trial
 
 
 def _check_weight(
@@ -109,12 +127,13 @@ def _bounds(value: Tensor) -> Interval | None:
     return Interval(int(value.min()), int(value.max()))
 
 
-class _Trial:
+class NodeTrial:
     """The values of a graph on the meta device, node by node."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._limits: dict[str, Interval | None] = {}
+        self.sizes: dict[str, NodeSize] = {}
         self.numbers = 0
         self.multiply_adds = 0
 
@@ -136,11 +155,16 @@ class _Trial:
 
     def program(self, inputs: Sequence[str], nodes: Sequence[Node], output: str) -> Program:
         """Try `nodes`, and return them as a program."""
-        steps = [self._tried(node) for node in nodes]
+        steps = [self.add(node) for node in nodes]
         self.value(output)
         return Program(inputs, steps, output)
 
-    def _tried(self, node: Node) -> GraphStep:
+    def limits(self, name: str) -> Interval | None:
+        """Return between which bounds a value's whole numbers lie; None: none are known."""
+        return self._limits.get(name)
+
+    def add(self, node: Node) -> GraphStep:
+        """Try a node, and return it as a step. Raises ConfigError."""
         if node.op == ITEM:
             return self._item(node)
         operation = OPERATIONS.get(node.op)
@@ -174,6 +198,7 @@ class _Trial:
         if not isinstance(several, tuple | list) or not 0 <= place < len(several):
             raise refusal(node, f"{source.of} has no result {place}")
         self.known(node.name, several[place], None)
+        self.sizes[node.name] = NodeSize(tuple(several[place].shape), 0)
         return GraphStep(node.name, None, {"source": source, "place": place}, "")
 
     def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
@@ -226,6 +251,8 @@ class _Trial:
             if self.value(place.of).dtype not in _WHOLE:
                 raise refusal(node, "has a mask as an index, which gives a size by numbers")
             negative = size[dim] if isinstance(places, list) else 0
+            if place.of == TARGET and limits is not None and limits.low == _ignored(stated):
+                limits = limits._replace(low=0)  # between the two is no target
             if limits is None or limits.low < -negative or limits.high >= size[dim]:
                 raise refusal(
                     node,
@@ -250,7 +277,8 @@ class _Trial:
     def _count(
         self, node: Node, operation: Operation, arguments: Mapping[str, Any], result: Any
     ) -> None:
-        for each in result if isinstance(result, tuple | list) else (result,):
+        results = result if isinstance(result, tuple | list) else (result,)
+        for each in results:
             if not isinstance(each, Tensor) or each.dtype not in DTYPES.values():
                 raise refusal(node, "gives something else than numbers of a known type")
             if each.numel() > MOST_NUMBERS:
@@ -258,10 +286,19 @@ class _Trial:
             self.numbers += each.numel()
         if self.numbers > MOST_HELD:
             raise refusal(node, f"is where a row has over {MOST_HELD:,} numbers in all")
+        products = 0
         if operation.products:
-            self.multiply_adds += multiply_adds(node.op, arguments, result)
+            products = multiply_adds(node.op, arguments, result)
+            self.multiply_adds += products
             if self.multiply_adds > MOST_MULTIPLY_ADDS:
                 raise refusal(node, f"is where a row needs over {MOST_MULTIPLY_ADDS:,} products")
+        shape = tuple(results[0].shape) if results else ()
+        self.sizes[node.name] = NodeSize(shape, products)
+
+
+def _ignored(stated: Mapping[str, Any]) -> int | None:
+    """Return the target that a loss leaves out: none is learnt there (`datasets.target`)."""
+    return NOT_LEARNT if stated.get("ignore_index", NOT_LEARNT) == NOT_LEARNT else None
 
 
 def _tensors(value: Any) -> bool:

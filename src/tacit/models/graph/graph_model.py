@@ -15,12 +15,17 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tacit.errors import ConfigError
 from tacit.models.graph.graph_check import CheckedGraph
 from tacit.models.graph.interpreter import Program
-from tacit.models.losses import Loss, cross_entropy, mse, of_each
+from tacit.models.graph.one_pass import OnePass, one_pass
+from tacit.models.losses import Loss, cross_entropy
 from tacit.models.model_contract import LayerValues, Layout
 from tacit.models.own_network import OwnNetwork
 
+# Multiply-adds of a row for each of its operations, measured by `tacit_lab.bench`.
+_SMALL = 200_000
+_SHORT = 1 << 17
 # Writes the gradient (d,) of one row: x (1, *shape), y () -> out (d,).
 RowGradient = Callable[[Tensor, Tensor, Tensor], None]
 
@@ -71,6 +76,15 @@ class GraphModel(OwnNetwork):
         return self.checked.network.maps
 
     @property
+    def small(self) -> bool:
+        """Whether its rows are quicker together: each has little to compute, and a short gradient.
+
+        Alone, a row pays for calling each operation; together, for gradients that no cache holds.
+        """
+        few = self.checked.multiply_adds < _SMALL * len(self.checked.graph.nodes)
+        return few and self.size < _SHORT
+
+    @property
     def traced(self) -> bool:
         """Return False: its rows go through it one by one."""
         return False
@@ -78,6 +92,21 @@ class GraphModel(OwnNetwork):
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
         """Return only the graph as a whole: its input and its scores."""
         return [LayerValues(x, self.logits(params, x))]
+
+    @cached_property
+    def one_pass(self) -> OnePass | None:
+        """Its layers, if one backward pass finds the gradients of a whole batch."""
+        if not self.maps:
+            return None
+        x, _ = self.random_batch(1, torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            return one_pass(self.checked.network, self.layout, self.values, x)
+
+    def at_work(self, params: Tensor, x: Tensor) -> tuple[list[LayerValues], Tensor]:
+        """Return every layer at work, and the scores, of a batch x; only if `one_pass`."""
+        assert self.one_pass is not None
+        weights = self._weights(self.unflatten(params), params.device)
+        return self.one_pass.at_work(weights, x)
 
     def init(self, seed: int) -> Tensor:
         """Return the first values (d,) that stand beside the graph; the seed changes nothing."""
@@ -142,39 +171,47 @@ class GraphModel(OwnNetwork):
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return the loss of one example's output, (), or of each of a batch, (B,)."""
         own = self.checked.loss
-        if own is not None:
-            decoded = y if self.objective is None else self.objective.decoded(y)
-            if y.dim() == 0:
-                return own.run({}, scores, decoded)
-            return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
-        if self.example_loss is None:
-            assert self.objective is not None
-            return self.objective.losses(scores.reshape(*y.shape, self.classes), y)
-        if y.dim() == 0:
-            return self.example_loss(scores, y)
-        return of_each(self.example_loss)(scores, y)
-
-    @property
-    def squared_error(self) -> bool:
-        """Whether its loss is `mse`."""
-        return self.checked.loss is None and self.example_loss is mse
+        if own is None:
+            return super().data_loss(scores, y)
+        decoded = y if self.objective is None else self.objective.decoded(y)
+        if self.is_one(y):
+            return own.run({}, scores, decoded)
+        return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
 
     @property
     def trains_objective(self) -> bool:
         """Whether it has an objective, and its loss is the objective's."""
-        return self.checked.loss is None and self.example_loss is None
+        return self.checked.loss is None and super().trains_objective
 
     def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return `count` random examples, of no data: inside the declared values."""
-        below = self.checked.graph.example.below
-        if below is None:
-            x = torch.rand(count, *self.shape, generator=generator)
-        else:
-            x = torch.randint(below, (count, *self.shape), generator=generator)
+        x = self.random_inputs(count, generator, self.checked.graph.example.below)
         return x, self.random_targets(count, generator)
 
     def _weights(self, trained: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         return {**trained, **{name: value.to(device) for name, value in self.frozen.items()}}
+
+
+def check_gradients(where: str, model: GraphModel) -> None:
+    """Check that every trained weight can reach the loss: whether it does is the graph's matter.
+
+    A gradient of zeros, as at a start of zeros, is no error. Raises ConfigError, which `where`
+    begins.
+    """
+    if not model.layout:
+        raise ConfigError(f"{where}: has no parameter to train (model.trainable)")
+    x, y = model.random_batch(1, torch.Generator().manual_seed(1))
+    for (name, _), part in zip(model.layout, model.row_parts(model.init(0), x, y[0]), strict=True):
+        if part is None:
+            raise ConfigError(without_gradient(where, name))
+
+
+def without_gradient(where: str, name: str) -> str:
+    """Return what is said of a trained weight that the loss does not follow."""
+    return (
+        f"{where}: parameter {name} gets no gradient (detach, argmax or not used); freeze it with "
+        "model.trainable"
+    )
 
 
 def run_batch(network: Program, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
-from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
-from tacit.models.own_network import is_trainable
+from tacit.models.own_network import is_trainable, least_and_largest
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"
@@ -62,12 +61,14 @@ class GraphNetwork:
         classes: int,
         regularization: float,
         objective: Objective | None = None,
+        integers: int | None = None,
     ) -> GraphModel:
         """Return the model for examples of `shape`; classes: 0 where the target has none.
 
-        objective: what it learns of labels, counts or an event. Raises ConfigError.
+        objective: what it learns of labels, counts or an event. integers: where an example is whole
+        numbers, their bound. Raises ConfigError.
         """
-        graph = self.graph()
+        graph = self._of_rows(self.graph(), integers)
         if graph.example.shape != shape:
             raise ConfigError(
                 f"model.file={self.file}: takes examples of {list(graph.example.shape)}; the data "
@@ -81,7 +82,8 @@ class GraphNetwork:
         network = checked(graph, values, target)
         if graph.loss is not None and self.loss is None:
             outputs = 0
-        expected = (1, outputs)
+        places = () if objective is None else objective.target.shape
+        expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
             raise ConfigError(
                 f"model.file={self.file}: gives {list(network.output)} for an example; expected "
@@ -99,8 +101,26 @@ class GraphNetwork:
             values=values,
             objective=objective,
         )
-        _check_gradients(model)
+        check_gradients(f"model.file={self.file}", model)
         return model
+
+    def _of_rows(self, graph: GraphFile, integers: int | None) -> GraphFile:
+        """Return the graph with the data's whole numbers, which it must take. Raises ConfigError.
+
+        A graph that takes more numbers takes these, too.
+        """
+        below = graph.example.below
+        if below is None and integers is None:
+            return graph
+        if below is None or integers is None or below < integers:
+            takes = "floats" if below is None else f"whole numbers below {below}"
+            if integers is None:
+                what = "has floats; freeze it without --integers"
+            else:
+                what = f"has whole numbers below {integers}; freeze it with --integers {integers}"
+            raise ConfigError(f"model.file={self.file}: takes {takes}; the data {what}")
+        example = graph.example.model_copy(update={"below": integers})
+        return graph.model_copy(update={"example": example})
 
     def _with_trained(self, weight: GraphWeight) -> GraphWeight:
         trained = weight.trained and is_trainable(weight.name, self.trainable)
@@ -124,30 +144,5 @@ class GraphNetwork:
         return start_values(path)
 
 
-def least_and_largest(classes: int, objective: Objective | None = None) -> torch.Tensor:
-    """Return the targets (2, …) between which all lie, as a loss of one's own gets them."""
-    if objective is not None:
-        return objective.decoded(torch.tensor([0, objective.target.codes - 1]))
-    if classes:
-        return torch.tensor([0, classes - 1])
-    return torch.zeros(2)
-
-
 def _digest(path: Path) -> str:
     return hashlib.sha256(regular_file.content(path, MOST_VALUES)).hexdigest()
-
-
-def _check_gradients(model: GraphModel) -> None:
-    """Check that every trained weight can reach the loss: whether it does is the graph's matter.
-
-    A gradient of zeros, as at a start of zeros, is no error. Raises ConfigError.
-    """
-    if not model.layout:
-        raise ConfigError(f"model.file={model.name}: has no weight to train (model.trainable)")
-    x, y = model.random_batch(1, torch.Generator().manual_seed(1))
-    for (name, _), part in zip(model.layout, model.row_parts(model.init(0), x, y[0]), strict=True):
-        if part is None:
-            raise ConfigError(
-                f"model.file={model.name}: {name} cannot reach the loss; freeze it with "
-                "model.trainable"
-            )

@@ -17,7 +17,10 @@ from torch import Tensor
 from tacit.models.graph.graph_file import Of
 
 _aten: Any = torch.ops.aten
-_NOT_MAPPED = (*(_aten.gru.input, _aten.lstm.input), *(_aten.rnn_relu.input, _aten.rnn_tanh.input))
+_NOT_MAPPED = (
+    *(_aten.gru.input, _aten.lstm.input, _aten.rnn_relu.input, _aten.rnn_tanh.input),
+    *(_aten.gru_cell.default, _aten.lstm_cell.default),
+)
 # A slot of the values, or the slots of a list of them; None: the list has none at this place.
 _Slots = int | tuple[int | None, ...]
 
@@ -79,10 +82,7 @@ class Program:
 
     def bound(self, weights: Mapping[str, Tensor]) -> Callable[..., Tensor]:
         """Return `run` with these weights."""
-        base: list[Any] = [None] * len(self._slots)
-        for name, value in weights.items():
-            if name in self._slots:
-                base[self._slots[name]] = value
+        base = self._based(weights)
         count, output, calls = len(self._inputs), self._output, self._calls
 
         def run(*inputs: Tensor) -> Tensor:
@@ -90,20 +90,48 @@ class Program:
             values = base.copy()
             values[:count] = inputs
             for call in calls:
-                arguments = call.arguments.copy()
-                for place, slots in call.tensors:
-                    arguments[place] = _taken(values, slots)
-                if call.device:
-                    on = {call.device: inputs[0].device}
-                    values[call.result] = call.call(*arguments, **call.keywords, **on)
-                else:
-                    values[call.result] = call.call(*arguments, **call.keywords)
+                values[call.result] = _called(call, values, inputs)
                 for slot in call.done:
                     values[slot] = None
             result: Tensor = values[output]
             return result
 
         return run
+
+    def opened(
+        self, weights: Mapping[str, Tensor], nodes: Sequence[str], read: Sequence[str]
+    ) -> Callable[..., tuple[Tensor, list[Tensor]]]:
+        """Return a function of one input, and of a tensor for each of `nodes`, which is added to
+        that node's result: it gives the output, and the values named by `read`.
+        """
+        base = self._based(weights)
+        slots = [self._slots[name] for name in nodes]
+
+        def run(x: Tensor, *added: Tensor) -> tuple[Tensor, list[Tensor]]:
+            values = base.copy()
+            values[0] = x
+            more = dict(zip(slots, added, strict=True))
+            for call in self._calls:
+                result = _called(call, values, (x,))
+                if call.result in more:
+                    result = result + more[call.result].view(result.shape)
+                values[call.result] = result
+            return values[self._output], [values[self._slots[name]] for name in read]
+
+        return run
+
+    @property
+    def steps(self) -> Sequence[GraphStep]:
+        """The steps that the output needs, in their order."""
+        return self._steps
+
+    def _based(self, weights: Mapping[str, Tensor]) -> list[Any]:
+        """Return a place for each value, with the weights in theirs."""
+        base: list[Any] = [None] * len(self._slots)
+        for name, value in weights.items():
+            if name in self._slots:
+                base[self._slots[name]] = value
+        return base
 
     def _numbered(self, step: GraphStep, done: tuple[str, ...]) -> _Call:
         if step.call is None:
@@ -143,6 +171,16 @@ class Program:
         if isinstance(value, list) and any(isinstance(item, Of) for item in value):
             return tuple(None if item is None else self._slots[item.of] for item in value)
         return None
+
+
+def _called(call: _Call, values: list[Any], inputs: Sequence[Tensor]) -> Any:
+    arguments = call.arguments.copy()
+    for place, slots in call.tensors:
+        arguments[place] = _taken(values, slots)
+    if call.device:
+        on = {call.device: inputs[0].device}
+        return call.call(*arguments, **call.keywords, **on)
+    return call.call(*arguments, **call.keywords)
 
 
 def _taken(values: list[Any], slots: _Slots) -> Any:

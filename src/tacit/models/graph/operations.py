@@ -19,7 +19,8 @@ import torch
 
 # Its result shares its input's memory, or is a copy of it, in another order or form.
 _MOVES = """
-alias.default cat.default chunk.default clone.default contiguous.default detach.default
+alias.default cat.default chunk.default clone.default contiguous.default copy.default
+detach.default
 diag.default diag_embed.default diagonal.default expand.default expand_as.default
 flatten.using_ints flip.default
 masked_fill.Scalar masked_fill.Tensor movedim.int narrow.default pad.default permute.default
@@ -85,7 +86,8 @@ upsample_nearest2d.vec
 """
 # It reads or writes at places that are themselves numbers. These are checked to lie inside.
 _INDEXES = """
-cross_entropy_loss.default embedding.default gather.default index.Tensor index_select.default
+cross_entropy_loss.default embedding.default gather.default index.Tensor index_put.default
+index_select.default
 nll_loss.default scatter.src scatter.value scatter_add.default
 """
 
@@ -144,6 +146,7 @@ _PLACES: Mapping[str, tuple[str, str]] = {
     "embedding.default": ("indices", "weight"),
     "gather.default": ("index", "self"),
     "index.Tensor": ("indices", "self"),
+    "index_put.default": ("indices", "self"),
     "index_select.default": ("index", "self"),
     "scatter.src": ("index", "self"),
     "scatter.value": ("index", "self"),

@@ -129,6 +129,16 @@ def _masked(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tenso
     return hull([inputs.get("self"), _operand("value", arguments, inputs)])
 
 
+def _copied(_arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
+    return inputs.get("src")
+
+
+def _put(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
+    if arguments.get("accumulate"):
+        return None
+    return hull([inputs.get("self"), inputs.get("values")])
+
+
 def _chosen(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
     return hull([_operand(name, arguments, inputs) for name in ("self", "other")])
 
@@ -166,5 +176,7 @@ _RULES: Mapping[str, Callable[..., _Known]] = {
     "to": _converted,
     "masked_fill": _masked,
     "where": _chosen,
+    "copy": _copied,
+    "index_put": _put,
     "pad": _padded,
 }

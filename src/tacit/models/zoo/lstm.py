@@ -83,6 +83,8 @@ class Lstm(Model):
 
         Its exponential is the perplexity.
         """
+        if self.objective is not None:
+            return self.objective.losses(scores, y)
         return super().data_loss(scores, y).mean(-1)
 
     def random_batch(
@@ -90,7 +92,13 @@ class Lstm(Model):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return `count` random sequences, of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
+        if self.objective is not None:
+            return words[0], self.objective.random(count, generator)
         return words[0], words[1]
+
+    def guesses(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return the word of the highest score at each place."""
+        return scores.argmax(-1)
 
 
 def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:

@@ -88,10 +88,8 @@ def _alone(
         raise NotAlone("not asked for drawn rows alone")
     if kind is None:
         raise NotAlone("a peer computes a batch of a fixed shape")
-    if data.units is not None:
-        raise NotAlone("a unit may have several rows")
     if device != "cpu":
-        raise NotAlone(f"its kernels are for the cpu, not for {device}")
+        raise NotAlone(f"it is for the cpu, not for {device}")
     return kind(data, model, plan, random)
 
 

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import library
-from tacit.models.graph.graph_model import GraphModel
-from tacit.models.recorded import write_or_nan
+from tacit.models.graph.graph_model import GraphModel, RowGradient
+from tacit.models.raised import write_or_nan
 from tacit.privacy.private_sum.clipping import (
     MAX_INTEGER_ROWS,
     Clipped,
+    add_rows,
     clipped_sum,
     integer_sum,
     reduced_clip,
@@ -43,10 +44,11 @@ class GraphSums:
     `GraphModel.row_gradient` runs listed operations on these copies and the parameters, on one
     thread and at one shape. All memory that it asks for is aligned alike. So the gradient is a
     function of the row and the parameters. A row that is not finite, or is longer than 2^60, adds
-    zero.
+    zero. A unit's rows, always equally many, go one after another. Their weighted sum is
+    clipped (`add_rows`), and is a function of these rows, their weights and the parameters.
 
     It takes time in proportion to R, which is secret: the caller must hide that time. One gradient
-    is held at a time.
+    is held at a time, of a unit two.
     """
 
     way = "drawn rows alone, each through its graph"
@@ -55,6 +57,7 @@ class GraphSums:
         """Allocate the memory of one row when the first one comes."""
         self.model = model
         self._gradient = torch.empty((1, model.size))
+        self._part = torch.empty((0, model.size))  # of one row of a unit
         self._x = torch.empty(0)
         self._y = torch.empty(0)
 
@@ -67,13 +70,31 @@ class GraphSums:
         self._make_room(drawn)
         with one_thread():
             write = self.model.row_gradient(params)
-            for place in drawn.index:
-                x, y = self._row(drawn, place)
-                write_or_nan(partial(write, x, y, self._gradient[0]), self._gradient)
+            for place, rows in enumerate(drawn.index):
+                if drawn.weights is None:
+                    self._write(write, drawn, rows, self._gradient)
+                else:
+                    self._write_unit(write, drawn, rows, drawn.weights[place])
                 adder.add(self._gradient)
         return adder.clipped()
 
-    def _row(self, drawn: Drawn, place: int) -> tuple[Tensor, Tensor]:
+    def _write(self, write: RowGradient, drawn: Drawn, row: np.int64, out: Tensor) -> None:
+        """Write a row's gradient into `out` (1, d); nan if it raises."""
+        x, y = self._row(drawn, row)
+        write_or_nan(partial(write, x, y, out[0]), out)
+
+    def _write_unit(
+        self, write: RowGradient, drawn: Drawn, rows: NDArray[np.int64], weights: Tensor
+    ) -> None:
+        """Write the weighted sum (1, d) of the gradients of a unit's rows (r,)."""
+        if not len(self._part):
+            self._part = torch.empty_like(self._gradient)
+        self._gradient.zero_()
+        for row, weight in zip(rows, weights, strict=True):
+            self._write(write, drawn, row, self._part)
+            add_rows(self._gradient, self._part, weight.view(1, 1))
+
+    def _row(self, drawn: Drawn, place: np.int64) -> tuple[Tensor, Tensor]:
         """Return a row as a batch of one, and its y, at the addresses of every row."""
         return self._x.copy_(drawn.x[place]), self._y.copy_(drawn.y[place])
 

@@ -43,11 +43,16 @@ _FEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The rows `index` (R,) of x (n, *shape) and y (n,)."""
+    """The rows `index` (R,) of x (n, *shape) and y (n,).
+
+    Of units that may have several rows, index: (U, r), and weights: (U, r), of a unit's rows in its
+    sum.
+    """
 
     x: Tensor
     y: Tensor
     index: NDArray[np.int64]
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

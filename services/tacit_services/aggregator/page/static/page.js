@@ -2,6 +2,7 @@
 
 import * as chart from "./chart.js";
 import * as edges from "./edges.js";
+import * as network from "./network.js";
 import { ask, at, events, made, Refused, say, stateClass, terms, unlock } from "./parts.js";
 import { count, epsilon, percent, power, released, seconds, several, short } from "./words.js";
 
@@ -146,6 +147,7 @@ async function follow() {
 async function begin() {
   const definition = await ask("/v1/definition");
   say(at("definition"), JSON.stringify(definition.agreed, null, 2));
+  await network.show();
   const status = await ask("/v1/status");
   if (series.length && status.model_version < series[series.length - 1].version) {
     series = [];
