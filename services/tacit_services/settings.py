@@ -214,9 +214,19 @@ def load_policy(path: Path | None) -> Policy:
         return Policy(noise_at=("edge", "server"))
     try:
         text = regular_file.text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"policy {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"policy {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"policy {path}: is not UTF-8 text; save it as UTF-8") from error
     return policy.parse(text, f"policy {path}")
+
+
+def policy_beside(folder: Path) -> Path | None:
+    """Return the owner's policy in a run file's folder, as `tacit new` writes it; None: none is."""
+    policy_file = folder.absolute() / "policy.toml"
+    if policy_file.exists():
+        return policy_file
+    return None
 
 
 def read_settings(kind: type[S], **overrides: Any) -> S:

@@ -96,6 +96,8 @@ def new(
         else:
             read = "columns, bounds, classes"
         say(f"read from {request.public}, and public from now on: {read}")
+    if written.learns:
+        say(f"learns: {written.learns}")
     for remark in written.remarks:
         say(f"note: {remark}")
     names = f"{folder}/{request.train}".replace("{edge}", "N")
@@ -103,6 +105,9 @@ def new(
         what = "pictures"
     else:
         what = "rows"
+    if sites is not None:
+        keys = "rows" if unit is None else "rows and unit_rows"
+        say(f"next: write how many {what} a site has into {folder}/run.toml: {keys}, then")
     say(f"next: put the private {what} into {names}, then")
     say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
 

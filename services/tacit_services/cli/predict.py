@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tacit.exported import RowPrediction, RowsKind
 
+_Each = TypeVar("_Each")
 # The error, and so the exit code, for each status code that the aggregator answers.
 _KINDS: dict[int, type[TacitError]] = {
     404: DataError,
@@ -56,6 +57,14 @@ NewImages = Annotated[
 NewRows = Annotated[Path | None, typer.Option(help="new rows: what the run's own code reads")]
 PredictionsFile = Annotated[
     Path | None, typer.Option(help="CSV to write the predictions to [default: print them]")
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="column of the table to write beside each prediction [default: row numbers alone]",
+    ),
 ]
 RecordIds = Annotated[
     list[str] | None,
@@ -87,6 +96,7 @@ def predict(
     arrays: Annotated[Path | None, typer.Option(help="new rows: npz or safetensors")] = None,
     rows: NewRows = None,
     out: PredictionsFile = None,
+    id_column: IdColumn = None,
     ids: RecordIds = None,
     wait: Wait = 60.0,
     url: ServerUrl = "http://127.0.0.1:8000",
@@ -107,7 +117,7 @@ def predict(
     }
     chosen = {kind: path for kind, path in given_rows.items() if path is not None}
     if run is not None and (chosen or not ids):
-        _exported(run, chosen, out, trust_code, as_json)
+        _exported(run, chosen, out, id_column, trust_code, as_json)
         return
     need("edge" if run is None else "run")
     listed = [item for option in ids or [] for item in map(str.strip, option.split(",")) if item]
@@ -134,7 +144,12 @@ def predict(
 
 
 def _exported(
-    folder: Path, chosen: dict[RowsKind, Path], out: Path | None, trust_code: bool, as_json: bool
+    folder: Path,
+    chosen: dict[RowsKind, Path],
+    out: Path | None,
+    id_column: str | None,
+    trust_code: bool,
+    as_json: bool,
 ) -> None:
     """Print, or write, a line for each row."""
     if len(chosen) != 1:
@@ -153,11 +168,20 @@ def _exported(
         say(f"{name}: {error.for_owner}; no prediction", err=True)
         unread.append(name)
 
-    predictions = _begun(exported.predict(model, kind, path, note))
-    if as_json:
-        typer.echo(text_of_json([asdict(prediction) for prediction in predictions]))
-    else:
-        _write(_lines(model.run.source.target.shares, predictions), out)
+    if id_column is not None and kind != "table":
+        raise ConfigError(f"--id {id_column}: is for the rows of a --table")
+    with _in_its_form(exported.fixed_form(model)):
+        predictions = _begun(exported.predict(model, kind, path, note))
+        if id_column is None:
+            names: Iterator[str] = iter(())
+        else:
+            names = _begun(exported.column_of(model, path, id_column))
+        if as_json:
+            typer.echo(text_of_json(list(_objects(predictions, id_column, names))))
+        else:
+            _write(_lines(model.run.source.target.shares, predictions, id_column, names), out)
+        for remark in exported.strangers(model, kind, path):
+            say(f"note: {path.name}: {remark}", err=True)
     if unread:
         count = len(unread)
         if count == 1:
@@ -178,22 +202,57 @@ def _write(lines: Iterator[list[str]], out: Path | None) -> None:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def _begun(predictions: Iterator[RowPrediction]) -> Iterator[RowPrediction]:
+@contextmanager
+def _in_its_form(form: str) -> Iterator[None]:
+    """Let an error about new rows say that the keys of [data] are the model's, and fixed."""
+    try:
+        yield
+    except DataError as error:
+        text = str(error)
+        if isinstance(error, OwnersError):
+            text = error.for_owner
+        if not form or "data." not in text:
+            raise
+        raise DataError(
+            f"{text}. Here the keys of [data] are those of the model, and fixed ({form}): write "
+            "the new rows so"
+        ) from error
+
+
+def _objects(
+    predictions: Iterator[RowPrediction], id_column: str | None, names: Iterator[str]
+) -> Iterator[dict[str, object]]:
+    """Yield each prediction for JSON; with a column, its text as "id"."""
+    for prediction in predictions:
+        if id_column is None:
+            yield asdict(prediction)
+        else:
+            yield {"id": next(names, ""), **asdict(prediction)}
+
+
+def _begun(predictions: Iterator[_Each]) -> Iterator[_Each]:
     """Return `predictions` once the first row is computed: errors come before any output."""
     first = list(islice(predictions, 1))
     return chain(first, predictions)
 
 
-def _lines(names: Iterable[str], predictions: Iterable[RowPrediction]) -> Iterator[list[str]]:
-    """Yield a heading, and a line for each row."""
-    yield cells(["row", "prediction", *(f"p({name})" for name in names)])
+def _lines(
+    shares_of: Iterable[str],
+    predictions: Iterable[RowPrediction],
+    id_column: str | None,
+    names: Iterator[str],
+) -> Iterator[list[str]]:
+    """Yield a heading, and a line for each row; id_column: its text, of `names`, comes first."""
+    head = ["row", "prediction", *(f"p({name})" for name in shares_of)]
+    yield cells(head if id_column is None else [id_column, *head])
     for prediction in predictions:
         shares = [f"{share:.4f}" for share in prediction.probabilities.values()]
         if isinstance(prediction.value, str):
             value = prediction.value
         else:
             value = f"{prediction.value:.6g}"
-        yield cells([prediction.row, value, *shares])
+        line = [prediction.row, value, *shares]
+        yield cells(line if id_column is None else [next(names, ""), *line])
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:

@@ -68,6 +68,7 @@ class RunProgress:
         self._console = console
         self._target = target
         self._printed_at = 0.0
+        self._printed_applied = -1
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
@@ -105,9 +106,12 @@ class RunProgress:
         ):
             self._printed_at = time.monotonic()
             self._console.print(f"{status.applied}/{self._target} {line}{self._time_left(status)}")
+            self._printed_applied = status.applied
 
     def _time_left(self, status: Status) -> str:
         remaining = self._target - status.applied
+        if status.applied == self._printed_applied:  # budgets may be spent: no pace is known
+            return ""
         if status.edges_needed or not status.updates_per_s or remaining <= 0:
             return ""
         return f" · about {clock(remaining / status.updates_per_s)} left"
@@ -193,6 +197,9 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the model's accuracy or loss, and the other metrics of the run."""
     score = on_test(summary["test_accuracy"], summary.get("test_loss"))
+    constant = summary.get("constant", {}).get("accuracy")
+    if summary["test_accuracy"] is not None and constant is not None:
+        score += f" (always the same answer: {on_test(constant, None)})"
     if summary["test_accuracy"] is not None:
         first = "test accuracy"
     else:

@@ -115,7 +115,7 @@ class Draft:
     title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
     module that lies beside the run file, if there is one. row: what a row is called. batch: its
     line, where it is not the usual one. pushes: of an edge. remarks: what the user should know, or
-    decide.
+    decide. learns: what the target is, and why it is.
     """
 
     title: str
@@ -128,6 +128,7 @@ class Draft:
     batch: str = ""
     pushes: int = 100
     remarks: tuple[str, ...] = ()
+    learns: str = ""
 
 
 def own_model(entry: str, inputs: str) -> list[str]:

@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 from tacit.datasets.own.cells import by_value, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
+from tacit.datasets.own.unit_ids import named_id
 from tacit.datasets.target import MOST_COUNTED
 from tacit.errors import ConfigError
 from tacit.shown import printable
 from tacit_services.project.date_guess import date_guess
 from tacit_services.project.draft import PLAIN, UNSTATED, StatedForm, StatedTarget
-from tacit_services.project.id_guess import named_id, numbers_persons, numbers_rows
+from tacit_services.project.id_guess import numbers_persons, numbers_rows
 from tacit_services.project.number_guess import (
     NumberGuess,
     missing_numbers,
@@ -94,7 +95,7 @@ class Guesses:
     """The guesses of a sample: of its features, of its target; its form, and what to say of it.
 
     targets: the columns of the target, one but of several labels and of an event. cuts: of an
-    event's time.
+    event's time. unit_rows: rows of the unit that has most of them, or 0.
     """
 
     features: list[Guess]
@@ -102,6 +103,7 @@ class Guesses:
     form: TableForm
     remarks: tuple[str, ...]
     cuts: tuple[float, ...] = ()
+    unit_rows: int = 0
 
     @property
     def target(self) -> Guess:
@@ -143,22 +145,39 @@ def guessed(
     elif goal.counts:
         targets = (_count(goals[0], cells[goals[0]], read.form),)
     else:
-        targets = (_target(goals[0], cells[goals[0]], read.form),)
+        targets = (_target(goals[0], cells[goals[0]], read, stated=target is not None),)
         remarks += _may_count(goals[0], cells[goals[0]], read.form)
     skipped = _passed_over(read)
     if unit is not None:
         columns = {name: replace(guess, person=False) for name, guess in columns.items()}
-    return Guesses([*columns.values(), *skipped], targets, read.form, tuple(remarks), cuts)
+    unit_rows = 0
+    if unit is not None:
+        unit_rows = max(_words(read.columns[unit].combine_chunks()).values(), default=0)
+    features = [*columns.values(), *skipped]
+    return Guesses(features, targets, read.form, tuple(remarks), cuts, unit_rows)
 
 
 def _passed_over(read: Sample) -> list[Guess]:
     return [Guess(name, left_out=why) for name, why in read.passed_over.items()]
 
 
-def _target(name: str, values: pa.Array, form: TableForm) -> Guess:
+def _target(name: str, values: pa.Array, read: Sample, *, stated: bool) -> Guess:
+    """Return the target. stated: whether the user names it; else it is the last column.
+
+    Raises ConfigError for what is no target, and where the last column looks like none.
+    """
+    if not stated:
+        alone = _column(name, values, read.form, read.rows)
+        as_target = _of_values(name, values, read.form, rare=0)
+        why = alone.left_out or ("is a date" if alone.date else as_target.left_out)
+        if why:
+            raise ConfigError(
+                f"--target: the last column, {printable(name)}, {why}; name the column that is "
+                "learnt"
+            )
     if date_guess(values, _NO_VALUE) is not None:
         raise ConfigError(f"--target {name}: is a date; a target is a number, or has a few values")
-    guess = _of_values(name, values, form, rare=0)
+    guess = _of_values(name, values, read.form, rare=0)
     if len(_words(values)) == 1 or len(guess.values) == 1:
         raise ConfigError(
             f"--target {name}: has one value in the sample; there is nothing to learn from it"

@@ -7,28 +7,9 @@ from typing import Any
 
 import numpy as np
 
-# A word of the name, its last word, or its end; in lower case, with PatientId in two words.
-_ID_NAME = re.compile(
-    r"(^|[_\W])(p?id|mrn|uuid|guid|ssn)([_\W]|$)"
-    r"|(^|[_\W])(nr|no|num|number|nummer|key|patient|person|subject|participant|case|fall)$"
-    r"|(patient|person|subject|participant|case|fall|encounter|visit|stay|admission|record|customer"
-    r"|user|member|client|account|policy|unique)s?(en)?p?(id|nr|no|num|number|nummer|key)$"
-)
 _NO_ID = re.compile(r"age|year|month|week|day|time|date|alter|jahr|monat|woche|tag", re.I)
 _FEW = 50  # different values; a column of fewer is not taken for ids by its rows
 _ROWS_OF_ONE = (1.5, 20.0)  # rows of a person on average
-
-
-def named_id(name: str) -> bool:
-    """Check whether a column is called as ids are.
-
-    >>> [named_id(name) for name in ("PatientId", "patientid", "mrn", "case no", "ID")]
-    [True, True, True, True, True]
-    >>> [named_id(name) for name in ("patient_weight", "no_of_visits", "covid", "age")]
-    [False, False, False, False]
-    """
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-    return _ID_NAME.search(words.casefold()) is not None or name.endswith("ID")
 
 
 def numbers_rows(numbers: Any, rows: int) -> bool:

@@ -20,10 +20,11 @@ _DAY = 86_400  # seconds
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """A folder that was written: its files, and what the user should know, or decide."""
+    """A folder that was written: its files, what the run learns, and what to know, or decide."""
 
     files: list[Path]
     remarks: tuple[str, ...]
+    learns: str = ""
 
 
 def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
@@ -36,7 +37,9 @@ def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
     draft = _draft(replace(request, name=_free_name(folder.name, home)))  # nothing is written yet
     _refuse_private(request, home)
     if folder.exists():
-        raise ConfigError(f"{folder}: is there already; nothing is overwritten")
+        raise ConfigError(
+            f"{folder}: is there already; nothing is overwritten: remove it, or choose another NAME"
+        )
     files = {
         "run.toml": _run_file(folder.name, request, draft),
         "policy.toml": POLICY,
@@ -57,7 +60,7 @@ def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     finally:  # Ctrl-C too
         shutil.rmtree(unfinished, ignore_errors=True)
-    return WrittenRun(sorted(folder.iterdir()), draft.remarks)
+    return WrittenRun(sorted(folder.iterdir()), draft.remarks, draft.learns)
 
 
 def _free_name(name: str, home: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -33,6 +34,7 @@ from tacit_services.project.row_sizes import RowSizes, row_sizes
 from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
+_LISTED = 6  # names or values in a line
 _RATE = 1.0  # of a network's steps
 _CLIP = 1.0
 _GOAL_RATE = 4.0  # of labels, counts and events
@@ -55,13 +57,15 @@ def draft(request: DraftRequest) -> Draft:
     data = _data_lines(request, guesses)
     remarks = (
         *guesses.remarks,
+        *_unread(columns),
         *_asked(columns),
         *_of_values(columns, targets),
         *_meanings(targets, request.goal),
     )
+    learns = _learns(request, guesses)
     plain = request.goal == PLAIN
     if request.entry is None and plain and not target.is_number:
-        return _linear(data, _sizes(request, data, len(columns)), remarks)
+        return _linear(data, _sizes(request, data, len(columns)), remarks, learns)
     if request.entry is None:
         model = _small(width, _outputs(guesses))
         nets = NETS
@@ -77,7 +81,38 @@ def draft(request: DraftRequest) -> Draft:
         row="row",
         clip=_CLIP if plain and not target.is_number else _SHORT_CLIP,
         remarks=remarks,
+        learns=learns,
     )
+
+
+def _learns(request: DraftRequest, guesses: Guesses) -> str:
+    """Return what the run learns, in words, and why: the last column where nobody named one."""
+    goal = request.goal
+    target = guesses.target
+    if goal.time:
+        return f"the time {goal.time} to {goal.event}"
+    if goal.labels:
+        return f"{', '.join(goal.labels)}: whether each holds"
+    if goal.counts:
+        what = "a count"
+    elif target.is_number:
+        what = "a number"
+    else:
+        listed = ", ".join(printable(value) for value in target.values[:_LISTED])
+        what = f"one of {listed}" + ", …" * (len(target.values) > _LISTED)
+    named = f"{printable(target.name)}, {what}"
+    if request.target is None and request.sample is not None:
+        return f"{named} (the last column; for another: --target)"
+    return named
+
+
+def _unread(columns: list[Guess]) -> Iterator[str]:
+    """Yield which columns are not read, but those that somebody is asked about."""
+    names = [printable(guess.name) for guess in columns if guess.left_out and not guess.person]
+    named = [name for name in names if name]
+    if named:
+        more = f" and {len(named) - _LISTED} more" * (len(named) > _LISTED)
+        yield f"not read: {', '.join(named[:_LISTED])}{more}; why, and how to, is in run.toml"
 
 
 def _outputs(guesses: Guesses) -> int:
@@ -107,7 +142,7 @@ def _data_lines(request: DraftRequest, guesses: Guesses) -> list[str]:
     ]
 
 
-def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft:
+def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...], learns: str) -> Draft:
     """Draft a linear model, whose steps follow from the rows' sizes, the noise and the updates."""
     clip = rounded(sizes.length)
     return Draft(
@@ -127,6 +162,7 @@ def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...]) -> Draft
         batch="batch = 0.25  # of an edge's rows are in a push, on average; from 1 on: rows",
         pushes=_PUSHES,
         remarks=remarks,
+        learns=learns,
     )
 
 
@@ -299,6 +335,12 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
     lines.append(_rows(request, suffix))
+    if request.unit is not None and request.sites is not None:
+        most = guesses.unit_rows or 1
+        lines.append(
+            f"unit_rows = {most}  # public: rows of a unit that count in one draw, at the most"
+            + "; as many as one has in the sample" * (guesses.unit_rows > 0)
+        )
     return lines
 
 

@@ -35,10 +35,12 @@ from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
 from tacit_services.display.progress import SlowSteps
 from tacit_services.project import layer_times, row_trial
+from tacit_services.settings import policy_beside
 from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
 _TASKS = 3  # measured tasks, of which the quickest counts
+_FAR = 2  # times what an edge has: data.rows beyond that is said
 _TRIED_ROWS = 1000  # of all edges together, with an own module
 
 
@@ -78,7 +80,7 @@ def check(
     edge_rows = _rows_of_edges(definition, model, root, slow, only)
     reading = time.perf_counter() - began
     with slow.step("looking at the columns"):
-        remarks = definition.source.remarks(only)
+        remarks = definition.source.remarks(only, quoting=True)
         remarks += row_trial.remarks([edge.trial for edge in edge_rows if edge.trial is not None])
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
@@ -97,8 +99,16 @@ def check(
     notes = [*run.notes, *remarks, *alike]
     if only is None:  # what is compared are the rows of all
         notes += [*_absent(definition.source, edge_rows), *_unequal(definition, edge_rows)]
+    notes += _far_from_rows(definition, [edge.count for edge in edge_rows])
     notes += [*_shared(definition, plan), *warnings(definition, model.size)]
-    return CheckReport(facts, notes, own_budget.trained_out(definition, ledgers, home))
+    refused = own_budget.trained_out(definition, ledgers, home)
+    policy = policy_beside(run.folder)
+    if policy is not None:
+        facts.append(("policy", f"{policy.name}, beside the run file, is obeyed"))
+        forbids = own_budget.forbidden(definition, policy)
+        if forbids is not None:
+            refused = f"{forbids}"
+    return CheckReport(facts, notes, refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +185,24 @@ def _classes_in(y: torch.Tensor, target: Target) -> list[int]:
     else:
         counts = []
     return [place for place, count in enumerate(counts) if count]
+
+
+def _far_from_rows(definition: Definition[Any], counts: list[int]) -> Iterator[str]:
+    """Warn where edges have far fewer rows, or units, than the run file takes them to have.
+
+    The batches are then as much smaller, and noise weighs as much more. For the owner's screen.
+    """
+    taken = definition.plans.rows
+    most = max(counts)
+    if definition.algorithm.worker == "party" or most * _FAR >= taken:
+        return
+    number = round(most, 1 - len(str(most)))
+    yield (
+        f"data.rows = {taken:,} is {taken / max(1, most):.0f} times what an edge has here: "
+        "batches are as much smaller, and noise weighs as much more, so the model may learn "
+        f"little; write a round number near it, as data.rows = {max(1, number)}, which becomes "
+        "public"
+    )
 
 
 def _absent(source: Source, edge_rows: list[_EdgeRows]) -> Iterator[str]:

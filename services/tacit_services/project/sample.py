@@ -21,7 +21,7 @@ from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.table_file import batches, readable_columns
 from tacit.datasets.own.table_form import NO_NUMBER, SEPARATORS, TableForm
-from tacit.errors import DataError
+from tacit.errors import DataError, OwnersError
 from tacit.regular_file import opened
 from tacit_services.project.draft import StatedForm
 
@@ -75,6 +75,8 @@ def read_sample(path: Path, stated: StatedForm) -> Sample:
             form = _with_numbers(columns, form, stated, remarks)
         if start == EXCEL and not form.plain_numbers:  # a sheet's own numbers are written so, too
             columns, rows = _rows(path, [name for name in names if name], form)
+    except OwnersError as error:  # it is public, so all of it may be said
+        raise DataError(f"--table {error.for_owner}") from error
     except DataError as error:
         raise DataError(f"--table {error}") from error
     if "" in names and any(names):
@@ -135,6 +137,12 @@ def _form(path: Path, start: bytes, stated: StatedForm, remarks: list[str]) -> T
         remarks.append(f"read as {encoding} (data.encoding); where letters look wrong: --encoding")
     _, lines = text_lines(path, encoding)
     separator = stated.separator or _separator(lines)
+    if stated.separator is None and separator != ",":
+        remarks.append(
+            f"cells are parted by {separator!r} (data.separator); where that is wrong: --separator"
+        )
+    elif stated.separator is not None:
+        _check_separator(path, lines, stated.separator)
     form = TableForm(separator=separator, encoding=encoding)
     if separator == ",":
         form = replace(form, separator=None)
@@ -144,6 +152,18 @@ def _form(path: Path, start: bytes, stated: StatedForm, remarks: list[str]) -> T
         if not header:
             remarks.append(_NO_HEADER)
     return replace(form, header=header)
+
+
+def _check_separator(path: Path, lines: list[str], separator: str) -> None:
+    """Raise DataError where this separator parts no cells, and another does."""
+    first = next(_records(lines, separator), [])
+    better = _separator(lines)
+    others = len(next(_records(lines, better), []))
+    if len(first) == 1 < others:
+        raise DataError(
+            f"{path.name}: --separator {separator!r} gives one column, and {better!r} gives "
+            f"{others}: say --separator {better!r}, or leave it out"
+        )
 
 
 def _encoding(path: Path) -> str | None:
@@ -248,6 +268,14 @@ def _with_numbers(
             f"numbers are read with the decimal mark {best.decimal!r}{between}; where that is "
             "wrong: --decimal"
         )
+    if stated.decimal is not None:
+        other = "." if stated.decimal == "," else ","
+        more = fitting(replace(form, decimal=other)) - fitting(best)
+        if more > 0:
+            remarks.append(
+                f"--decimal {stated.decimal!r}: with {other!r}, {more} more columns would be of "
+                "numbers"
+            )
     return best
 
 

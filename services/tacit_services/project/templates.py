@@ -47,8 +47,8 @@ GITIGNORE = """\
 !public/**
 """
 POLICY = """\
-# What the owner of the data allows, whatever a run file says. Give it to an edge as TACIT_POLICY,
-# or to `tacit run --policy`. A policy can only forbid.
+# What the owner of the data allows, whatever a run file says. A policy can only forbid.
+# `tacit run` and `tacit check` obey it beside the run file; `tacit edge` gets it as TACIT_POLICY.
 max_epsilon = 4.0
 max_delta = 1e-5
 mechanisms = ["discrete_gaussian", "gaussian"]

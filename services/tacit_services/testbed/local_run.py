@@ -30,7 +30,7 @@ from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, text_tables
 from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.launch import INTERRUPTED
-from tacit_services.settings import data_home, load_policy
+from tacit_services.settings import data_home, policy_beside
 from tacit_services.testbed import output_folder, own_budget
 from tacit_services.testbed.processes import (
     Child,
@@ -69,6 +69,7 @@ def run(
     console = text_tables.console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
+    policy = policy or policy_beside(file.parent)
     definition = run_file.define()
     _check(definition, data, policy, journal, resume)
     http = _free_address(serve)
@@ -122,9 +123,11 @@ def _check(
 ) -> None:
     """Raise ConfigError, DataError or PrivacyError for what is better refused before the start."""
     if policy is not None:
-        owners = load_policy(policy)  # every edge judges the run file by it, again
-        for plan in definition.plans.different() if definition.algorithm.worker != "party" else ():
-            owners.check(plan, definition.algorithm.name, definition.model.name)
+        refused = own_budget.forbidden(
+            definition, policy
+        )  # every edge judges the run file by it, again
+        if refused is not None:
+            raise refused
     definition.build_model()
     definition.source.check(data)
     exists = journal is not None and journal.exists() and not resume

@@ -10,12 +10,13 @@ from typing import Any
 
 from tacit import rounding
 from tacit.config.definition import Definition
-from tacit.errors import ConfigError, PrivacyError
+from tacit.errors import ConfigError, PolicyForbids, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.kinship import Apart, NotApart
 from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.identity.public_files import overlaps
+from tacit_services.settings import load_policy
 
 _ALIKE = 0.1  # share of different rows that a test set may have in common without a word
 
@@ -46,6 +47,22 @@ def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list
     """
     every = (definition.source.owned(number) for number in range(definition.edges.count))
     return own_ledgers.held([owned for owned in every if owned is not None], home)
+
+
+def forbidden(definition: Definition[Any], policy: Path | None) -> PolicyForbids | None:
+    """Return why the owner's policy, if there is one, does not allow the run; None: it does.
+
+    A vertical party reads no policy. Raises ConfigError where the policy is wrong.
+    """
+    if policy is None or definition.algorithm.worker == "party":
+        return None
+    owners = load_policy(policy)
+    try:
+        for plan in definition.plans.different():
+            owners.check(plan, definition.algorithm.name, definition.model.name)
+    except PolicyForbids as error:
+        return PolicyForbids(f"{policy}: {error}; the owner of the data may change it", error.key)
+    return None
 
 
 def register(definition: Definition[Any], home: Path) -> None:

@@ -41,6 +41,7 @@ from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
 from tacit.config.definition import Definition, worker_names
 from tacit.config.model import ModelSection
+from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
@@ -244,7 +245,8 @@ def _content(text: str, origin: str) -> dict[str, Any]:
         repr(content)
     # ValueError comes also of an integer with 5,000 digits, RecursionError of 5,000 brackets.
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin}: not TOML: {error}") from error
+        help_ = what_to_write(text, error)
+        raise ConfigError(f"{origin}: not TOML: {error}{help_}") from error
     return content
 
 
@@ -286,7 +288,7 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
     except OSError as error:
         raise ConfigError(f"run file {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"run file {path}: {error}") from error
+        raise ConfigError(f"run file {path}: is not UTF-8 text; save it as UTF-8") from error
     return parse(text, str(path), edges=edges, seed=seed, folder=path.parent)
 
 

@@ -118,11 +118,12 @@ class Source(Protocol):
         """
         ...
 
-    def remarks(self, only: int | None = None) -> list[str]:
+    def remarks(self, only: int | None = None, *, quoting: bool = False) -> list[str]:
         """Return what the owner should know of the training rows before they cost anything.
 
-        only: of this edge's file alone. Raises OwnersError for rows that are nearly all of another
-        schema; ConfigError, DataError.
+        only: of this edge's file alone. quoting: whether a cell may be quoted, for the owner's
+        screen. Raises OwnersError for rows that are nearly all of another schema; ConfigError,
+        DataError.
         """
         ...
 
@@ -243,7 +244,7 @@ class Benchmark:
     def test_file(self) -> None:
         """Return None: published data is nobody's own."""
 
-    def remarks(self, only: int | None = None) -> list[str]:
+    def remarks(self, only: int | None = None, *, quoting: bool = False) -> list[str]:
         """Return nothing: published rows are known."""
         return []
 

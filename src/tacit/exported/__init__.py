@@ -8,15 +8,25 @@
 """
 
 from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read
-from tacit.exported.predictions import RowPrediction, RowsKind, predict
+from tacit.exported.predictions import (
+    RowPrediction,
+    RowsKind,
+    column_of,
+    fixed_form,
+    predict,
+    strangers,
+)
 
 __all__ = [
     "Exported",
     "RowPrediction",
     "RowsKind",
+    "column_of",
     "export",
+    "fixed_form",
     "is_exported",
     "option_of_rows",
     "predict",
     "read",
+    "strangers",
 ]

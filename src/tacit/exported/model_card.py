@@ -18,6 +18,7 @@ from tacit.config import RunFile
 from tacit.datasets.target import Target
 from tacit.exported import construction
 from tacit.exported.onnx_file import ONNX
+from tacit.exported.stored import StoredCalibration, StoredConstant
 from tacit.exported.trust import entries
 from tacit.models import Model
 from tacit.models.graph.graph_facts import GraphFacts, layer_cells, shape_words
@@ -137,7 +138,8 @@ def text(
         parameters=model.size,
         algorithm=run.algorithm.name,
         applied=summary["applied"],
-        measured=_measured(summary["metrics"]),
+        measured=_measured(summary["metrics"])
+        + _beside_constant(summary.get("calibration"), summary.get("constant")),
         digest=summary["model_sha256"],
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
@@ -215,6 +217,19 @@ def _measured(metrics: dict[str, float | None]) -> str:
         f"{_marked(name)} {value:.4g}" for name, value in metrics.items() if value is not None
     ]
     return ", ".join(measured) or "nothing was measured"
+
+
+def _beside_constant(calibration: StoredCalibration | None, constant: StoredConstant | None) -> str:
+    """Return what the probabilities are worth beside always the same answer, on how many rows."""
+    if calibration is None or constant is None:
+        return ""
+    rows = sum(each.rows for each in calibration.bins)
+    model = {"log_loss": calibration.log_loss, "brier": calibration.brier}
+    same = {"log_loss": constant.log_loss, "brier": constant.brier}
+    return (
+        f"; {_measured(model | {'calibration error': calibration.error})}; on {rows:,} public "
+        f"rows. Always the same answer: {_measured({'accuracy': constant.accuracy} | same)}"
+    )
 
 
 def _privacy(privacy: dict[str, Any]) -> str:

@@ -92,7 +92,12 @@ def export(
     chosen = _chosen(summary, which, summary_file)
     of_model = model.unflatten(torch.zeros(model.size))
     params = stored.weights(results / chosen.file, chosen.model_sha256, model, of_model)
-    content |= {"model_sha256": chosen.model_sha256, "metrics": chosen.metrics}
+    content |= {
+        "model_sha256": chosen.model_sha256,
+        "metrics": chosen.metrics,
+        "calibration": chosen.calibration,
+        "constant": summary.constant,
+    }
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -107,7 +112,12 @@ def export(
 
 def _chosen(summary: StoredSummary, which: str, path: Path) -> StoredModel:
     """Return what the summary at `path` says of a model. Raises ConfigError: it has no such."""
-    last = StoredModel(file=WEIGHTS, model_sha256=summary.model_sha256, metrics=summary.metrics)
+    last = StoredModel(
+        file=WEIGHTS,
+        model_sha256=summary.model_sha256,
+        metrics=summary.metrics,
+        calibration=summary.calibration,
+    )
     models = {"last": last, **summary.models}
     if which not in models:
         raise ConfigError(

@@ -16,6 +16,7 @@ from torch import Tensor
 from tacit import regular_file
 from tacit.config import RunFile
 from tacit.config.own_data import OwnData
+from tacit.config.own_table import TableData
 from tacit.datasets import features as frozen
 from tacit.datasets.own.array_values import Bounds, Values
 from tacit.datasets.own.arrays import ArraysReader
@@ -78,6 +79,38 @@ def predict(
         else:
             what = "has no pictures"
         raise DataError(f"{option}: {what}")
+
+
+def strangers(model: Exported, kind: RowsKind, path: Path) -> Iterator[str]:
+    """Yield how many rows of a table have cells that the model does not know, for its user.
+
+    A value that is not listed, or a number beyond its bounds, has an answer, too. Raises
+    ConfigError, DataError.
+    """
+    _check_place(kind, path)
+    read = plain(_reader(model.run, kind))
+    if hasattr(read, "strangers"):
+        yield from read.strangers(path)
+
+
+def column_of(model: Exported, path: Path, column: str) -> Iterator[str]:
+    """Yield the text that a column of a table has in each row, in the order of `predict`.
+
+    Raises ConfigError for a model that learnt from no table, DataError.
+    """
+    read = plain(_reader(model.run, "table"))
+    if not hasattr(read, "named"):
+        raise ConfigError("--id: is for the rows of a table")
+    yield from read.named(path, column)
+
+
+def fixed_form(model: Exported) -> str:
+    """Return in words how the table of new rows must be written, as the model's run file has it."""
+    data = model.run.data
+    if not isinstance(data, TableData):
+        return ""
+    stated = ", ".join(f"{key} = {value!r}" for key, value in data.form.stated().items())
+    return stated or "decimal = '.', UTF-8"
 
 
 def _check_place(kind: RowsKind, path: Path) -> None:

@@ -55,12 +55,36 @@ class StoredDefinition(Document):
     run: dict[str, Any]
 
 
+class StoredBin(Document):
+    """A bin of a calibration, as far as a card needs it: how many test rows are in it."""
+
+    rows: int
+
+
+class StoredCalibration(Document):
+    """What a classifier's probabilities are worth on the test set; None: no finite number."""
+
+    log_loss: float | None
+    brier: float | None
+    error: float | None
+    bins: list[StoredBin]
+
+
+class StoredConstant(Document):
+    """What always the same answer is worth on the test set; None: it has no such number."""
+
+    accuracy: float | None
+    log_loss: float | None = None
+    brier: float | None = None
+
+
 class StoredModel(Document):
     """A model that a run's results have beside the last one."""
 
     file: Annotated[str, Field(pattern=r"^[a-z]+\.safetensors$")]
     model_sha256: Sha256
     metrics: MetricValues = {}
+    calibration: StoredCalibration | None = None
 
 
 class StoredSummary(Document):
@@ -74,6 +98,8 @@ class StoredSummary(Document):
     edges: int
     applied: int
     models: dict[str, StoredModel] = {}
+    calibration: StoredCalibration | None = None
+    constant: StoredConstant | None = None
 
 
 DocumentType = TypeVar("DocumentType", bound=Document)

@@ -61,3 +61,24 @@ def test_the_file_is_a_picture(run: Rig, tmp_path: Path) -> None:
     run_picture.plot(tmp_path / "plot.png", run.run_status.summary(), run.run_status.series)
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "plot.tmp.png").exists()
+
+
+def test_calibration_says_of_which_class_the_probability_is(run: Rig) -> None:
+    bins = [{"predicted": 0.2, "observed": 0.3, "rows": 5}]
+    summary = {**run.run_status.summary(), "calibration": {"bins": bins}}
+
+    def label(*classes: str) -> str:
+        axis = run_picture.drawn(summary, run.run_status.series, classes).axes[4]
+        return str(axis.get_xlabel())
+
+    assert label("ja", "nein") == "p(nein) that the model gives, %"
+    assert label("a", "b", "c") == "p of the likeliest class that the model gives, %"
+
+
+def test_epsilon_never_falls_and_begins_where_edges_have_told_theirs(run: Rig) -> None:
+    for point, value in zip(run.run_status.series, (2.2, 2.3, 2.41, 2.365), strict=True):
+        point["epsilon"] = value
+    before = run.run_status.series[0] | {"version": 0, "epsilon": 0.0}
+    picture = run_picture.drawn(run.run_status.summary(), [before, *run.run_status.series])
+    drawn: Any = picture.axes[2].lines[0].get_ydata()
+    assert list(drawn) == [2.2, 2.3, 2.365, 2.365]

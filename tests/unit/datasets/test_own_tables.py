@@ -112,7 +112,7 @@ def test_a_row_that_does_not_fit_is_refused_without_its_value(
     assert len(read(tmp_path, schema).y) == 4
     with pytest.raises(RowError) as refused:
         read(tmp_path, schema, **dict[str, Any]({column: values}))
-    assert str(refused.value).startswith(message)
+    assert str(refused.value).startswith(f"t.csv: {message}")
     assert refused.value.where == f"row {row + 1}"
     assert not {"old", "icu"} & set(str(refused.value).split())
 

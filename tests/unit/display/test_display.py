@@ -175,6 +175,23 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     assert "ε ≤ 1.25 · slowest edge-3 (7 releases)" in " ".join(facts)
 
 
+def test_accuracy_stands_beside_that_of_always_the_same_answer() -> None:
+    summary: dict[str, Any] = {
+        "test_accuracy": 0.918,
+        "constant": {"accuracy": 0.564, "log_loss": 0.685, "brier": 0.49},
+    }
+    [(name, words)] = display._measured(summary)
+    assert (name, words) == ("test accuracy", "91.80 % (always the same answer: 56.40 %)")
+
+
+def test_no_time_is_left_to_say_where_no_update_comes() -> None:
+    progress = display.RunProgress(terminal(), 600)
+    status: Any = SimpleNamespace(edges_needed=0, applied=369, updates_per_s=40.0)
+    assert "left" in progress._time_left(status)
+    progress._printed_applied = 369  # budgets are spent: nothing came since
+    assert progress._time_left(status) == ""
+
+
 @pytest.mark.parametrize(
     ("auc", "phrase"),
     [

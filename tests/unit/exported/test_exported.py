@@ -370,7 +370,7 @@ def test_a_new_row_that_does_not_fit_is_shown_to_who_asks(
     )
     errors = capsys.readouterr().err
     assert errors.startswith(
-        "tacit: column 'age': expected numbers, found string, in row 2 of the data (name a word"
+        "tacit: new.csv: column 'age': expected numbers, found string, in row 2 of the data (name a"
     )
     assert len(errors.splitlines()) == 1
 

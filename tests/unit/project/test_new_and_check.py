@@ -259,7 +259,7 @@ def test_a_guard_that_compares_edges_of_other_classes_is_warned_of(
         (('train = "train.csv"', 'train = "../sample.csv"'), "leaves the run file's folder"),
         (('train = "train.csv"', 'train = "other.csv"'), "no such file"),
         (('target = "outcome"', 'target = "height"'), "is not in [data.columns], which has age, weight, ward, outcome"),
-        (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values, in row"),
+        (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values (no, maybe), in row"),
         ((LOGISTIC, NETWORK.format("nets:Other", 2)), "nets has no class or function Other"),
         ((LOGISTIC, NETWORK.format("../nets:Net", 2)), 'expected "module:name"'),
         ((LOGISTIC, NETWORK.format("nets:Net", 3)), "gives [4, 3] for 4 examples; expected [4, 2]"),

@@ -123,7 +123,8 @@ def _write(
     _dump(folder / "ledger.json", status["privacy"])
     where = {"format": DEFINITION_FORMAT, "folder": str(definition.folder.absolute())}
     _dump(folder / "definition.json", where | {"run": definition.differences})
-    run_picture.plot(folder / "plot.png", status, finite(run_status.series))
+    classes = definition.source.target.names
+    run_picture.plot(folder / "plot.png", status, finite(run_status.series), classes)
     _dump(folder / _SUMMARY, status)
 
 

@@ -5,10 +5,13 @@ Its axes begin where the first evaluation is, not at zero; what moves in steps i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import rounding
+from tacit.shown import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,17 +22,21 @@ ORANGE = "#D55E00"
 GREEN = "#009E73"
 GREY = "#767676"
 _LOG_FROM = 20.0  # the largest value over the smallest from which a scale is logarithmic
+_NAME = 30  # characters of a class's name
 _MOST_BARS = 30  # edges that are drawn apart
 Series = list[dict[str, Any]]
 
 
-def plot(path: Path, status: dict[str, Any], series: Series) -> None:
+def plot(path: Path, status: dict[str, Any], series: Series, classes: Sequence[str] = ()) -> None:
     """Draw the test results, the clip norm, ε against budgets and calibration into one file."""
-    drawn(status, series).savefig(path, dpi=120)
+    drawn(status, series, classes).savefig(path, dpi=120)
 
 
-def drawn(status: dict[str, Any], series: Series) -> Figure:
-    """Return the same picture as a matplotlib figure, to which nothing else refers."""
+def drawn(status: dict[str, Any], series: Series, classes: Sequence[str] = ()) -> Figure:
+    """Return the same picture as a matplotlib figure, to which nothing else refers.
+
+    classes: the names of a target's classes, if it has some.
+    """
     from matplotlib.figure import Figure
 
     calibration = status.get("calibration")
@@ -39,7 +46,7 @@ def drawn(status: dict[str, Any], series: Series) -> Figure:
     figure = Figure(figsize=(3.75 * parts, 3.6), layout="constrained")
     axes = figure.subplots(1, parts)
     if calibration is not None:
-        _reliability(axes[4], calibration)
+        _reliability(axes[4], calibration, _whose_probability(classes))
     _measured(axes[0], series)
     _line(axes[1], series, "clip", ORANGE, "clip norm C", drawstyle="steps-post", marker="")
     axes[1].set_ylim(bottom=0)
@@ -83,7 +90,7 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
     if any(point["epsilon"] is None for point in series):
         _line(axis, series, "staleness", GREEN, "staleness, mean")
         return
-    _line(axis, series, "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
+    _line(axis, _least_bounds(series), "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
     budgets = [edge["budget"] for edge in status["privacy"]["edges"].values()]
     if limits := [budget for budget in budgets if budget is not None]:
         axis.axhline(max(limits), color=GREY, linestyle="--", linewidth=1)
@@ -99,7 +106,28 @@ def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
     axis.set_ylim(bottom=0)
 
 
-def _reliability(axis: Any, calibration: dict[str, Any]) -> None:
+def _least_bounds(series: Series) -> Series:
+    """Return the points with the least ε that they or later ones allow, so that it never falls.
+
+    What was spent only grows, so a later upper bound holds earlier, too. Before the first update no
+    edge has told what it spent in earlier runs, so that point is left out.
+    """
+    least = math.inf
+    points = []
+    for point in reversed([each for each in series if each["version"]] or series):
+        least = min(least, point["epsilon"])
+        points.append(point | {"epsilon": least})
+    return points[::-1]
+
+
+def _whose_probability(classes: Sequence[str]) -> str:
+    """Return what calibration is of: the second of two classes, or the guess among more."""
+    if len(classes) == 2:
+        return f"p({printable(classes[1], _NAME)})"
+    return "p of the likeliest class"
+
+
+def _reliability(axis: Any, calibration: dict[str, Any], of: str) -> None:
     """Draw how often what the model says comes true; a dot's area is the rows of its bin."""
     bins = calibration["bins"]
     most = max(each["rows"] for each in bins)
@@ -109,7 +137,8 @@ def _reliability(axis: Any, calibration: dict[str, Any]) -> None:
     areas = [10 + 150 * each["rows"] / most for each in bins]
     axis.plot(predicted, observed, color=BLUE, linewidth=1)
     axis.scatter(predicted, observed, s=areas, color=BLUE)
-    axis.set(xlabel="probability that the model gives, %", ylabel="how often it is so, %")
+    label = f"{of} that the model gives, %".replace("$", r"\$")  # no formula
+    axis.set(xlabel=label, ylabel="how often it is so, %")
     axis.grid(alpha=0.3)
 
 

@@ -94,7 +94,7 @@ class ArraysReader:
         """Yield what its rows hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield nothing: no column is taken for another."""
         return iter(())
 

@@ -242,6 +242,7 @@ def _written_numbers(values: pa.Array, form: TableForm, codes: frozenset[str]) -
     places = encoded.indices.fill_null(len(parsed)).to_numpy(zero_copy_only=False)
     of_each = np.array([np.nan if number is None else number for number in [*parsed, np.nan]])
     bad = [word for word, number in zip(words, parsed, strict=True) if number is None]
-    helps = hint(bad[0], form) if bad else ""
+    good = [word for word, number in zip(words, parsed, strict=True) if number is not None]
+    helps = hint(bad[0], form, good) if bad else ""
     why = f"expected numbers, found {values.type}"
     return Cells(of_each[places], read.unread | none[places], why, helps)

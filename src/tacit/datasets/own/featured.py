@@ -104,9 +104,9 @@ class FeaturedReader:
         """Yield the marks of its rows before features, as `reader` does. Raises DataError."""
         return self.reader.marks(path)
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield what the owner should know of the rows, as `reader` does. Raises DataError."""
-        return self.reader.remarks(path)
+        return self.reader.remarks(path, quoting=quoting)
 
     def _with_features(self, x: Inputs, *, private: bool = False) -> Inputs:
         features: Inputs = apply(self.features, torch.from_numpy(x), private=private).numpy()

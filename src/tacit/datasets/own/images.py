@@ -124,7 +124,7 @@ class ImagesReader:
         """Yield what its pictures hold as they are read, and whose they are. Raises DataError."""
         return marks_of(self.read(path), self.unit)
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield nothing: no column is taken for another."""
         return iter(())
 

@@ -138,16 +138,17 @@ class OwnRows:
         """
         return self._owned(str(path), path, "")
 
-    def remarks(self, only: int | None = None) -> list[str]:
+    def remarks(self, only: int | None = None, *, quoting: bool = False) -> list[str]:
         """Return what the owner should know of the training rows before they cost anything.
 
-        only: of this edge's file alone. Raises OwnersError where nearly all of a column does not
-        fit the schema; DataError.
+        only: of this edge's file alone. quoting: whether a cell may be quoted. Raises OwnersError
+        where nearly all of a column does not fit the schema; DataError.
         """
         remarks = []
         for number in self._files(only):
             path = self.path(number)
-            remarks += [f"{path.name}: {remark}" for remark in self.reader.remarks(path)]
+            of_file = self.reader.remarks(path, quoting=quoting)
+            remarks += [f"{path.name}: {remark}" for remark in of_file]
         return remarks
 
     def check(self, root: Path | None, only: int | None = None) -> None:

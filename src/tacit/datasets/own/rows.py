@@ -114,10 +114,11 @@ class Reader(Protocol):
         """Yield what its rows hold, and whose they are. Raises DataError."""
         ...
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield what its owner should know of the rows, for no log.
 
-        Raises OwnersError where nearly all of a column does not fit the schema; DataError.
+        quoting: whether a cell may be quoted, as on the screen of `tacit check`. Raises
+        OwnersError where nearly all of a column does not fit the schema; DataError.
         """
         ...
 

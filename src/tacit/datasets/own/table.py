@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from tacit.datasets.own.cells import texts
 from tacit.datasets.own.column_shares import ShareCounter
 from tacit.datasets.own.csv_head import looks_like_utf8
 from tacit.datasets.own.file_reading import digest
@@ -26,11 +27,18 @@ from tacit.datasets.own.schema import (
     TableSchema,
 )
 from tacit.datasets.own.table_encoding import MisfitError, encode, everyone, fitting, inputs_of
-from tacit.datasets.own.table_file import batches
+from tacit.datasets.own.table_file import batches, names_in
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
+from tacit.datasets.own.unit_ids import named_id
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 
+_UTF8 = (
+    "is UTF-8, and data.encoding says {}: letters with accents are read as others; save it in that "
+    "encoding, or all files as UTF-8"
+)
+_MOST_IDS = 200  # columns that are looked at for ids
+_MOST_SEEN = 200_000  # ids of one that are compared
 _BLOCK_BYTES = 1 << 26  # the most bytes of x at a time
 
 
@@ -113,7 +121,8 @@ class TableReader:
                     yield rows
             first += batch.num_rows
         if errors:
-            raise MisfitError({name: error.errors[name] for name, error in errors.items()})
+            first_of_each = {name: error.errors[name] for name, error in errors.items()}
+            raise MisfitError(first_of_each, path.name)
 
     def everyone(self, path: Path) -> Iterator[UnitIds]:
         """Yield whose each row is, also of rows that are left out. Raises DataError."""
@@ -124,8 +133,19 @@ class TableReader:
         """Yield x of every row; the table need not have target or unit. Raises DataError."""
         first = 0
         for batch in self._pieces(path, [column.name for column in self.schema.features]):
-            yield inputs_of(self.schema, batch, first, self.form)
+            try:
+                yield inputs_of(self.schema, batch, first, self.form)
+            except MisfitError as error:
+                raise MisfitError(error.errors, path.name) from error
             first += batch.num_rows
+
+    def named(self, path: Path, column: str) -> Iterator[str]:
+        """Yield the text of a column in every row, in the order of `inputs`; "" for no value.
+
+        Raises DataError.
+        """
+        for batch in self._batches(path, [column]):
+            yield from (text or "" for text in texts(batch.column(0), ()).values.to_pylist())
 
     def _pieces(self, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the table's rows in pieces whose x is no larger than a block."""
@@ -155,18 +175,52 @@ class TableReader:
             yield marks_of(self.schema, rows, first, self.form)
             first += batch.num_rows
 
-    def remarks(self, path: Path) -> Iterator[str]:
+    def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:
         """Yield what the owner should know of columns that say little.
 
-        Raises OwnersError where nearly all rows of one do not fit the schema; DataError.
+        quoting: whether a value may be quoted. Raises OwnersError where nearly all rows of one do
+        not fit the schema; DataError.
         """
-        remarks = self._shares(path).remarks()
+        shares = self._shares(path)
         if looks_like_utf8(path, self.form):
-            remarks.append(
-                f"is UTF-8, and data.encoding says {self.form.encoding}: letters with accents are "
-                "read as others"
-            )
-        return filter(None, remarks)
+            yield _UTF8.format(self.form.encoding)
+        if self.schema.unit is None:
+            yield from self._persons(path)
+        yield from shares.remarks(quoting=quoting)
+
+    def _persons(self, path: Path) -> Iterator[str]:
+        """Yield a word on columns that are called as ids are, and repeat, where no unit is."""
+        names = names_in(path, self.form, self.schema.names)
+        unread = [name for name in names if name not in self.schema.names]
+        for name in unread[:_MOST_IDS]:
+            if not named_id(name) or names.count(name) > 1:
+                continue
+            seen: set[str] = set()
+            for batch in batches(path, [name], self.form):
+                words = texts(batch.column(0)).values.drop_null()
+                different = set(words.unique().to_pylist())
+                if len(different) < len(words) or different & seen:
+                    yield (
+                        f"column {name!r} is not read, and its values repeat: if it says whose a "
+                        "row is, privacy is for each row alone, and not for a person with several; "
+                        f"data.unit = {name!r} makes it for the person"
+                    )
+                    break
+                seen |= different
+                if len(seen) > _MOST_SEEN:  # memory is bounded
+                    break
+
+    def strangers(self, path: Path) -> Iterator[str]:
+        """Yield how many new rows have values that the schema's columns do not know.
+
+        The table need not have target or unit. Raises DataError.
+        """
+        shares = ShareCounter(self.schema.features, self.form)
+        for batch in self._batches(path, [column.name for column in self.schema.features]):
+            shares.count(batch)
+        if looks_like_utf8(path, self.form):
+            yield _UTF8.format(self.form.encoding)
+        yield from shares.strangers()
 
     def silent(self, path: Path) -> set[str]:
         """Return the columns that `remarks` would refuse. Raises DataError."""
@@ -183,7 +237,7 @@ class TableReader:
         return names
 
     def _shares(self, path: Path) -> ShareCounter:
-        shares = ShareCounter(self.schema, self.form)
+        shares = ShareCounter(self.schema.columns, self.form)
         for batch in self._batches(path, self.schema.names):
             shares.count(batch)
         return shares

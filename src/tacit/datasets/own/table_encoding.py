@@ -49,20 +49,24 @@ from tacit.datasets.target import NOT_LEARNT
 
 Places = npt.NDArray[np.int64]
 _MISSING = "a missing value"
+_LEAVE_OUT = 'leave such rows out: data.bad_rows = "leave out"'
 _SAY = (
     'say what one is taken for: missing = "other" of a category, a date or a text, of a number one '
-    "in its bounds"
+    f"in its bounds; or {_LEAVE_OUT}"
 )
+_LISTED = 6  # of a target's values that are said; they are public
 
 
 class MisfitError(RowError):
-    """Rows that do not fit the schema: of each column that has some, the first."""
+    """Rows that do not fit the schema: of each column that has some, the first. file: its name."""
 
-    def __init__(self, errors: dict[str, RowError]) -> None:
+    def __init__(self, errors: dict[str, RowError], file: str = "") -> None:
         self.errors = errors
         ordered = list(errors.values())
-        super().__init__("; ".join(error.message for error in ordered), ordered[0].row)
-        self.for_owner = "; ".join(error.for_owner for error in ordered)
+        place = file and f"{file}: "
+        words = "; ".join(error.message for error in ordered)
+        super().__init__(f"{place}{words}", ordered[0].row)
+        self.for_owner = place + "; ".join(error.for_owner for error in ordered)
 
 
 @dataclass(slots=True)
@@ -264,9 +268,11 @@ def _event(goal: EventGoal, batch: pa.RecordBatch, form: TableForm, misfits: Mis
 
 def _class(column: Category, batch: pa.RecordBatch, misfits: Misfits) -> Places:
     """Return the place of each value among those of the column, which has no other."""
-    places = _places(column, batch.column(column.name), misfits)
+    places = _places(column, batch.column(column.name), misfits, f"as a target, {_LEAVE_OUT}")
     other = places == len(column.values)
-    misfits.add(column.name, column.kind, other, "a value outside its values")
+    listed = ", ".join(column.values[:_LISTED]) + ", …" * (len(column.values) > _LISTED)
+    what = f"a value outside its values ({listed})"
+    misfits.add(column.name, column.kind, other, what, f"write one of these, or {_LEAVE_OUT}")
     return places
 
 
@@ -302,13 +308,18 @@ def _dates(column: Dated, values: pa.Array, misfits: Misfits) -> Floats:
     return x
 
 
-def _places(column: Category | Hashed, values: pa.Array, misfits: Misfits) -> Places:
-    """Return the place of each value of the column; its last place for any other."""
+def _places(
+    column: Category | Hashed, values: pa.Array, misfits: Misfits, say: str = _SAY
+) -> Places:
+    """Return the place of each value of the column; its last place for any other.
+
+    say: what to do about a missing value.
+    """
     cells = category_texts(column, values)
     misfits.add(column.name, "", cells.unread, cells.why)
     if column.missing == "refuse":
         missing = cells.values.is_null().to_numpy(zero_copy_only=False)
-        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, _SAY)
+        misfits.add(column.name, column.kind, missing & ~cells.unread, _MISSING, say)
     return places_of(column, cells.values)
 
 

@@ -7,6 +7,7 @@ would have more memory taken than the public bounds here is refused before it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from io import BufferedReader
@@ -18,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from tacit.datasets.own.csv_head import MOST_HEADER, check_count, csv_head, not_in
+from tacit.datasets.own.csv_head import MOST_HEADER, CsvHead, check_count, csv_head, not_in
 from tacit.datasets.own.excel_sheet import EXCEL, excel_sheet
 from tacit.datasets.own.file_reading import OTHERS
 from tacit.datasets.own.parquet_pages import PagesError, check_apart, unpacked
 from tacit.datasets.own.table_form import USUAL, TableForm
-from tacit.errors import DataError
+from tacit.datasets.own.utf8_copy import utf8_file
+from tacit.errors import DataError, OwnersError
 from tacit.regular_file import opened
 
 MOST_TEXT = 1 << 20  # bytes of a text in a Parquet's cell
@@ -43,6 +45,7 @@ _TEXTS = (
     pa.types.is_large_binary,
     pa.types.is_fixed_size_binary,
 )
+_WIDTH = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _DELTA_TEXTS = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 _UNDATED: Mapping[str, str] = MappingProxyType({})
 _FOOTER = {"thrift_string_size_limit": 1 << 26, "thrift_container_size_limit": 1 << 20}
@@ -101,7 +104,7 @@ def _excel(
     path: Path, file: BufferedReader, columns: list[str], form: TableForm, dated: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     with excel_sheet(path, file, form, dated) as sheet:
-        _all_there(path, columns, sheet.names)
+        _all_there(path, columns, sheet.names, form)
         yield from sheet.batches(columns)
 
 
@@ -123,7 +126,7 @@ def wrong(head: bytes, error: Exception, form: TableForm = USUAL) -> str:
 
 def _parquet(path: Path, file: BufferedReader, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with parquet.ParquetFile(file, **_FOOTER) as table:
-        _all_there(path, columns, table.schema_arrow.names)
+        _all_there(path, columns, table.schema_arrow.names, USUAL)
     yield from _batches_of(path, file, columns)
 
 
@@ -248,7 +251,7 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
     if not start:
         raise DataError(f"{path.name}: is empty")
     head = csv_head(path, form, columns)
-    _all_there(path, columns, head.names)
+    _all_there(path, columns, head.names, form, head)
     reading = csv.ReadOptions(
         block_size=_block(path, len(columns)),
         use_threads=False,
@@ -256,7 +259,6 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         column_names=[
             name if name in columns else f"\0{place}" for place, name in enumerate(head.names)
         ],
-        encoding=head.encoding,
     )
     parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
     converting = csv.ConvertOptions(
@@ -264,8 +266,28 @@ def _csv(path: Path, columns: list[str], start: bytes, form: TableForm) -> Itera
         column_types={name: pa.string() for name in columns},
         strings_can_be_null=False,
     )
-    with csv.open_csv(path, reading, parsing, converting) as reader:
-        yield from reader
+    try:
+        with (
+            utf8_file(path, head.encoding) as text,
+            csv.open_csv(text, reading, parsing, converting) as reader,
+        ):
+            yield from reader
+    except pa.ArrowInvalid as error:
+        raise _of_width(path, head, error) from None
+
+
+def _of_width(path: Path, head: CsvHead, error: Exception) -> Exception:
+    """Return the error of a row with another number of cells, for its owner with its number."""
+    where = _WIDTH.search(str(error))
+    if where is None:
+        return error
+    row, expected, found = map(int, where.groups())
+    what = f"{path.name}: is not a whole table: a row has another number of columns"
+    return OwnersError(
+        what,
+        f"{what}: row {row - head.lines} of the data has {found} cells, and not {expected}; a cell "
+        f"that holds {head.separator!r}, or the end of a line, needs quotes",
+    )
 
 
 def _block(path: Path, columns: int) -> int:
@@ -278,25 +300,57 @@ def _block(path: Path, columns: int) -> int:
     return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)
 
 
-def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
+def _all_there(
+    path: Path, columns: list[str], names: list[str], form: TableForm, head: CsvHead | None = None
+) -> None:
     """Raise DataError for a column that is not there once. Names that are like it are said.
 
     Others are not: where a file has no line of names, its first row would be.
     """
-    for column in columns:
-        if names.count(column) == 1:
-            continue
-        like = ", ".join(name[:_NAME] for name in get_close_matches(column, names))
+    lacking = [column for column in columns if names.count(column) != 1]
+    for column in lacking:
         if column in names:
             raise DataError(
                 f"{path.name}: {names.count(column)} columns are called {column!r}; rename all but "
                 "one"
             )
-        if like:
-            hint = f"; there is {like}"
+        like = get_close_matches(column, names)
+        if len(names) == 1 and len(columns) > 1 and head is not None:
+            why = (
+                f"; what parts its cells is read as {head.separator!r}: is that right? It is "
+                "data.separator in the run file"
+            )
+        elif head is not None and any(_misread(name, head.encoding) == column for name in names):
+            why = (
+                f"; it is there in UTF-8, and data.encoding = {form.encoding!r} says another: save "
+                "the file in that encoding, or all files as UTF-8"
+            )
+        elif like:
+            why = f"; there is {', '.join(name[:_NAME] for name in like)}; rename it in the file"
+        elif len(lacking) == len(columns):
+            why = " (the first line of a CSV names its columns; where it does not: data.header = "
+            why += "false)"
         else:
-            hint = ""
-        raise DataError(
-            f"{path.name}: column {column!r}: there is none among {len(names)}{hint} (the first "
-            "line of a CSV names its columns; where it does not: data.header = false)"
-        )
+            why = "; add it to the file, or take it out of [data.columns]"
+        raise DataError(f"{path.name}: column {column!r}: there is none among {len(names)}{why}")
+
+
+def _misread(name: str, encoding: str) -> str:
+    """Return a name whose UTF-8 was read in this encoding; "" for another."""
+    try:
+        return name.encode(encoding).decode()
+    except UnicodeError:
+        return ""
+
+
+def names_in(path: Path, form: TableForm, needed: list[str]) -> list[str]:
+    """Return the names of a table's columns, of which `needed` are read. Raises DataError."""
+    with opened(path) as file:
+        head = file.read(4)
+        file.seek(0)
+        if head == b"PAR1":
+            return readable_columns(path)[0]
+        if head == EXCEL:
+            with excel_sheet(path, file, form, _UNDATED) as sheet:
+                return sheet.names
+    return csv_head(path, form, needed).names

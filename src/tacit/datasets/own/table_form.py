@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -18,6 +19,12 @@ MISSING_WORDS = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL"))
 # Among numbers these words say that there is none; in lower case.
 NO_NUMBER = frozenset(
     ("", "na", "n/a", "#n/a", "nan", "null", "nil", "none", "-", "--", ".", "?", "#null!", "<na>")
+)
+# These numbers often stand for no value, where all others are far from them.
+MISSING_NUMBERS = (
+    *(-1.0, -7.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0, -99999.0),
+    *(-9.9, -99.9, -99.99, -999.9, -999.99, -9999.9, -9999.99),
+    *(77.0, 88.0, 99.0, 777.0, 888.0, 999.0, 9999.0, 99999.0, 99.9, 99.99, 999.9, 999.99),
 )
 
 
@@ -92,8 +99,12 @@ def encoding_called(name: str) -> str:
         raise ValueError("is no encoding") from error
 
 
-def hint(text: str, form: TableForm) -> str:
-    """Return what to set for a text that is no number in this form. Quotes nothing of it."""
+def hint(text: str, form: TableForm, others_read: Iterable[str] = ()) -> str:
+    """Return what to set for a text that is no number in this form. Quotes nothing of it.
+
+    others_read: texts of the same column that are numbers in this form. Where some have a decimal
+    mark, the column is written in two ways, and no setting reads both.
+    """
     others = (
         (TableForm(decimal=","), 'data.decimal = ","'),
         (TableForm(decimal="."), 'data.decimal = "."'),
@@ -102,8 +113,18 @@ def hint(text: str, form: TableForm) -> str:
         (TableForm(decimal=",", thousands=" "), 'data.decimal = "," and data.thousands = " "'),
     )
     fitting = [keys for other, keys in others if other != form and other.number(text) is not None]
+    if fitting and any(form.decimal in other for other in others_read):
+        return (
+            "the column has numbers in two ways of writing, and no setting reads both: write all "
+            f"with the decimal mark {form.decimal!r}, and nothing between thousands"
+            + f" but {form.thousands!r}"
+            * bool(form.thousands)
+        )
     if fitting:
-        return f"as numbers are written there, set {' or '.join(fitting[:2])}"
+        return (
+            f"as numbers are written there, set {' or '.join(fitting[:2])}; it holds for all files "
+            f"of the run, so where others have the decimal mark {form.decimal!r}, write this one so"
+        )
     if re.search(r"\d[-/.]\d+[-/.]\d|\d:\d", text):
         return 'a date needs date = "%Y-%m-%d"'
     return "name a word for no value in the column's missing_codes, and say missing"

@@ -17,7 +17,26 @@ from tacit.datasets.own.rows import RowError, UnitIds, hashed
 
 _EXACT = 1 << 53  # float64 holds every whole number up to here
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+# A word of the name, its last word, or its end; in lower case, with PatientId in two words.
+_ID_NAME = re.compile(
+    r"(^|[_\W])(p?id|mrn|uuid|guid|ssn)([_\W]|$)"
+    r"|(^|[_\W])(nr|no|num|number|nummer|key|patient|person|subject|participant|case|fall)$"
+    r"|(patient|person|subject|participant|case|fall|encounter|visit|stay|admission|record|customer"
+    r"|user|member|client|account|policy|unique)s?(en)?p?(id|nr|no|num|number|nummer|key)$"
+)
 _BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that they hold
+
+
+def named_id(name: str) -> bool:
+    """Check whether a column is called as ids are.
+
+    >>> [named_id(name) for name in ("PatientId", "patientid", "mrn", "case no", "ID")]
+    [True, True, True, True, True]
+    >>> [named_id(name) for name in ("patient_weight", "no_of_visits", "covid", "age")]
+    [False, False, False, False]
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+    return _ID_NAME.search(words.casefold()) is not None or name.endswith("ID")
 
 
 def unit_ids(values: Iterable[Any], where: str, first: int) -> UnitIds:
