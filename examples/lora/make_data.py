@@ -29,7 +29,9 @@ PLAN = ("plan: iv fluids", "plan: repeat bloods", "plan: home today", "plan: ct 
 
 def note(chance: random.Random) -> str:
     """One note, of a few short sentences."""
-    parts = [f"{chance.choice(WHO)} {chance.choice(SAYS)} {chance.choice(WHAT)} {chance.choice(WHEN)}"]
+    parts = [
+        f"{chance.choice(WHO)} {chance.choice(SAYS)} {chance.choice(WHAT)} {chance.choice(WHEN)}"
+    ]
     parts += [chance.choice(FOUND), chance.choice(FOUND), chance.choice(PLAN)]
     return ". ".join(parts) + "."
 
