@@ -49,13 +49,17 @@ def _default(kind: type[BaseModel], key: str) -> Any:
 
 
 def changed(before: Defaults, now: Defaults) -> list[str]:
-    """Return the keys of `before` that have another default now, or none."""
+    """Return the keys of `before` that have another default now, or none.
+
+    A key that was required had none, so no name left it out.
+    """
     absent = "gone"
     return [
-        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, absent)!r}"
+        f"{kind}.{key}: {value!r} -> {default!r}"
         for kind, keys in before.items()
         for key, value in keys.items()
-        if now.get(kind, {}).get(key, absent) != value
+        for default in [now.get(kind, {}).get(key, absent)]
+        if default != value and (value != "required" or default == absent)
     ]
 
 
@@ -88,3 +92,4 @@ def test_a_change_is_seen_and_a_new_key_is_none() -> None:
         "Privacy.old: 1 -> 'gone'"
     ]
     assert changed(now, now | {"Privacy": now["Privacy"] | {"new": 1}}) == []
+    assert changed(now | {"Privacy": now["Privacy"] | {"epsilon": "required"}}, now) == []

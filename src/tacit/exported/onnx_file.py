@@ -72,7 +72,7 @@ def onnx_file(model: Model, params: Tensor, target: Target) -> bytes:
     from torch.onnx import OnnxExporterError
 
     x, _ = model.random_batch(1, torch.Generator().manual_seed(0))
-    served = _Served(model, params, target).eval()
+    served = _Served(model, params, target).train(False)
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)  # onnxscript's, on what it could not make shorter
     try:

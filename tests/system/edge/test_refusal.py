@@ -316,7 +316,7 @@ def test_tacit_run_asks_the_policy_before_it_starts_and_hands_it_to_every_edge(
     errors = capsys.readouterr().err
     if policy == "clip_max = 50.0":
         assert exited.value.code == 5, errors
-        assert "tacit: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in errors
+        assert "policy clip_max=50.0: the run file says privacy.clip_max=100.0" in errors
         assert not (tmp_path / "out").exists()
     else:
         assert exited.value.code == 0, errors

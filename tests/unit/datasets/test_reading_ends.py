@@ -61,7 +61,7 @@ def test_the_exit_code_holds_where_reading_ends_early(
     assert exit_code(path, encoding, end) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("lines", [0, 3_000_000])
 def test_the_exit_code_holds_in_fifty_runs(tmp_path: Path, lines: int) -> None:
     path = write(tmp_path / "t.csv", "cp1252", lines, wrong=True)
