@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tacit.errors import ConfigError
-from tacit.models.model_contract import Layout
+from tacit.models.model_contract import Layout, Model
 from tacit.models.own_network import is_trainable
 
 Factory = Callable[[], nn.Module]
@@ -126,6 +126,30 @@ class OwnModule:
             for name, parameter in module.named_parameters()
             if parameter.requires_grad and is_trainable(name, self.trainable)
         ]
+
+
+class NamedByModule(Model):
+    """A model whose parameters have a module's names, start and code. own: that module."""
+
+    own: OwnModule
+
+    @property
+    def layout(self) -> Layout:
+        """(name, shape) of every trained parameter, in the order of the module's definition."""
+        return self.own.layout
+
+    @property
+    def variant(self) -> str:
+        """The code's digest: two models whose vectors are interchangeable have the same."""
+        return f"code {self.own.code}"
+
+    def init(self, seed: int) -> Tensor:
+        """Return the module's own initial parameters (d,), of the seed alone, or its start."""
+        return self.own.first_values(seed)
+
+    def state(self, params: Tensor) -> dict[str, Tensor]:
+        """Return what the module loads: frozen parameters too, and tied ones by all names."""
+        return self.own.state(self.unflatten(params))
 
 
 def _called(module: nn.Module, numbers: Mapping[str, Tensor], x: Tensor, outputs: int) -> Tensor:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from tacit.models.losses import Loss, cross_entropy
-from tacit.models.model_contract import LayerValues, Layout
-from tacit.models.own_module import OwnModule
+from tacit.models.model_contract import LayerValues
+from tacit.models.own_module import NamedByModule, OwnModule
 from tacit.models.own_network import OwnNetwork
 
 
 @dataclass(frozen=True, eq=False)
-class TrustedModule(OwnNetwork):
+class TrustedModule(NamedByModule, OwnNetwork):
     """A module as it is, its public start and its loss. Compared by identity.
 
     classes: numbers that it gives for an example, 0 for any number. labels: classes of the target,
@@ -36,16 +36,6 @@ class TrustedModule(OwnNetwork):
     __hash__ = object.__hash__
 
     @property
-    def layout(self) -> Layout:
-        """(name, shape) of every trained parameter, in the order of the module's definition."""
-        return self.own.layout
-
-    @property
-    def variant(self) -> str:
-        """The code's digest: two models whose vectors are interchangeable have the same."""
-        return f"code {self.own.code}"
-
-    @property
     def traced(self) -> bool:
         """Return False: its layers are not seen."""
         return False
@@ -58,14 +48,6 @@ class TrustedModule(OwnNetwork):
     def trace(self, params: Tensor, x: Tensor) -> list[LayerValues]:
         """Return only the module as a whole: its input and its scores."""
         return [LayerValues(x, self.logits(params, x))]
-
-    def init(self, seed: int) -> Tensor:
-        """Return the module's own initial parameters (d,), of the seed alone, or its start."""
-        return self.own.first_values(seed)
-
-    def state(self, params: Tensor) -> dict[str, Tensor]:
-        """Return what the module loads: frozen parameters too, and tied ones by all names."""
-        return self.own.state(self.unflatten(params))
 
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
         """Return the module's output of a batch x (B, *shape), or of one example (*shape)."""
