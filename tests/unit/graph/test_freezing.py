@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from tacit.models.graph.freezing import Frozen, freeze
 from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_file import Example, parse_graph
 from tacit.models.graph.graph_model import GraphModel
+from tacit.models.losses import mse
 from tests.helpers.forty_modules import CASES, Case
 
 
@@ -202,3 +204,4 @@ def test_an_own_loss_is_part_of_the_graph() -> None:
     x, y = batch_of(model, 4)
     expected = torch.stack([distance(module(row), label) for row, label in zip(x, y, strict=True)])
     assert torch.allclose(model.data_loss(model.logits(model.init(0), x), y), expected)
+    assert not replace(model, example_loss=mse).squared_error  # its own loss is what is trained

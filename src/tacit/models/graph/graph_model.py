@@ -179,6 +179,11 @@ class GraphModel(OwnNetwork):
         return vmap(lambda output, target: own.run({}, output, target))(scores, decoded)
 
     @property
+    def squared_error(self) -> bool:
+        """Whether its loss is `mse`, and not the graph's own."""
+        return self.checked.loss is None and super().squared_error
+
+    @property
     def trains_objective(self) -> bool:
         """Whether it has an objective, and its loss is the objective's."""
         return self.checked.loss is None and super().trains_objective

@@ -63,7 +63,7 @@ class Program:
         self._inputs = tuple(inputs)
         self._steps, last = _needed(steps, output)
         self._slots: dict[str, int] = {name: place for place, name in enumerate(inputs)}
-        reads = [name for step in self._steps for name in _sources(step.arguments)]
+        reads = [name for step in self._steps for name in sources(step.arguments)]
         for name in [*reads, *(step.name for step in self._steps), output]:
             self._slots.setdefault(name, len(self._slots))
         self._output = self._slots[output]
@@ -212,17 +212,18 @@ def _needed(
     for step in reversed(steps):
         if step.name not in needed:
             continue
-        sources = _sources(step.arguments)
-        last.append(tuple(sorted((sources - needed) & made)))
-        needed |= sources
+        reads = set(sources(step.arguments))
+        last.append(tuple(sorted((reads - needed) & made)))
+        needed |= reads
         used.append(step)
     return used[::-1], last[::-1]
 
 
-def _sources(arguments: Mapping[str, Any]) -> set[str]:
-    sources: set[str] = set()
-    for value in arguments.values():
-        for item in value if isinstance(value, list) else (value,):
-            if isinstance(item, Of):
-                sources.add(item.of)
-    return sources
+def sources(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the values that a step reads, each as often as it reads it."""
+    return [
+        item.of
+        for value in arguments.values()
+        for item in (value if isinstance(value, list) else (value,))
+        if isinstance(item, Of)
+    ]

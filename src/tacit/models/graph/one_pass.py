@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.models.graph.graph_file import Of
-from tacit.models.graph.interpreter import GraphStep, Program
+from tacit.models.graph.interpreter import GraphStep, Program, sources
 from tacit.models.model_contract import LayerValues, Layout, Window
 
 _Form = Literal["flat", "row", "whole"]
@@ -80,7 +80,7 @@ def one_pass(
     trained = {name: place for place, (name, _) in enumerate(layout)}
     layers: list[_Layer] = []
     for step in network.steps:
-        if read := [name for name in _names(step) if name in trained]:
+        if read := [name for name in sources(step.arguments) if name in trained]:
             layer = _layer(step, read, dict(layout))
             if layer is None:
                 return None
@@ -106,16 +106,6 @@ def _shape(layer: _Layer, output: Tensor) -> tuple[int, ...]:
     width = output.shape[-1]
     places = output.numel() // max(1, width)
     return (width,) if places == 1 else (places, width)
-
-
-def _names(step: GraphStep) -> list[str]:
-    """Return the values that a step reads, each as often as it reads it."""
-    names: list[str] = []
-    for value in step.arguments.values():
-        for item in value if isinstance(value, list) else (value,):
-            if isinstance(item, Of):
-                names.append(item.of)
-    return names
 
 
 def _layer(step: GraphStep, read: list[str], sizes: Mapping[str, Any]) -> _Layer | None:
