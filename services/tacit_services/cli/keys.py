@@ -41,10 +41,8 @@ def keys(
     ] = False,
 ) -> None:
     """Print the keys of a run file with their ranges, defaults and meanings, as Markdown."""
-    from tacit.config import RunFile
-
     if schema:
-        typer.echo(json.dumps(RunFile.model_json_schema(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_schema(), indent=2, ensure_ascii=False))
         return
     parts = list(_parts())
     chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
@@ -55,8 +53,26 @@ def keys(
     typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
 
 
+def _schema() -> dict[str, Any]:
+    """Return the JSON schema of a run file with a built-in algorithm."""
+    from functools import reduce
+    from operator import or_
+
+    from pydantic import Field, create_model
+
+    from tacit.config import RunFile
+    from tacit.config.algorithm_entries import settings_classes
+
+    union: Any = reduce(or_, settings_classes())
+    named = union, Field(discriminator="name")
+    return create_model(
+        "RunFile", __base__=RunFile, __doc__=RunFile.__doc__, algorithm=named
+    ).model_json_schema()
+
+
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
+    from tacit.algorithms.own.own_settings import BUILT_IN_TASKS, Settings
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -72,6 +88,10 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             else:
                 chosen_by = ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
+    yield "[algorithm] entry, beside the algorithm's own keys", ("algorithm", "entry"), Settings
+    for task in BUILT_IN_TASKS:
+        (kind,) = get_args(task.model_fields["kind"].annotation)
+        yield f'An [algorithm] edge, as `{{kind = "{kind}"}}`', ("algorithm", kind), task
     yield "A step of [data] features, as `{low = 0, high = 16}`", ("data",), StandardiseSection
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection

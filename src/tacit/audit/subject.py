@@ -68,10 +68,10 @@ class Subject:
 
     It is honest as it stands, and a mutant with one class replaced (mutants*.py).
 
-    algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
-    mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message
-    is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default what `tacit
-    edge` does; False: what it does under TACIT_ROWS_ALONE=false.
+    algorithm: whose message is audited (by `adapters.adapter`). z: as in `Plan`; 1/ε of one push
+    for the pure mechanisms, and for the paper's, in its own accounting. steps: H, the releases that
+    one message is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default
+    what `tacit edge` does; False: what it does under TACIT_ROWS_ALONE=false.
     """
 
     name: str

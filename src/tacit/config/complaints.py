@@ -8,9 +8,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from tacit import shown
+from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.algorithm_entries import settings_classes
 
 _Location = tuple[int | str, ...]
-_CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
+_CHOSEN_BY = {"data": "kind"}  # the key that chooses the section's class
 _FORMS = ("column", "labels", "event", "next token", "number", "tokens")
 _TARGETS = tuple((form,) for form in _FORMS)  # forms of a target, which are no keys
 
@@ -68,9 +70,12 @@ def _meant(root: type[BaseModel], location: _Location) -> str:
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
     """Return the classes of sections that key `name` of `kind` may hold; none for a plain value."""
     todo: list[Any] = [kind.model_fields[name].annotation]
-    sections = []
+    sections: list[type[BaseModel]] = []
     while todo:
         annotation = todo.pop(0)
+        if annotation is AlgorithmSection:
+            sections.extend(settings_classes())
+            continue
         todo.extend(get_args(annotation))
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             sections.append(annotation)

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.mapa import mapa
 from tacit.config import sections
 from tacit.errors import WireError
 from tacit.privacy.plan import Plan

@@ -13,7 +13,7 @@ Guarantee. Every update that enters is counted in its edge's record, also one th
 out or too late: it was released, so the reported ε must have it.
 
 >>> from tacit import config
->>> from tacit.algorithms.mapa import MapaServer
+>>> from tacit.algorithms.mapa.mapa import MapaServer
 >>> text = '''
 ... run.updates = 5
 ... data.dataset = "digits"

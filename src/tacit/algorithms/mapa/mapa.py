@@ -2,7 +2,7 @@
 
 Paper: Li, Yang, Ren, Zhao, "Asynchronous Federated Learning with Differential Privacy
 for Edge Intelligence" (arXiv:1912.07902),
-Algorithm 1, Table II. Server and Edge below are its two sides, top to bottom.
+Algorithm 1, Table II. MapaServer is its cloud side; the edge's side is `base/gradient_edge`.
 
 | here              | paper   | meaning |
 |-------------------|---------|---------|
@@ -26,21 +26,23 @@ clipping and noise, which is not private.
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.algorithm import ServerAlgorithm
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.gradient_edge import GradientTask
+from tacit.algorithms.base.owner import Owner
 from tacit.algorithms.base.server import ServerRole
-from tacit.config.algorithms import Mapa
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
 from tacit.privacy.private_sum.plain import Plain
-from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
+from tacit.protocol.messages import Outgoing, Update
 from tacit.robust.law import Law
 
 
@@ -222,22 +224,6 @@ class MapaServer(ServerRole):
         self._clips = [(since, clip) for since, clip in later]
 
 
-class MapaEdge(EdgeRole):
-    """The edge side of Algorithm 1.
-
-    `start` is its line 1 ("send ε_k", which is for people), Halt its line 2.
-    """
-
-    def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Compute one noisy mean gradient (lines 3 to 8)."""
-        released = self.releaser.release(
-            message.clip,
-            partial(self.private_sum.compute, message.params, message.clip),  # lines 4 and 5
-            paper_dims=self.model.first_layer,
-        )
-        return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
-
-
 class AsPrinted(Plain):
     """Lines 4 and 5 without noise, or with one of the paper's defects: not private."""
 
@@ -262,3 +248,14 @@ class AsPrinted(Plain):
 
 
 WAYS: Final = Ways(plain=AsPrinted)
+
+
+class MapaAlgorithm(ServerAlgorithm):
+    """MAPA, AUDP, ASGD and CSGD."""
+
+    settings: ClassVar = Mapa
+    role: ClassVar = MapaServer
+
+    def edge(self, definition: Definition[Mapa], owner: Owner) -> EdgeRole:
+        """Return an edge of one gradient, which may also compute what the paper prints."""
+        return GradientTask().role(owner, definition.run.updates, WAYS)

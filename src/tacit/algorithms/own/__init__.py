@@ -1,0 +1,1 @@
+"""A user's own algorithm: the settings and the server that it begins with."""
