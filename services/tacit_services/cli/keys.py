@@ -72,7 +72,7 @@ def _schema() -> dict[str, Any]:
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
-    from tacit.algorithms.own.own_settings import BUILT_IN_TASKS, Settings
+    from tacit.algorithms.own.own_settings import BUILT_IN_TASKS, AlgorithmSettings
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -88,7 +88,11 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             else:
                 chosen_by = ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
-    yield "[algorithm] entry, beside the algorithm's own keys", ("algorithm", "entry"), Settings
+    yield (
+        "[algorithm] entry, beside the algorithm's own keys",
+        ("algorithm", "entry"),
+        AlgorithmSettings,
+    )
     for task in BUILT_IN_TASKS:
         (kind,) = get_args(task.model_fields["kind"].annotation)
         yield f'An [algorithm] edge, as `{{kind = "{kind}"}}`', ("algorithm", kind), task

@@ -1,4 +1,4 @@
-"""Make roles from a run's definition, whichever algorithm it has."""
+"""Make the roles of any algorithm from a run's definition."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def edge(
     """Return the role of edge `name` of a run, which holds the rows `data`.
 
     `tacit edge`, the audit, the simulator and the golden runs all make their edges with it, so that
-    none goes another way than the others unless it asks for one. rows_alone: as for `private_sum`;
-    False for an owner's setting, and for the simulator. kind, ways: instead of the algorithm's own,
+    none goes another way than the others unless it asks for one. rows_alone: as for `private_sum`,
+    and False for an owner's setting and the simulator. kind, ways: instead of the algorithm's own,
     for the audit's mutants. Raises ConfigError for a vertical run, which has no edges; PrivacyError
     as `private_sum`.
     """

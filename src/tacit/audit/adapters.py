@@ -40,12 +40,12 @@ clip_max = {CLIPS[1]}
 """
 
 
-def task_of(algorithm: str) -> EdgeTask | None:
-    """Return what an edge of a built-in algorithm computes; None: it is a peer."""
-    settings = built_in(algorithm).settings
-    if not issubclass(settings, TaskSettings):
-        return None
-    return settings.model_validate({"name": algorithm}).task()
+def task_of(subject: Subject) -> EdgeTask | None:
+    """Return what the subject's edge computes; None: it is a peer."""
+    settings = built_in(subject.algorithm).settings
+    if subject.task is not None or not issubclass(settings, TaskSettings):
+        return subject.task
+    return settings.model_validate({"name": subject.algorithm}).task()
 
 
 class EdgeAdapter:
@@ -97,7 +97,7 @@ class LocalStepsAdapter(EdgeAdapter):
     def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """Return the edge of the algorithm's task, with the subject's steps and step size."""
         subject = self.subject
-        task = task_of(subject.algorithm)
+        task = task_of(subject)
         assert isinstance(task, LocalStepsTask)
         numbers = {"steps_min": subject.steps, "learning_rate": subject.learning_rate}
         owner = Owner(
@@ -165,9 +165,9 @@ class PeerAdapter(EdgeAdapter):
         return (start.double() - sent.model.double()) / self.subject.learning_rate
 
 
-def adapter(algorithm: str) -> type[EdgeAdapter]:
-    """Return the adapter of a built-in algorithm's messages, by what its edges compute."""
-    task = task_of(algorithm)
+def adapter(subject: Subject) -> type[EdgeAdapter]:
+    """Return the adapter of the subject's messages, by what its edge computes."""
+    task = task_of(subject)
     if task is None:
         return PeerAdapter
     if not isinstance(task, LocalStepsTask):
@@ -183,7 +183,7 @@ def make(
     """Return the audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
-    return adapter(subject.algorithm)(subject, data, releaser)
+    return adapter(subject)(subject, data, releaser)
 
 
 def vector(payload: bytes) -> Tensor:

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.algorithm import ServerAlgorithm
+from tacit.algorithms.base.clip_history import ClipHistory
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.owner import Owner
@@ -115,7 +116,7 @@ class MapaServer(ServerRole):
         # s, t_s
         self.stage = 1
         self.stage_step = 0
-        self._clips = [(0, self.clip)]  # from which version on models went out with which C
+        self._clips = ClipHistory(self.clip)
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
         # say of themselves.
         self.noise_variance = max(
@@ -140,11 +141,7 @@ class MapaServer(ServerRole):
             self.clip = lower
             self.stage += 1
             self.stage_step = 0
-            self._clips.append((self.version, lower))
-
-    def clip_at(self, version: int) -> float:
-        """Return the C that went out with the model of this version."""
-        return next(clip for since, clip in reversed(self._clips) if since <= version)
+            self._clips.change(self.version, lower)
 
     def base(self, update: Update) -> Tensor:
         """Return 0: an update is a gradient."""
@@ -152,7 +149,7 @@ class MapaServer(ServerRole):
 
     def law(self, update: Update) -> Law:
         """Return the law of (sum + noise)/b, at the C that went out with its model."""
-        return self.laws.gradient(update.edge, self.clip_at(update.base_version))
+        return self.laws.gradient(update.edge, self._clips.at(update.base_version))
 
     # -- the schedule ------------------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ class MapaServer(ServerRole):
         tensors, values = super().state()
         stage: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
         if self.stage > 1:  # before, there has been one C only
-            stage["clips"] = self._clips
+            stage["clips"] = self._clips.state()
         return tensors, values | stage
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -218,10 +215,7 @@ class MapaServer(ServerRole):
         self.stage = values["stage"]
         self.stage_step = values["stage_step"]
         if self.stage > 1:
-            later = values["clips"]
-        else:
-            later = self._clips[:1]
-        self._clips = [(since, clip) for since, clip in later]
+            self._clips.restore((since, clip) for since, clip in values["clips"])
 
 
 class AsPrinted(Plain):

@@ -5,7 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
 
 from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.edge_task import EdgeTask
@@ -19,7 +25,7 @@ BUILT_IN_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask)
 BuiltInTask = Annotated[GradientTask | LocalStepsTask, Field(discriminator="kind")]
 
 
-class Settings(TaskSettings):
+class AlgorithmSettings(TaskSettings):
     """The [algorithm] section of an own algorithm: inherit from it, and add keys.
 
     A key is a pydantic field with a type, a default and bounds. `searched` names those that
@@ -45,9 +51,9 @@ class Settings(TaskSettings):
             section._stated = copy.deepcopy(content)
         return section
 
-    @property
-    def stated(self) -> dict[str, Any]:
-        """What the run file states, and the SHA-256 of the code."""
+    @model_serializer(mode="plain")
+    def as_stated(self) -> dict[str, Any]:
+        """Return what the run file states, and the SHA-256 of the code."""
         return copy.deepcopy(self._stated)
 
     def computes(self) -> EdgeTask:

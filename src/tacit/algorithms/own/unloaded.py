@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError
 from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.own.own_settings import Settings
+from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.config.algorithm_contract import Sections
 from tacit.config.algorithm_entries import own
 from tacit.config.complaints import one_line
@@ -24,7 +24,7 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 
 
-class Unloaded(Settings):
+class Unloaded(AlgorithmSettings):
     """What a run file states of an own algorithm, unchecked."""
 
     model_config = ConfigDict(extra="allow")
@@ -72,7 +72,7 @@ class UnloadedAlgorithm(ServerAlgorithm):
             )
         assert issubclass(algorithm, Algorithm)
         try:
-            settings = algorithm.settings.model_validate(section.stated)
+            settings = algorithm.settings.model_validate(section.as_stated())
         except ValidationError as error:
             complaint = one_line(error, algorithm.settings)
             raise ConfigError(f"algorithm.entry={section.name}: {complaint}") from error
