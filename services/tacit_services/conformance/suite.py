@@ -14,7 +14,7 @@ import json
 import math
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -27,7 +27,7 @@ from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
 from tacit.errors import TacitError
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.release import Released
+from tacit.privacy.release import Mechanism, Released
 from tacit.protocol.messages import Hello, Retired, Update
 from tacit.simulation.client_server import received
 from tacit_services.aggregator.run_journal import RunJournal
@@ -44,7 +44,7 @@ from tacit_services.python_child import command
 KILLS = 20  # seeds of orders of kills
 _DIES, _RESENT, _SAVES = 0.2, 0.2, 0.2
 _REPLAY_SECONDS = 300.0
-_PUSHES = 400  # of the audit, each way
+_PUSHES = 2000  # of the audit, each way
 
 
 class NonconformanceError(TacitError):
@@ -59,12 +59,15 @@ class CheckResult:
     why: str | None
 
 
-def conform(rehearsal: Rehearsal) -> Iterator[CheckResult]:
-    """Play the rehearsal and yield the result of each check. Raises ConfigError as `Rehearsal`."""
+def conform(rehearsal: Rehearsal, checks: Iterable[str] = ()) -> Iterator[CheckResult]:
+    """Play the rehearsal and yield the result of each check.
+
+    checks: their names, all by default. Raises ConfigError as `Rehearsal`.
+    """
     rehearsal.play()
-    for name, check in CHECKS.items():
+    for name in checks or CHECKS:
         try:
-            check(rehearsal)
+            CHECKS[name](rehearsal)
         except NonconformanceError as error:
             yield CheckResult(name, str(error))
         else:
@@ -283,7 +286,7 @@ def _attacked(rehearsal: Rehearsal) -> None:
     mechanism = rehearsal.definition.plans.default.mechanism
     if mechanism == "none":
         return
-    for finding in attacks(task, mechanism):
+    for finding in attacks(conformance_subject(task, mechanism)):
         _require(
             finding.good,
             f"{finding.test}: a message shows {finding.quantity} {finding.measured:.3g} of a row, "
@@ -291,9 +294,13 @@ def _attacked(rehearsal: Rehearsal) -> None:
         )
 
 
-def attacks(task: EdgeTask, mechanism: str) -> list[Finding]:
-    """Return what the audit finds of a task's messages."""
-    subject = Subject("conformance", mechanism=mechanism, task=task, steps=task.most_steps)  # type: ignore[arg-type]
+def conformance_subject(task: EdgeTask, mechanism: Mechanism) -> Subject:
+    """Return the audit's subject whose edge does `task`."""
+    return Subject("conformance", mechanism=mechanism, task=task, steps=task.most_steps)
+
+
+def attacks(subject: Subject) -> list[Finding]:
+    """Return what the audit finds of a subject's messages."""
     return message_attacks.canary(subject, Randomness(1), _PUSHES)
 
 
