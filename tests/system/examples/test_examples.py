@@ -21,7 +21,7 @@ from tests.helpers.processes import PATIENCE, environment
 MADE = shutil.ignore_patterns("*.csv", "*.npz", "train", "public", "*.safetensors", "__pycache__")
 QUICK = ("own-images", "own-table")
 FINE_TUNE = "fine-tune"  # which has a test of its own
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+EXAMPLES = sorted(file.parent.name for file in (ROOT / "examples").glob("*/run.toml"))
 
 
 def test_all_of_them_are_there() -> None:

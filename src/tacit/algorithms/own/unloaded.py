@@ -36,11 +36,12 @@ class Unloaded(AlgorithmSettings):
     def agree(self, run: Sections) -> None:
         """Raise ValueError where a run file leaves out what its algorithm's code would fill in."""
         privacy = run.privacy
+        calibrated = privacy.noise_multiplier is None
         missing = [
             key
             for key, lacking in (
                 ("privacy.clip", privacy.clip is None),
-                ("privacy.pushes", privacy.pushes is None and privacy.noise_multiplier is None),
+                ("privacy.pushes", calibrated and "pushes" not in privacy.model_fields_set),
             )
             if lacking and privacy.private
         ]
