@@ -8,10 +8,9 @@ from pydantic import Field
 from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
-from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.own.own_rounds import AlgorithmRounds, RoundSettings
 from tacit.algorithms.own.own_server import AlgorithmServer
 from tacit.algorithms.own.own_settings import AlgorithmSettings
-from tacit.algorithms.own.saved_state import SavedState
 from tacit.config.algorithm_contract import RATES
 from tacit.privacy.policy import Positive
 from tacit.protocol.messages import Outgoing, Update
@@ -19,6 +18,7 @@ from tacit.protocol.messages import Outgoing, Update
 __all__ = [
     "RATES",
     "Algorithm",
+    "AlgorithmRounds",
     "AlgorithmServer",
     "AlgorithmSettings",
     "Field",
@@ -26,8 +26,7 @@ __all__ = [
     "LocalStepsTask",
     "Outgoing",
     "Positive",
-    "RoundServer",
-    "SavedState",
+    "RoundSettings",
     "ServerAlgorithm",
     "Update",
 ]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.clip_history import ClipHistory
+from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.saved_state import SavedState
 from tacit.config.definition import Definition
@@ -19,12 +20,12 @@ from tacit.robust.law import Law
 S = TypeVar("S", bound=AlgorithmSettings)
 
 
-class AlgorithmServer(SavedState, Generic[S]):
+class AlgorithmServer(SavedState, ServerRole, Generic[S]):
     """A server whose `step` is the algorithm's rule.
 
-    What a rule reads: `settings`, the run file's; `params` x_t, float32 (d,); `version` t; `clip` C
-    and `batch` b; `horizon` T; `tau_max`, the largest staleness lately. What it changes: `params`
-    and `version` by `move`, `clip` for the models that follow, and the attributes of `saved`.
+    A rule reads `settings`, the run file's, `params` x_t (float32 (d,)), `version` t, `clip` C,
+    `batch` b, `horizon` T, and `tau_max`, the largest staleness lately. It changes `params` and
+    `version` by `move`, `clip` for the models that follow, and the attributes of `saved`.
 
     Guarantee. A server computes on what has been released, so no rule costs ε. It has no clock and
     no randomness of its own, so a replay of the journal gives the same bits.

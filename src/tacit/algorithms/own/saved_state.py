@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.base.server import Fold
 
 
-class SavedState(ServerRole):
+class SavedState(Fold):
     """A server whose attributes named in `saved` are part of its state.
 
     An attribute may be a tensor, a list of tensors, or a value that JSON has. Give it a new value

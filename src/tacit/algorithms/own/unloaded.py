@@ -77,4 +77,6 @@ class UnloadedAlgorithm(ServerAlgorithm):
         except ValidationError as error:
             complaint = one_line(error, algorithm.settings)
             raise ConfigError(f"algorithm.entry={section.name}: {complaint}") from error
-        return algorithm().server(replace(definition, algorithm=settings), model, labelled)
+        traits = settings.traits(definition.edges.count)
+        loaded = replace(definition, algorithm=settings, traits=traits)
+        return algorithm().server(loaded, model, labelled)
