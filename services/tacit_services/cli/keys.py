@@ -72,7 +72,7 @@ def _schema() -> dict[str, Any]:
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
-    from tacit.algorithms.own.own_settings import BUILT_IN_TASKS, AlgorithmSettings
+    from tacit.algorithms.own.own_settings import EDGE_TASKS, AlgorithmSettings
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -93,7 +93,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
         ("algorithm", "entry"),
         AlgorithmSettings,
     )
-    for task in BUILT_IN_TASKS:
+    for task in EDGE_TASKS:
         (kind,) = get_args(task.model_fields["kind"].annotation)
         yield f'An [algorithm] edge, as `{{kind = "{kind}"}}`', ("algorithm", kind), task
     yield "A step of [data] features, as `{low = 0, high = 16}`", ("data",), StandardiseSection

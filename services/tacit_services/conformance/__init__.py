@@ -1,1 +1,1 @@
-"""Whether a user's own algorithm keeps the contract of an algorithm: `tacit conform algorithm`."""
+"""The checks of `tacit conform`."""

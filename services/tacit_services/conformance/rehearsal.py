@@ -17,12 +17,14 @@ import torch
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_steps import OwnStepsEdge
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Outgoing, Push, Update
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR
+from tacit_services.conformance.rule import RecordedRule
 from tacit_services.journal import snapshot_file
 from tacit_services.testbed import simulated_run
 
@@ -44,7 +46,7 @@ class Rehearsal:
     """One run of an algorithm on a published data set, with its journal.
 
     entries: what has entered the journal. pushes: what edges have sent, with the releases that each
-    ledger had counted before and after.
+    ledger had counted before and after. rules: of edges whose local steps are a rule's.
     """
 
     def __init__(self, run: RunFile, seed: int) -> None:
@@ -62,6 +64,10 @@ class Rehearsal:
             f"edge-{number}": simulated_run.edge(self.definition, self.model, number, part)
             for number, part in enumerate(parts)
         }
+        self.rules: dict[str, RecordedRule] = {}
+        for name, role in self.edges.items():
+            if isinstance(role, OwnStepsEdge):
+                self.rules[name] = role.rule = RecordedRule(role.rule)
         self.entries: list[RecordedEntry] = []
         self.pushes: list[tuple[EdgeRole, Push, int, int]] = []
         self._tasks: dict[str, GlobalModel] = {}

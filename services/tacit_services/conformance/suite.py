@@ -22,6 +22,8 @@ from random import Random
 import torch
 
 from tacit.algorithms.base.edge_task import EdgeTask
+from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.audit import message_attacks
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
@@ -34,6 +36,7 @@ from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.snapshots import Saving
 from tacit_services.conformance.inline import InlineExecutor
 from tacit_services.conformance.rehearsal import RUN, RecordedEntry, Rehearsal, digest
+from tacit_services.conformance.rule import differs
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.store import NewEntry, Snapshot, Verdict
@@ -280,6 +283,15 @@ def _spent(rehearsal: Rehearsal) -> None:
         )
 
 
+def _rules(rehearsal: Rehearsal) -> None:
+    """Check that a rule of local steps takes the same steps in a process that has no rows."""
+    task = rehearsal.definition.algorithm.task(rehearsal.definition.privacy.noise_at)
+    for name, rule in rehearsal.rules.items():
+        with tempfile.TemporaryDirectory() as place:
+            why = differs(task, rehearsal.definition.folder, rule.steps, Path(place))
+        _require(not why, f"{name}: {why}")
+
+
 def _attacked(rehearsal: Rehearsal) -> None:
     """Attack one message of the edge's task as the audit does: one row, in it or not."""
     task = rehearsal.definition.algorithm.task(rehearsal.definition.privacy.noise_at)
@@ -295,7 +307,13 @@ def _attacked(rehearsal: Rehearsal) -> None:
 
 
 def conformance_subject(task: EdgeTask, mechanism: Mechanism) -> Subject:
-    """Return the audit's subject whose edge does `task`."""
+    """Return the audit's subject whose edge does `task`.
+
+    A rule of the user's own sees what the door has let out, so its edge is attacked as one that
+    takes as many plain steps.
+    """
+    if isinstance(task, OwnStepsTask):
+        task = LocalStepsTask(steps_min=task.steps)
     return Subject("conformance", mechanism=mechanism, task=task, steps=task.most_steps)
 
 
@@ -314,5 +332,6 @@ CHECKS: dict[str, Callable[[Rehearsal], None]] = {
     "simulator": _simulated,
     "door": _door,
     "epsilon": _spent,
+    "rule": _rules,
     "attack": _attacked,
 }

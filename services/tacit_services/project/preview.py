@@ -16,7 +16,7 @@ import tomlkit
 import torch
 
 from tacit import rounding
-from tacit.algorithms import AlgorithmSettings, registry
+from tacit.algorithms import AlgorithmSettings, OwnStepsTask, registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
@@ -34,6 +34,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
+from tacit.user_code import entry_digest
 from tacit_services.display.progress import SlowSteps
 from tacit_services.project import layer_times, row_trial
 from tacit_services.settings import policy_beside
@@ -274,6 +275,8 @@ def _for_sites(definition: Definition[Any]) -> Iterator[tuple[str, str]]:
     task = section.task()
     edge = tomlkit.inline_table()
     edge.update({"kind": task.kind} | task.model_dump(exclude_defaults=True))
+    if isinstance(task, OwnStepsTask):
+        edge["code"] = entry_digest(task.entry, definition.folder, "algorithm.edge.entry")
     privacy = definition.privacy
     keys = [f"algorithm.edge = {edge.as_string()}", f"privacy.clip = {privacy.constant_clip:g}"]
     if privacy.noise_multiplier is None:

@@ -11,6 +11,7 @@ from tacit.algorithms.base.local_steps import LocalStepsTask
 from tacit.algorithms.own.own_rounds import AlgorithmRounds, RoundSettings
 from tacit.algorithms.own.own_server import AlgorithmServer
 from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.algorithms.own.own_steps import LocalRule, OwnStepsTask
 from tacit.config.algorithm_contract import RATES
 from tacit.privacy.policy import Positive
 from tacit.protocol.messages import Outgoing, Update
@@ -23,8 +24,10 @@ __all__ = [
     "AlgorithmSettings",
     "Field",
     "GradientTask",
+    "LocalRule",
     "LocalStepsTask",
     "Outgoing",
+    "OwnStepsTask",
     "Positive",
     "RoundSettings",
     "ServerAlgorithm",

@@ -63,5 +63,5 @@ def edge(
     for the audit's mutants. Raises ConfigError for a vertical run, which has no edges; PrivacyError
     as `private_sum`.
     """
-    owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways)
+    owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways, definition.folder)
     return algorithm(definition).edge(definition, owner)

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def shortened(folder: Path, name: str, updates: int) -> Path:
     """Write a run file of fewer updates, with the budget of its own number of pushes."""
     document = tomlkit.parse((folder / f"{name}.toml").read_text())
-    document["run"]["updates"] = updates  # type: ignore[index]
+    document["run"]["updates"] = updates
     file = folder / "short.toml"
     file.write_text(tomlkit.dumps(document))
     return file
@@ -54,7 +54,9 @@ def test_it_conforms(name: str, folder: Path) -> None:
 def test_it_learns_in_the_simulator(name: str, folder: Path) -> None:
     definition = config.load(folder / f"{name}.toml").define()
     simulation = Simulation(definition, None)
-    measured = simulation.measured(definition.metrics(), definition.source.test(None))
+    test = definition.source.test(None)
+    assert test is not None
+    measured = simulation.measured(definition.metrics(), test)
     assert measured is not None
     assert measured["accuracy"] > 0.85
     assert all(record.spent for record in simulation.role.edges.values())

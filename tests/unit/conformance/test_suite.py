@@ -64,6 +64,41 @@ class Own(ServerAlgorithm):
     settings = OwnSettings
     role = OwnServer
 """
+# An edge whose local steps follow a rule.
+RULED = """
+import gc
+import torch
+from tacit.algorithms import (
+    AlgorithmServer, AlgorithmSettings, LocalRule, OwnStepsTask, ServerAlgorithm,
+)
+
+class Rule(LocalRule):
+    def __init__(self, rate):
+        self.rate = rate
+        self.velocity = 0.0
+
+    def step(self, params, gradient, start, number):
+        self.velocity = 0.5 * self.velocity + gradient
+        return params - self.rate * self.velocity
+
+class OwnSettings(AlgorithmSettings):
+    learning_rate: float = 0.1
+
+    def computes(self):
+        return OwnStepsTask(entry="{module}:Rule", steps=2, keys={{"rate": self.learning_rate}})
+
+class OwnServer(AlgorithmServer):
+    def step(self, update, tau):
+        self.move(self.params + update.vector)
+
+class Own(ServerAlgorithm):
+    settings = OwnSettings
+    role = OwnServer
+"""
+PEEKS = """
+        rows = [each for each in gc.get_objects() if type(each).__name__ == "EdgeRows"]
+        return params - self.rate * self.velocity + 1e-6 * sum(each.y.sum() for each in rows)
+"""
 TAKEN = "self.momentum = 0.9 * self.momentum + update.vector"
 BROKEN = {
     "not-saved": ('("momentum", "count")', '("count",)', {"snapshots", "kills"}),
@@ -116,6 +151,16 @@ def test_a_push_that_was_not_paid_is_caught(tmp_path: Path) -> None:
     played.pushes[3] = role, push, before, before
     with pytest.raises(NonconformanceError, match="paid 0 releases"):
         CHECKS["door"](played)
+
+
+@pytest.mark.parametrize("peeks", [False, True])
+def test_a_rule_of_local_steps_that_looks_at_rows_is_caught(peeks: bool, tmp_path: Path) -> None:
+    code = RULED.format(module=f"ruled_{peeks}")
+    if peeks:
+        code = code.replace("\n        return params - self.rate * self.velocity\n", PEEKS)
+        assert "EdgeRows" in code
+    played = rehearsal(tmp_path, f"ruled_{peeks}", code)
+    assert failed(played, ["door", "epsilon", "rule"]) == ({"rule"} if peeks else set())
 
 
 @pytest.mark.parametrize(("releaser", "good"), [(Releaser, True), (LessNoise, False)])

@@ -18,10 +18,10 @@ class EdgeTask(Section):
     """The task that an edge does on each model it is sent.
 
     A task is built in, so an edge needs none of the algorithm's code. kind: its name in a run file.
-    relative: whether an update is a distance from its model, or a gradient; if not, it is a model.
+    lawful: whether an honest update has a law.
     """
 
-    relative: ClassVar[bool] = True
+    lawful: ClassVar[bool] = True
 
     kind: str
 
@@ -29,6 +29,11 @@ class EdgeTask(Section):
     def most_steps(self) -> int:
         """Releases that one update costs, at most."""
         return 1
+
+    @property
+    def relative(self) -> bool:
+        """Whether an update is a gradient, or a distance from its model; if not, it is a model."""
+        return True
 
     @abstractmethod
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:

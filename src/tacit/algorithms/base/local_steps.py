@@ -51,6 +51,11 @@ class LocalStepsTask(StepSizes, EdgeTask):
         """H_max."""
         return self.steps_max or self.steps_min
 
+    @property
+    def relative(self) -> bool:
+        """Whether it pushes distances."""
+        return self.push == "distance"
+
     def steps(self, most: int, edge: str, version: int) -> int:
         """Return H in [H_min, `most`], by the edge's name and τ: public, and always the same."""
         digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.datasets import PrivateRows
@@ -21,7 +22,7 @@ class Owner:
 
     releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
     as for `private_sum`. kind, ways: the class of the role, and of its private sum; None: the
-    algorithm's own.
+    algorithm's own. folder: the run file's, where own code lies; None: there is none.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Owner:
     rows_alone: bool = True
     kind: EdgeFactory | None = None
     ways: Ways | None = None
+    folder: Path | None = None
 
     def private_sum(self, ways: Ways = WAYS) -> PrivateSum:
         """Return the private sum over the rows, in one of the algorithm's `ways`."""

@@ -188,6 +188,10 @@ class ServerRole(Fold, ABC):
         `clip` and `learning_rate` are always among them.
         """
 
+    def clip_at(self, version: int) -> float:
+        """Return the C that went out with the model of this version."""
+        return self.clip
+
     def base(self, update: Update) -> Tensor:
         """Return the point (d,) that the update started from; vector - base is its step.
 

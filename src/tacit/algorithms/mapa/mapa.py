@@ -143,13 +143,17 @@ class MapaServer(ServerRole):
             self.stage_step = 0
             self._clips.change(self.version, lower)
 
+    def clip_at(self, version: int) -> float:
+        """Return the C that went out with the model of this version."""
+        return self._clips.at(version)
+
     def base(self, update: Update) -> Tensor:
         """Return 0: an update is a gradient."""
         return torch.zeros_like(self.params)
 
     def law(self, update: Update) -> Law:
         """Return the law of (sum + noise)/b, at the C that went out with its model."""
-        return self.laws.gradient(update.edge, self._clips.at(update.base_version))
+        return self.laws.gradient(update.edge, self.clip_at(update.base_version))
 
     # -- the schedule ------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""A user's own algorithm: the settings and the server that it begins with."""
+"""The settings and the servers that a user's own algorithm begins with."""

@@ -67,13 +67,17 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
             self._clips.change(self.version, self.clip)
         return [Outgoing(update.edge, self.global_model())]
 
+    def clip_at(self, version: int) -> float:
+        """Return the C that went out with the model of this version."""
+        return self._clips.at(version)
+
     def base(self, update: Update) -> Tensor:
         """Return 0: an update is a gradient or a distance."""
         return torch.zeros_like(self.params)
 
     def law(self, update: Update) -> Law:
         """Return the law of the edge's task at the C that went out with its model."""
-        clip = self._clips.at(update.base_version)
+        clip = self.clip_at(update.base_version)
         return self.task.law(self.laws, update, clip, self.horizon)
 
     def schedule(self) -> dict[str, float]:

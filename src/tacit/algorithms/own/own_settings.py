@@ -17,12 +17,13 @@ from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.release import NoiseAt
 
-BUILT_IN_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask)
-BuiltInTask = Annotated[GradientTask | LocalStepsTask, Field(discriminator="kind")]
+EDGE_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask, OwnStepsTask)
+StatedTask = Annotated[GradientTask | LocalStepsTask | OwnStepsTask, Field(discriminator="kind")]
 
 
 class AlgorithmSettings(TaskSettings):
@@ -33,7 +34,7 @@ class AlgorithmSettings(TaskSettings):
     """
 
     name: str = Field(description='the entry, "module:Algorithm"')
-    edge: BuiltInTask | None = Field(
+    edge: StatedTask | None = Field(
         None, description="what an edge computes, for sites without the algorithm's code"
     )
     code: str | None = Field(
@@ -79,7 +80,7 @@ class AlgorithmSettings(TaskSettings):
             usual_clip=USUAL_CLIP,
             oldest=self.max_staleness,
             in_turn=True,
-            watched=task.relative,
+            watched=task.relative and task.lawful,
         )
 
     def agree(self, run: Sections) -> None:
@@ -95,8 +96,20 @@ class AlgorithmSettings(TaskSettings):
                 'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
                 'distance"'
             )
-        if self.edge is not None and self.edge != self.computes():
+        if run.guard.norm_factor is not None and not isinstance(self.task(), GradientTask):
+            raise ValueError(
+                f"guard.norm_factor={run.guard.norm_factor:g}: no bound is known of "
+                f"{self.task().kind}; it is for gradients"
+            )
+        if self.edge is not None and _without_code(self.edge) != self.computes():
             raise ValueError(
                 f"algorithm.edge={self.edge.model_dump(exclude_unset=True)}: the algorithm's code "
                 f"asks for {self.computes().model_dump(exclude_defaults=True)}"
             )
+
+
+def _without_code(task: EdgeTask) -> EdgeTask:
+    """Return the task without the SHA-256 that a site states of a rule."""
+    if isinstance(task, OwnStepsTask):
+        return task.model_copy(update={"code": None})
+    return task

@@ -15,6 +15,7 @@ from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config.algorithm_contract import Sections
 from tacit.config.algorithm_entries import own
 from tacit.config.complaints import one_line
@@ -45,6 +46,8 @@ class Unloaded(AlgorithmSettings):
             )
             if lacking and privacy.private
         ]
+        if isinstance(self.edge, OwnStepsTask) and self.edge.code is None:
+            missing.append("algorithm.edge.code, the SHA-256 of the rule that you have read")
         if missing:
             raise ValueError(
                 f"algorithm.entry={self.name}: its code is not here, so the run file must state "
