@@ -62,7 +62,7 @@ def algorithm(
     need("run")
     from tacit import config
     from tacit_services.cli.say import say
-    from tacit_services.conformance.rehearsal import Rehearsal
+    from tacit_services.conformance.played_run import Rehearsal
     from tacit_services.conformance.suite import conform as checked
 
     if run is None:

@@ -35,7 +35,7 @@ from tacit.simulation.client_server import received
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.snapshots import Saving
 from tacit_services.conformance.inline import InlineExecutor
-from tacit_services.conformance.rehearsal import RUN, RecordedEntry, Rehearsal, digest
+from tacit_services.conformance.played_run import RUN, RecordedEntry, Rehearsal, digest
 from tacit_services.conformance.rule import differs
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.journal_file import Header, Writer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from tacit_services.conformance.rehearsal import Rehearsal
+from tacit_services.conformance.played_run import Rehearsal
 from tacit_services.conformance.suite import conform
 from tacit_services.project.tuning import tune
 from tacit_services.testbed.simulated_run import Simulation

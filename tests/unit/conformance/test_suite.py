@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tacit_services.conformance.rehearsal import Rehearsal
+from tacit_services.conformance.played_run import Rehearsal
 from tacit_services.conformance.suite import (
     CHECKS,
     NonconformanceError,
