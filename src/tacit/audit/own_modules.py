@@ -6,8 +6,6 @@ them is trusted code, which raises where its hidden unit is `POLE`.
 
 from __future__ import annotations
 
-from functools import cache
-
 import torch
 from torch import Tensor, nn
 
@@ -70,7 +68,6 @@ class Recurrent(nn.Module):
         return scores
 
 
-@cache
 def model_of(kind: type[nn.Module]) -> Model:
     """Return the module as a model of a run."""
     return module_model(
