@@ -42,7 +42,9 @@ def keys(
 ) -> None:
     """Print the keys of a run file with their ranges, defaults and meanings, as Markdown."""
     if schema:
-        typer.echo(json.dumps(_schema(), indent=2, ensure_ascii=False))
+        from tacit.config.run_schema import json_schema
+
+        typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     parts = list(_parts())
     chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
@@ -51,23 +53,6 @@ def keys(
         raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {choices}")
     tables = [f"## {title}\n\n{_table(kind)}" for title, kind in chosen]
     typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
-
-
-def _schema() -> dict[str, Any]:
-    """Return the JSON schema of a run file with a built-in algorithm."""
-    from functools import reduce
-    from operator import or_
-
-    from pydantic import Field, create_model
-
-    from tacit.config import RunFile
-    from tacit.config.algorithm_entries import settings_classes
-
-    union: Any = reduce(or_, settings_classes())
-    named = union, Field(discriminator="name")
-    return create_model(
-        "RunFile", __base__=RunFile, __doc__=RunFile.__doc__, algorithm=named
-    ).model_json_schema()
 
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:

@@ -22,7 +22,7 @@ class Owner:
 
     releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
     as for `private_sum`. kind, ways: the class of the role, and of its private sum; None: the
-    algorithm's own. folder: the run file's, where own code lies; None: there is none.
+    algorithm's own. folder: the run file's, where own code lies.
     """
 
     name: str

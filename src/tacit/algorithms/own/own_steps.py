@@ -27,9 +27,9 @@ Keys = dict[str, bool | int | float | str]
 class LocalRule(ABC):
     """How an edge moves between two noisy gradients.
 
-    A rule is given what has been released, and public numbers. So whatever it does is
-    post-processing, as long as it looks at nothing else in its process: the owner of the rows reads
-    its code, and states the code's SHA-256. It has no clock and no randomness. A rule is made for
+    A rule is given what has been released, and public numbers. What it makes of them is
+    post-processing, as long as it looks at nothing else in its process. So the owner of the rows
+    reads its code, and states the code's SHA-256. It has no clock and no randomness. A rule is made for
     each edge, with the run file's `algorithm.edge.keys`.
     """
 
