@@ -29,8 +29,8 @@ class LocalRule(ABC):
 
     A rule is given what has been released, and public numbers. What it makes of them is
     post-processing, as long as it looks at nothing else in its process. So the owner of the rows
-    reads its code, and states the code's SHA-256. It has no clock and no randomness. A rule is made for
-    each edge, with the run file's `algorithm.edge.keys`.
+    reads its code, and states the code's SHA-256. A rule has no clock and no randomness. Each edge
+    makes one, with the run file's `algorithm.edge.keys`.
     """
 
     @abstractmethod
