@@ -8,9 +8,8 @@ C' = C·√(1 - κ²), else -κC. The gradient is clipped to C', so the whole ve
 and is clipped to C like any other vector. Of the noisy sum's last number a server makes the share
 of units that were within.
 
-Guarantee. That of `clipped_sum` and `integer_sum` for a vector of d + 1 numbers, as it stands: it
-holds for whatever vector a unit has, if that is a function of the unit alone. So the count costs no
-ε of its own. It costs (1 - √(1 - κ²)) of C, half a per cent.
+Guarantee. That of `clipped_sum` and `integer_sum` for vectors of d + 1 numbers: it holds for any
+vector of a unit that is a function of the unit alone. So the count costs no ε of its own. It costs (1 - √(1 - κ²)) of C, half a per cent.
 
 Shapes: B slots, d parameters.
 """
