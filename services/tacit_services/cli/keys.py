@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from tacit import shown
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _table(kind: type[BaseModel]) -> str:
             if name in shape.get("required", ()):
                 default = ""
             else:
-                default = f"`{_toml(default)}`"
+                default = f"`{shown.toml(default)}`"
         rows.append(
             f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |"
         )
@@ -127,13 +128,6 @@ def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     return ", ".join(
         [words, *(bound.format(f"{key[name]:g}") for name, bound in _BOUNDS.items() if name in key)]
     )
-
-
-def _toml(value: Any) -> str:
-    """Return a default as a run file has it."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _cell(text: str) -> str:

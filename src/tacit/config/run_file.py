@@ -112,7 +112,7 @@ class RunFile(Section):
         """Return the section of the algorithm that it names; an own one may be loaded."""
         context = info.context or {}
         folder = context.get("folder", Path())
-        return algorithm_section(content, folder, own_code=context.get("written", False))
+        return algorithm_section(content, folder, own_code=context.get("own_code", False))
 
     @model_validator(mode="after")
     def _filled_and_checked(self, info: ValidationInfo) -> Self:
@@ -250,7 +250,7 @@ def parse(
             content[section][key] = value
     try:
         counted = _count(content, folder)
-        context = {"folder": folder, "counted": counted, "written": True}
+        context = {"folder": folder, "counted": counted, "written": True, "own_code": True}
         return RunFile.model_validate(content, context=context)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error

@@ -10,8 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.own.own_code import calling, like_model
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.saved_state import SavedState
+from tacit.config.algorithm_contract import Sections
 from tacit.config.definition import Definition
 from tacit.config.traits import Traits, in_several
 from tacit.models import Model
@@ -30,6 +32,14 @@ class RoundSettings(AlgorithmSettings):
         0.5, gt=0, le=1, description="part of those asked that must have answered in time"
     )
     deadline_s: Positive = Field(60.0, description="seconds that a round waits for all answers")
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others, or its code."""
+        super().agree(run)
+        if self.clients is not None and self.clients > run.edges.count:
+            raise ValueError(
+                f"algorithm.clients={self.clients} is above edges.count={run.edges.count}"
+            )
 
     def uploads(self, workers: int) -> int:
         """Return how many edges a round asks."""
@@ -64,10 +74,18 @@ class AlgorithmRounds(SavedState, RoundServer, Generic[S]):
         )
         self.settings = a
         self.task = a.task(definition.privacy.noise_at)
-        self.begin()
+        self._entry = a.name
+        with calling(self._entry, "begin"):
+            self.begin()
 
     def begin(self) -> None:
         """Give the attributes of `saved` their first values."""
+
+    def made_of(self, answers: list[Tensor]) -> Tensor:
+        """Return what `combine` makes of a round. Raises ConfigError for what is no model."""
+        with calling(self._entry, "combine"):
+            combined = self.combine(answers)
+        return like_model(self._entry, "combine", combined, self.params)
 
     def learning_rate(self) -> float:
         """Return the present step size, to show to people."""
