@@ -58,7 +58,8 @@ def keys(
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
-    from tacit.algorithms.own.own_settings import EDGE_TASKS, AlgorithmSettings
+    from tacit.algorithms.own.own_rounds import RoundSettings
+    from tacit.algorithms.own.own_settings import EDGE_TASKS
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -77,7 +78,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield (
         "[algorithm] entry, beside the algorithm's own keys",
         ("algorithm", "entry"),
-        AlgorithmSettings,
+        RoundSettings,
     )
     for task in EDGE_TASKS:
         (kind,) = get_args(task.model_fields["kind"].annotation)

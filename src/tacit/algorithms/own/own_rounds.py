@@ -26,12 +26,14 @@ class RoundSettings(AlgorithmSettings):
     """The [algorithm] section of an own algorithm in rounds: inherit from it, and add keys."""
 
     clients: int | None = Field(
-        None, gt=0, description="edges asked per round; left out: all of edges.count"
+        None, gt=0, description="in rounds: edges asked in each; left out: all of edges.count"
     )
     quorum: float = Field(
-        0.5, gt=0, le=1, description="part of those asked that must have answered in time"
+        0.5, gt=0, le=1, description="in rounds: part of those asked that must have answered"
     )
-    deadline_s: Positive = Field(60.0, description="seconds that a round waits for all answers")
+    deadline_s: Positive = Field(
+        60.0, description="in rounds: seconds that each waits for all answers"
+    )
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others, or its code."""
