@@ -15,7 +15,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.audit import mutants_alone as alone
 from tacit.audit import mutants_graphs as graphs
 from tacit.audit import mutants_own as own
@@ -50,7 +50,7 @@ class MeanClipping(Slots):
         return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
 
 
-class Obedient(MapaEdge):
+class Obedient(GradientEdge):
     """Takes its noise from a server's message."""
 
     def on_message(self, message: ServerOutput) -> list[Outgoing]:

@@ -23,7 +23,7 @@ MADE = shutil.ignore_patterns(
 )
 QUICK = ("own-images", "own-table")
 FINE_TUNE = "fine-tune"  # which has a test of its own
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+EXAMPLES = sorted(file.parent.name for file in (ROOT / "examples").glob("*/run.toml"))
 
 
 def test_all_of_them_are_there() -> None:

@@ -23,7 +23,6 @@ from tacit_services.worker.row_owner import RowOwner
 from torch import nn
 
 from tacit import config
-from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
@@ -35,6 +34,7 @@ from tacit.audit.subject import NARROW, Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
 from tacit.audit.worlds import opposed_world, quiet_world
 from tacit.config import parse
+from tacit.config.algorithm_entries import BUILT_IN
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
@@ -52,7 +52,7 @@ compiled = pytest.mark.skipif(
 )
 ALONE = "drawn rows alone"
 WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
-NAMES = [name for name in registry.ROLES if name not in (*WITHOUT_NOISE, "vafl")]
+NAMES = [name for name in BUILT_IN if name not in (*WITHOUT_NOISE, "vafl")]
 PEERS = ("adp2sgd", "sync")
 # Tests of what has no kernels: what is deployed in slots, as units of several rows, and a graph.
 WITHOUT_KERNELS = ("places", "places in a graph", "own", "raising", "person", "dealt", "people")
