@@ -167,7 +167,7 @@ def _tried(code: TrustedModule, x: Tensor) -> Tensor:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"{own.where}: does not take a batch of shape {list(x.shape)}: {why}"
-            f"{_inputs(x.shape[1:])}"
+            f"{_inputs(x.shape[1:], code.below)}"
         ) from error
     if not isinstance(scores, Tensor):
         raise ConfigError(f"{own.where}: gives a {type(scores).__name__}, not a tensor")
@@ -181,8 +181,10 @@ def _tried(code: TrustedModule, x: Tensor) -> Tensor:
     return scores
 
 
-def _inputs(shape: Sequence[int]) -> str:
-    """Return what a module's inputs have to be where a row is a list of numbers."""
+def _inputs(shape: Sequence[int], below: int | None) -> str:
+    """Return what a module's inputs have to be where a row is a list of numbers, or whole ones."""
+    if below is not None:
+        return f" (a row has whole numbers up to {below - 1} here: an embedding needs {below} rows)"
     if len(shape) != 1:
         return ""
     return f" (a row has {shape[0]} numbers here: write that into model.arguments)"

@@ -185,6 +185,12 @@ def frozen(folder: Path, module: nn.Module, below: int | None) -> dict[str, Any]
     return {"name": "graph", "entry": None, "file": "net.graph.json"}
 
 
+def test_an_embedding_with_too_few_rows_is_said_with_how_many_it_needs(tmp_path: Path) -> None:
+    definition = run(tmp_path, {"integers": 100})
+    with pytest.raises(ConfigError, match="up to 99 here: an embedding needs 100 rows"):
+        definition.build_model()
+
+
 def test_a_graph_takes_fewer_numbers_than_it_is_made_for(tmp_path: Path) -> None:
     model = run(tmp_path, {"integers": 8}, **frozen(tmp_path, Net(), 10)).build_model()
     x, _ = model.random_batch(200, torch.Generator().manual_seed(1))

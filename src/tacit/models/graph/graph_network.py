@@ -72,7 +72,7 @@ class GraphNetwork:
         if graph.example.shape != shape:
             raise ConfigError(
                 f"model.file={self.file}: takes examples of {list(graph.example.shape)}; the data "
-                f"has {list(shape)}"
+                f"has {list(shape)}; freeze it with --shape {','.join(map(str, shape))}"
             )
         trained = tuple(self._with_trained(weight) for weight in graph.weights)
         graph = graph.model_copy(update={"weights": trained})
