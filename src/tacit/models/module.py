@@ -1,6 +1,6 @@
 """A user's own `torch.nn.Module` as a model of one flat vector, with exact per-example gradients.
 
-The module becomes a graph when the model is made (`models.graph`), and a row's gradient is that
+The module becomes a graph when the model is made (`tacit.graphs`), and a row's gradient is that
 graph's. Code that cannot become one, as it branches on a row's numbers, is refused, unless
 the owners of the rows trust it. It then runs as it is.
 
@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.graph.freezing import freeze
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tacit.models.graph.frozen_module import FrozenModule
-from tacit.models.graph.graph_file import Example
 from tacit.models.graph.graph_model import check_gradients, without_gradient
 from tacit.models.losses import LOSSES, Loss
 from tacit.models.objectives import Objective

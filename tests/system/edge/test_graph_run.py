@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.models.graph.freezing import freeze
-from tacit.models.graph.graph_file import Example
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tests.helpers.processes import deployment
 from tests.helpers.run_files import toml
 from tests.helpers.servers import mosquitto

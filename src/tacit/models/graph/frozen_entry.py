@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from tacit.errors import ConfigError
-from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_file import Example
+from tacit.graphs.freezing import Frozen, freeze
+from tacit.graphs.graph_file import Example
 from tacit.models.own_network import least_and_largest
 from tacit.user_code import load_entry, load_module
 

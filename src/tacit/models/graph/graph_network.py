@@ -14,12 +14,12 @@ from torch import Tensor
 
 from tacit import regular_file
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_check import checked
-from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
+from tacit.graphs.graph_check import checked
+from tacit.graphs.graph_file import GraphFile, GraphWeight, is_trainable, read_graph
 from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
-from tacit.models.own_network import is_trainable, least_and_largest
+from tacit.models.own_network import least_and_largest
 from tacit.models.start_values import MOST_VALUES, path_inside, start_values
 
 GRAPH_SUFFIX = ".graph.json"

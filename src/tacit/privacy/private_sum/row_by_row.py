@@ -1,6 +1,6 @@
 """Sums over drawn rows of a graph: each goes forward and backward alone.
 
-That a row's gradient is a function of its own numbers is read off the graph (`models.graph`). An
+That a row's gradient is a function of its own numbers is read off the graph (`tacit.graphs`). An
 operation of its list is a function of its inputs, and this row is the only example among them. One
 thing more can reach a result: where numbers lie. A library's products round by the alignment of
 their operands. So every row is copied to the same memory first. Its clipped gradient is then made

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.models.graph.graph_file import Of
+from tacit.graphs.graph_file import Of
 
 _aten: Any = torch.ops.aten
 _NOT_MAPPED = (

@@ -15,8 +15,10 @@ else a weight. In `loss`, `$output` is what the network gave and `$y` the target
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -133,6 +135,11 @@ class GraphFile(_GraphPart):
     def digest(self) -> str:
         """Return SHA-256 of the canonical text, in hexadecimal."""
         return hashlib.sha256(self.text().encode()).hexdigest()
+
+
+def is_trainable(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a weight's name fits one of the patterns of model.trainable."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _lines(value: object) -> str:
