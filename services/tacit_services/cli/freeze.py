@@ -1,4 +1,4 @@
-"""`tacit freeze`: writes a module of torch as a graph, which is data."""
+"""`tacit freeze`: writes a network as a graph, which is data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tacit_services.extras import need
 
 def freeze(
     entry: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="of the current folder, or installed")
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME", help="of the current folder, or installed; or cnn, resnet, …"
+        ),
     ],
     shape: Annotated[str, typer.Option(help="of one example, without a batch: 64, or 3,32,32")],
     out: Annotated[Path, typer.Option(help="NAME.graph.json; NAME.safetensors beside it")],
@@ -24,8 +27,19 @@ def freeze(
         typer.Option(help="an example is whole numbers below this", show_default="floats"),
     ] = None,
     arguments: Annotated[
-        str, typer.Option(help="what the module is called with: 'width = 64, depth = 2'")
+        str,
+        typer.Option(
+            help="what the module is called with: 'width = 64, depth = 2'; of cnn, … its sizes"
+        ),
     ] = "",
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="public values to begin with, a safetensors file"),
+    ] = None,
+    front: Annotated[
+        bool,
+        typer.Option("--front", help="a front of features: in eval mode, and nothing is trained"),
+    ] = False,
     trainable: Annotated[
         list[str] | None, typer.Option(help="weights that are trained", show_default="all")
     ] = None,
@@ -34,26 +48,26 @@ def freeze(
         typer.Option(metavar="MODULE:NAME", help="own loss of one example: (output, y) -> number"),
     ] = None,
     classes: Annotated[
-        int, typer.Option(help="with --loss: classes of y; 0: it is a number", min=0)
+        int, typer.Option(help="of y: with --loss, and of cnn, resnet, …; 0: it is a number", min=0)
     ] = 0,
     seed: Annotated[int, typer.Option(help="of the first values")] = 0,
 ) -> None:
-    """Write a module of torch as a graph of operations, for [model] name = "graph".
+    """Write a network as a graph of operations, for [model] name = "graph", or for features.
 
-    The module's code is run here, once. A reader of the graph runs none of it.
+    A module's code is run here, once. A reader of the graph runs none of it.
     """
     need("edge")
-    from tacit.models.graph.frozen_entry import FreezeRequest, frozen_entry
+    from tacit.config.frozen_sections import frozen_front, frozen_model
+    from tacit.graphs.graph_values import values_beside
+    from tacit.models.graph.frozen_entry import FreezeRequest
     from tacit_services.disk.files import write
 
-    if not out.name.endswith(".graph.json"):
-        raise ConfigError(f"--out {out}: expected NAME.graph.json")
+    values = out.with_name(values_beside(out.name, "--out"))
     request = FreezeRequest(
-        entry, Path(), _shape(shape), integers, _arguments(arguments), seed, loss, classes,
+        entry, Path(), _shape(shape), integers, _arguments(arguments), seed, weights, loss, classes,
         tuple(trainable or ("*",)),
     )  # fmt: skip
-    network = frozen_entry(request)
-    values = out.with_name(out.name.removesuffix(".graph.json") + ".safetensors")
+    network = frozen_front(request) if front else frozen_model(request)
     write(values, network.file, 0o644)
     write(out, network.graph.text().encode(), 0o644)
     trained = sum(weight.trained for weight in network.graph.weights)
@@ -62,7 +76,10 @@ def freeze(
         f"{len(network.graph.weights)} weights are trained; SHA-256 {network.graph.digest()}"
     )
     say(f"{values}: their first values")
-    say(f'next: [model] name = "graph", file = "{out.name}"; tacit show {out}')
+    if front:
+        say(f'next: [data] features = [{{ front = "{out.name}" }}]; tacit show {out}')
+    else:
+        say(f'next: [model] name = "graph", file = "{out.name}"; tacit show {out}')
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""Networks as data: graphs of listed operations, read, checked, run and shown."""
+"""Networks as data: graphs of listed operations."""

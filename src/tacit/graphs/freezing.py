@@ -28,7 +28,7 @@ from torch.export import export
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.graphs.graph_check import CheckedGraph, completed, run_on_zeros, trial_of
+from tacit.graphs.graph_check import CheckedGraph, completed, renamed, run_on_zeros, trial_of
 from tacit.graphs.graph_file import (
     EXAMPLE,
     OUTPUT,
@@ -110,7 +110,7 @@ def freeze(
         whole = Node(name="%whole", op="unsqueeze.default", args=(Of(of=output), 0))
         nodes, output = (*nodes, whole), whole.name
     trial = trial_of(example, network.values)
-    try:
+    with renamed(where):
         graph = GraphFile(
             format=1,
             example=example,
@@ -121,8 +121,6 @@ def freeze(
             values=hashlib.sha256(file).hexdigest(),
         )
         ready = run_on_zeros(completed(graph, trial, target), network.values, target)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
     return Frozen(graph, network.values, file, ready)
 
 

@@ -9,7 +9,8 @@ bounds below allow. So a row takes the same steps as every other row, and none r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,15 @@ _RAISED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(RuntimeError, TypeError, ValueError),
 )
+
+
+@contextmanager
+def renamed(where: str) -> Iterator[None]:
+    """Let `where` begin the messages about a graph within the block, in place of model.file."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
 
 
 @dataclass(frozen=True, slots=True)

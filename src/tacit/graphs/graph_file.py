@@ -154,13 +154,16 @@ def _plain(value: object) -> str:
     )
 
 
-def read_graph(path: Path) -> GraphFile:
-    """Return the graph in the file at `path`. Raises ConfigError, naming the key and the value."""
+def read_graph(path: Path, field: str = "model.file") -> GraphFile:
+    """Return the graph in the file at `path`. Raises ConfigError, naming the key and the value.
+
+    field: names the setting in messages.
+    """
     try:
         content = regular_file.content(path, MOST_BYTES)
     except OSError as error:
-        raise ConfigError(f"model.file={str(path)!r}: {error.strerror or error}") from error
-    return parse_graph(content, f"model.file={path.name}")
+        raise ConfigError(f"{field}={str(path)!r}: {error.strerror or error}") from error
+    return parse_graph(content, f"{field}={path.name}")
 
 
 def parse_graph(content: bytes, where: str) -> GraphFile:

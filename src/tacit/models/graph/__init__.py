@@ -1,1 +1,1 @@
-"""Graphs as models: of one flat vector, with a loss."""
+"""Graphs as models."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tacit.errors import ConfigError
 from tacit.graphs.freezing import Frozen, freeze
 from tacit.graphs.graph_file import Example
+from tacit.models.own_module import OwnModule
 from tacit.models.own_network import least_and_largest
+from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import load_entry, load_module
 
 
@@ -21,8 +21,9 @@ class FreezeRequest:
     """What is frozen.
 
     entry: in `folder`, called with `arguments`. shape: of one example. integers: the bound of its
-    whole numbers, or None where it has floats. loss: "module:function" of one example, or None for
-    one of tacit's own. classes: of its target, or 0 for a number. trainable: patterns of names.
+    whole numbers, or None where it has floats. weights: a safetensors file in `folder` with values
+    that take the place of the module's own. loss: "module:function" of one example, or None for one
+    of tacit's own. classes: of its target, or 0 for a number. trainable: patterns of names.
     """
 
     entry: str
@@ -31,6 +32,7 @@ class FreezeRequest:
     integers: int | None
     arguments: Mapping[str, Any]
     seed: int
+    weights: str | None
     loss: str | None
     classes: int
     trainable: tuple[str, ...]
@@ -41,20 +43,22 @@ def frozen_entry(request: FreezeRequest) -> Frozen:
 
     The module's code is executed. Raises ConfigError.
     """
-    factory, _ = load_module(request.entry, request.arguments, request.folder)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(request.seed)
-        module = factory().to("cpu")
-    own = None
+    factory, digest = load_module(request.entry, request.arguments, request.folder)
+    start = {}
+    if request.weights is not None:
+        start = start_values(path_inside(request.folder, request.weights, "--weights"))
+    module = OwnModule(request.entry, factory, digest, request.trainable, start)
+    module.check_start()
+    loss = None
     if request.loss is not None:
-        own = load_entry(request.loss, request.folder, "model.loss").target
+        loss = load_entry(request.loss, request.folder, "model.loss").target
     return freeze(
-        f"model.entry={request.entry}",
-        module,
+        module.where,
+        module.build(request.seed),
         _example(request),
         least_and_largest(request.classes),
         trainable=request.trainable,
-        loss=own,
+        loss=loss,
     )
 
 

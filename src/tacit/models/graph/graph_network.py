@@ -16,13 +16,12 @@ from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit.graphs.graph_check import checked
 from tacit.graphs.graph_file import GraphFile, GraphWeight, is_trainable, read_graph
+from tacit.graphs.graph_values import MOST_VALUES, values_beside
 from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import chosen_loss
 from tacit.models.objectives import Objective
 from tacit.models.own_network import least_and_largest
-from tacit.models.start_values import MOST_VALUES, path_inside, start_values
-
-GRAPH_SUFFIX = ".graph.json"
+from tacit.models.start_values import path_inside, start_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +128,7 @@ class GraphNetwork:
     def _values_path(self) -> Path:
         if self.weights is not None:
             return path_inside(self.folder, self.weights, "model.weights")
-        if not self.file.endswith(GRAPH_SUFFIX):
-            raise ConfigError(f"model.file={self.file!r}: expected NAME{GRAPH_SUFFIX}")
-        name = self.file.removesuffix(GRAPH_SUFFIX) + ".safetensors"
-        return path_inside(self.folder, name, "model.file")
+        return path_inside(self.folder, values_beside(self.file, "model.file"), "model.file")
 
     def _values(self, graph: GraphFile) -> Mapping[str, Tensor]:
         path = self._values_path()
