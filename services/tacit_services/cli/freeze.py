@@ -12,45 +12,54 @@ from tacit.errors import ConfigError
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
+_Entry = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:NAME", help="of the current folder, or installed; or cnn, resnet, …"
+    ),
+]
+_Shape = Annotated[str, typer.Option(help="of one example, without a batch: 64, or 3,32,32")]
+_Out = Annotated[Path, typer.Option(help="NAME.graph.json; NAME.safetensors beside it")]
+_Integers = Annotated[
+    int | None, typer.Option(help="an example is whole numbers below this", show_default="floats")
+]
+_Arguments = Annotated[
+    str,
+    typer.Option(
+        help="what the module is called with: 'width = 64, depth = 2'; of cnn, … its sizes"
+    ),
+]
+_Weights = Annotated[
+    str | None, typer.Option(metavar="FILE", help="public values to begin with, a safetensors file")
+]
+_Front = Annotated[
+    bool, typer.Option("--front", help="a front of features: in eval mode, and nothing is trained")
+]
+_Trainable = Annotated[
+    list[str] | None, typer.Option(help="weights that are trained", show_default="all")
+]
+_Loss = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:NAME", help="own loss of one example: (output, y) -> number"),
+]
+_Classes = Annotated[
+    int, typer.Option(help="of y: with --loss, and of cnn, resnet, …; 0: it is a number", min=0)
+]
+_Seed = Annotated[int, typer.Option(help="of the first values")]
+
 
 def freeze(
-    entry: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:NAME", help="of the current folder, or installed; or cnn, resnet, …"
-        ),
-    ],
-    shape: Annotated[str, typer.Option(help="of one example, without a batch: 64, or 3,32,32")],
-    out: Annotated[Path, typer.Option(help="NAME.graph.json; NAME.safetensors beside it")],
-    integers: Annotated[
-        int | None,
-        typer.Option(help="an example is whole numbers below this", show_default="floats"),
-    ] = None,
-    arguments: Annotated[
-        str,
-        typer.Option(
-            help="what the module is called with: 'width = 64, depth = 2'; of cnn, … its sizes"
-        ),
-    ] = "",
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="public values to begin with, a safetensors file"),
-    ] = None,
-    front: Annotated[
-        bool,
-        typer.Option("--front", help="a front of features: in eval mode, and nothing is trained"),
-    ] = False,
-    trainable: Annotated[
-        list[str] | None, typer.Option(help="weights that are trained", show_default="all")
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:NAME", help="own loss of one example: (output, y) -> number"),
-    ] = None,
-    classes: Annotated[
-        int, typer.Option(help="of y: with --loss, and of cnn, resnet, …; 0: it is a number", min=0)
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="of the first values")] = 0,
+    entry: _Entry,
+    shape: _Shape,
+    out: _Out,
+    integers: _Integers = None,
+    arguments: _Arguments = "",
+    weights: _Weights = None,
+    front: _Front = False,
+    trainable: _Trainable = None,
+    loss: _Loss = None,
+    classes: _Classes = 0,
+    seed: _Seed = 0,
 ) -> None:
     """Write a network as a graph of operations, for [model] name = "graph", or for features.
 

@@ -75,10 +75,13 @@ def as_a_site_has_it(case: Zoo, folder: Path) -> GraphModel:
     (folder / "net.graph.json").write_text(frozen.graph.text())
     (folder / "net.safetensors").write_bytes(frozen.file)
     network = GraphNetwork("net.graph.json", None, None, ("*",), folder)
-    if case.name != "lstm":
-        return network.build(case.shape, CLASSES, 0.0)
-    text = Target("text", tokens=CLASSES, length=case.shape[0])
-    return network.build(case.shape, 0, 0.0, objective_of(text), CLASSES)
+    if case.name == "lstm":
+        text = Target("text", tokens=CLASSES, length=case.shape[0])
+        model = network.build(case.shape, 0, 0.0, objective_of(text), CLASSES)
+    else:
+        model = network.build(case.shape, CLASSES, 0.0)
+    assert isinstance(model, GraphModel)
+    return model
 
 
 @pytest.mark.parametrize("name", CASES)
