@@ -93,8 +93,10 @@ def test_a_trusted_front_is_said_and_one_that_becomes_a_graph_needs_no_trust(fol
     said = [line for line in warnings(definition, 74) if "nets:Strange" in line]
     assert len(said) == 1
     assert "is tried, not known" in said[0]
+    assert definition.promise.guarantee.trusted.startswith("whoever wrote the code of a front")
     plain = run(folder, {"name": "logistic"}, features=steps()).define()
     assert not any("trusted" in line for line in warnings(plain, 74))
+    assert plain.promise.guarantee.trusted.startswith("nobody")
 
 
 def test_no_code_of_a_front_runs_on_records(folder: Path) -> None:
