@@ -30,7 +30,11 @@ _Arguments = Annotated[
     ),
 ]
 _Weights = Annotated[
-    str | None, typer.Option(metavar="FILE", help="public values to begin with, a safetensors file")
+    str | None,
+    typer.Option(
+        help="public first values, a safetensors file of the current folder; it may have some",
+        show_default="the module's own",
+    ),
 ]
 _Front = Annotated[
     bool, typer.Option("--front", help="a front of features: in eval mode, and nothing is trained")
@@ -45,6 +49,14 @@ _Loss = Annotated[
 _Classes = Annotated[
     int, typer.Option(help="of y: with --loss, and of cnn, resnet, …; 0: it is a number", min=0)
 ]
+_Tokens = Annotated[
+    int,
+    typer.Option(
+        help="with --loss: y is one of so many tokens at each place of the example, or -100",
+        show_default="no tokens",
+        min=0,
+    ),
+]
 _Seed = Annotated[int, typer.Option(help="of the first values")]
 
 
@@ -54,11 +66,12 @@ def freeze(
     out: _Out,
     integers: _Integers = None,
     arguments: _Arguments = "",
-    weights: _Weights = None,
     front: _Front = False,
     trainable: _Trainable = None,
     loss: _Loss = None,
     classes: _Classes = 0,
+    tokens: _Tokens = 0,
+    weights: _Weights = None,
     seed: _Seed = 0,
 ) -> None:
     """Write a network as a graph of operations, for [model] name = "graph", or for features.
@@ -73,8 +86,8 @@ def freeze(
 
     values = out.with_name(values_beside(out.name, "--out"))
     request = FreezeRequest(
-        entry, Path(), _shape(shape), integers, _arguments(arguments), seed, weights, loss, classes,
-        tuple(trainable or ("*",)),
+        entry, Path(), _shape(shape), integers, _arguments(arguments), seed, loss, classes,
+        tokens, tuple(trainable or ("*",)), weights,
     )  # fmt: skip
     network = frozen_front(request) if front else frozen_model(request)
     write(values, network.file, 0o644)

@@ -27,7 +27,11 @@ def frozen_model(request: FreezeRequest) -> Frozen:
     """
     if request.entry not in NAMES:
         return frozen_entry(request)
-    _refuse(request, ("weights", "loss", "integers"), f"is for a module, not for {request.entry}")
+    _refuse(
+        request,
+        ("weights", "loss", "integers", "tokens"),
+        f"is for a module, not for {request.entry}",
+    )
     if request.classes < 2:
         raise ConfigError(f"--classes {request.classes}: {request.entry} scores at least 2 classes")
     section = _section(ModelSection, {"name": request.entry, **request.arguments})
@@ -40,7 +44,7 @@ def frozen_front(request: FreezeRequest) -> Frozen:
 
     Raises ConfigError.
     """
-    _refuse(request, ("loss", "integers"), "a front of features has none")
+    _refuse(request, ("loss", "integers", "classes", "tokens"), "a front of features has none")
     keys = {"front": request.entry, "arguments": request.arguments, "weights": request.weights}
     step = _section(FrontSection, keys).step(request.folder)
     if isinstance(step, GraphFront):
@@ -50,7 +54,7 @@ def frozen_front(request: FreezeRequest) -> Frozen:
 
 def _refuse(request: FreezeRequest, options: tuple[str, ...], why: str) -> None:
     for option in options:
-        if getattr(request, option) is not None:
+        if getattr(request, option) not in (None, 0):
             raise ConfigError(f"--{option}: {why}")
 
 

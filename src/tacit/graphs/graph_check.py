@@ -117,9 +117,13 @@ def completed(graph: GraphFile, trial: NodeTrial, target: Tensor) -> CheckedGrap
         of_loss = NodeTrial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
-        for node in graph.loss.nodes:
-            of_loss.add(node)
-        loss = of_loss.program((OUTPUT, TARGET), graph.loss.output)
+        try:
+            for node in graph.loss.nodes:
+                of_loss.add(node)
+            loss = of_loss.program((OUTPUT, TARGET), graph.loss.output)
+        except ConfigError as error:
+            what = str(error).removeprefix("model.file: ")
+            raise ConfigError(f"model.file: loss: {what}") from error
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
     shape = tuple(output.shape)

@@ -42,7 +42,7 @@ class Zoo:
             for key, value in self.sizes.items()
         }
         return FreezeRequest(
-            self.name, Path(), self.shape, None, listed, 7, None, None, classes, ("*",)
+            self.name, Path(), self.shape, None, listed, 7, None, classes, 0, ("*",), None
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Model, build
@@ -254,12 +254,12 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
     refuses(MODELS["cnn"])
 
 
-def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> MapaEdge:
+def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> GradientEdge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     rows = Dataset(x, y, 10, "mine")
-    return MapaEdge(
+    return GradientEdge(
         "edge-0", model, releaser, sum_of(rows, model, releaser, device, rows_alone=alone)
     )
 

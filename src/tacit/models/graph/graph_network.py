@@ -69,7 +69,8 @@ class GraphNetwork(NamedNetwork):
         graph = graph.model_copy(update={"weights": trained})
         values = self._values(graph)
         network = checked(graph, values, least_and_largest(use.labels, use.objective))
-        outputs = 0 if graph.loss is not None and self.loss is None else use.outputs
+        own_loss = graph.loss is not None and self.loss is None
+        outputs = 0 if own_loss and use.objective is None else use.outputs
         places = () if use.objective is None else use.objective.target.shape
         expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
