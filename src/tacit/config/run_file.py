@@ -211,6 +211,10 @@ class RunFile(Section):
         else:
             z = None
         promise = self.data.promised(a.promise(plans, p.constant_clip), source)
+        if self.model.control_flow == "trusted":
+            promise = promise.timed()
+        if self.data.trusted_fronts:
+            promise = promise.with_code()
         return Definition(
             **{name: getattr(self, name) for name in RunFile.model_fields},  # its sections
             folder=self._folder,
@@ -220,7 +224,7 @@ class RunFile(Section):
             traits=traits,
             plans=plans,
             terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
-            promise=promise.timed() if self.model.control_flow == "trusted" else promise,
+            promise=promise,
             enforces_share=traits.in_turn and self.edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),

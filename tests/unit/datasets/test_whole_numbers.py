@@ -19,8 +19,8 @@ from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError, DataError
-from tacit.models.graph.freezing import freeze
-from tacit.models.graph.graph_file import Example
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tests.helpers.run_files import toml
 from tests.unit.datasets.test_own_arrays import written
 
