@@ -17,6 +17,10 @@ class Library:
     add_integers: Callable[..., None]
     clip_integers: Callable[..., None]
     clip_floats: Callable[..., None]
+    square: Callable[..., float]
+    factor_of: Callable[..., float]
+    add_part: Callable[..., float]
+    add_part_floats: Callable[..., None]
     outer_integers: Callable[..., None]
     outer_floats: Callable[..., None]
     gradients: Callable[..., None]
@@ -42,6 +46,10 @@ def library() -> Library | None:
         sums.add_integers,
         sums.clip_integers,
         sums.clip_floats,
+        sums.square,
+        sums.factor_of,
+        sums.add_part,
+        sums.add_part_floats,
         sums.outer_integers,
         sums.outer_floats,
         network.gradients,

@@ -87,6 +87,7 @@ ALWAYS_SO = {"add_integers": 1, "clip_integers": 1, "outer_integers": 1}
     "name",
     [
         *("places", "normals", "add_on_grid", "add_integers", "clip_integers", "clip_floats"),
+        *("square", "factor_of", "add_part", "add_part_floats"),
         *("outer_integers", "outer_floats", "deltas"),
     ],
 )
