@@ -24,6 +24,7 @@ class Library:
     outer_integers: Callable[..., None]
     outer_floats: Callable[..., None]
     gradients: Callable[..., None]
+    tape_gradients: Callable[..., None]
     deltas: Callable[..., None]
 
 
@@ -36,7 +37,7 @@ def library() -> Library | None:
     comes from the cache, in milliseconds.
     """
     try:
-        from tacit.kernels import network, noise, sums
+        from tacit.kernels import network, noise, sums, tape
     except ImportError:
         return None
     return Library(
@@ -53,6 +54,7 @@ def library() -> Library | None:
         sums.outer_integers,
         sums.outer_floats,
         network.gradients,
+        tape.tape_gradients,
         network.deltas,
     )
 

@@ -15,7 +15,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.mapa import MapaEdge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
-from tacit.models import Model, build
+from tacit.models import Layered, Model, build
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -254,6 +254,13 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
     refuses(MODELS["cnn"])
 
 
+class OtherLayers(Layered):
+    """Whose layers may compute anything."""
+
+
+OTHER = OtherLayers("mlp", (1, 4, 4), 10, hidden=(5,))
+
+
 def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> MapaEdge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
@@ -296,8 +303,7 @@ def test_a_role_by_itself_computes_rows_alone_and_one_without_privacy_or_kernel_
     rows = Dataset(x, y, 10, "mine")
     assert isinstance(private_sum(rows, model, plan, releaser.random), RowsAlone)
     assert isinstance(edge(model, "none", alone=True).private_sum, Plain)
-    resnet = build("resnet", (3, 8, 8), 10, width=4)
-    assert isinstance(edge(resnet, "gaussian", alone=True).private_sum, Slots)
+    assert isinstance(edge(OTHER, "gaussian", alone=True).private_sum, Slots)
 
 
 @pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
@@ -325,7 +331,6 @@ def test_without_numba_an_edge_goes_the_other_way_and_says_why(
 
 
 def test_a_network_without_kernels_is_said() -> None:
-    model = build("resnet", (3, 8, 8), 10, width=4)
-    other = edge(model, "gaussian", alone=True)
-    assert other.private_sum.way == "48 slots: no kernels for a layer of model.name=resnet"
+    other = edge(OTHER, "gaussian", alone=True)
+    assert other.private_sum.way == "48 slots: no kernels for a layer of model.name=mlp"
     assert edge(MODELS["cnn"], "none", alone=True).private_sum.way == "a plain batch"
