@@ -73,7 +73,7 @@ endef
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/audp-digits-strokes.toml --out out/run
 
-example: setup ## run one of examples/: NAME=own-table, own-images, own-model, by-person, fine-tune, hugging-face
+example: setup ## run one of examples/: NAME=own-table, own-images, own-text, own-model, by-person, fine-tune, lora, hugging-face
 	@! test -f examples/$(NAME)/requirements.txt || $(BIN)/pip install -q -r examples/$(NAME)/requirements.txt
 	$(BIN)/python examples/$(NAME)/make_data.py
 	$(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME)

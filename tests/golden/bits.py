@@ -22,8 +22,9 @@ from tacit_services.testbed.simulated_run import rows_by_edge, simulate
 import tacit
 import tests
 from tacit import config
+from tacit.algorithms.gossip.gossip_settings import Gossip
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip, Vafl
 from tacit.errors import DataError, TacitError
 from tacit.simulation.client_server import Simulator
 from tacit.simulation.peers import PeerSimulator

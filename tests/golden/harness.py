@@ -28,11 +28,13 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.gossip.gossip_settings import Gossip
 from tacit.algorithms.gossip.worker import GossipWorker
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip, Vafl
 from tacit.config.fingerprint import canonical
 from tacit.datasets.source import EdgePart
 from tacit.models import Model
@@ -166,7 +168,7 @@ def make_party(
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.source.name)
     splits = datasets.splits(run.source.name, root)
-    return registry.party(
+    return vafl_algorithm.party(
         vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random
     )
 
@@ -176,7 +178,9 @@ def make_server(run: RunFile, model: Model, root: Path | None = None) -> ServerR
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
     return registry.server(
-        run.define(), model, registry.labelled_records(datasets.splits(run.source.name, root), SALT)
+        run.define(),
+        model,
+        vafl_algorithm.labelled_records(datasets.splits(run.source.name, root), SALT),
     )
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.algorithms.gossip.topology import Topology, TopologyKind
+from tacit.algorithms.gossip.topology import build as build_graph
 from tacit.algorithms.gossip.worker import WAYS, GossipSettings
-from tacit.config.topology import Topology, TopologyKind
-from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger

@@ -31,8 +31,8 @@ from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit import config
 from tacit.algorithms import registry
+from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.config import RunFile
 from tacit.errors import ServiceError
 from tacit.protocol import topics, wire

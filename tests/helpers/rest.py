@@ -23,7 +23,7 @@ from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.models import Model
 from tacit.protocol import topics, wire

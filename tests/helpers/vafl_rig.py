@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from tacit import datasets
+from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.label_server import LabelServer
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
 from tacit.datasets.alignment import names

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
-from pydantic import BaseModel
 from tacit_services.aggregator.api import prometheus_metrics
 from tacit_services.cli.main import app, main
 from tacit_services.enrollment.authority import CertificateAuthority
@@ -24,7 +23,7 @@ from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import AggregatorSettings, EdgeSettings
 
 from tacit import errors
-from tacit.config import RunFile
+from tacit.config.run_schema import json_schema
 from tacit.privacy.policy import Policy
 from tacit.protocol import topics
 from tests.snapshots.stored_keys import served_run
@@ -50,8 +49,8 @@ def commands() -> dict[str, Any]:
     return {
         "commands": dict(_parameters("tacit", typer.main.get_command(app))),
         "exit codes": {"of errors": codes, "of commands": ends},
-        "settings of tacit aggregator": schema(AggregatorSettings),
-        "settings of tacit edge, party, peer": schema(EdgeSettings),
+        "settings of tacit aggregator": schema(AggregatorSettings.model_json_schema()),
+        "settings of tacit edge, party, peer": schema(EdgeSettings.model_json_schema()),
     }
 
 
@@ -80,7 +79,7 @@ def _parameters(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def run_file() -> dict[str, Any]:
     """Return keys, types, limits and defaults of run files and policies."""
-    return {"run file": schema(RunFile), "policy": schema(Policy)}
+    return {"run file": schema(json_schema()), "policy": schema(Policy.model_json_schema())}
 
 
 def rest() -> dict[str, Any]:
@@ -113,9 +112,9 @@ def topic_names() -> dict[str, str]:
     return stated
 
 
-def schema(kind: type[BaseModel]) -> Any:
+def schema(whole: dict[str, Any]) -> Any:
     """Return the JSON schema of a model without prose, its definitions where they are used."""
-    plain = without_prose(kind.model_json_schema())
+    plain = without_prose(whole)
     return inlined(plain, plain.get("$defs", {}))
 
 

@@ -24,8 +24,8 @@ from tacit_services.journal.weights import weights
 
 from tacit import config
 from tacit.algorithms import registry
+from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.errors import OF_0_1
 from tacit.privacy.accounting import epsilon_pld

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tacit import config
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
 from tacit.rounding import up
 from tests.system.cli.test_main import Captured, one_line, tacit
 
@@ -129,7 +130,8 @@ def test_the_run_file_is_one_and_is_the_plan(tmp_path: Path, capsys: Captured) -
     run = config.load(file)
     run.build_model()
     a, p = run.algorithm, run.privacy
-    assert (a.name, a.tau, a.learning_rate) == ("dp-pasgd", document["tau"], 0.1)  # type: ignore[union-attr]
+    assert isinstance(a, DpPasgd)
+    assert (a.tau, a.learning_rate) == (document["tau"], 0.1)
     assert (run.run.updates, run.edges.count, run.model.regularization) == (8, 16, 0.01)
     assert (p.pushes, p.batch, p.noise_multiplier, p.clip) == (
         176,

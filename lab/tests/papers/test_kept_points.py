@@ -18,6 +18,7 @@ from scipy.stats import t as student
 from tacit_lab.papers.figures import figure_file, stored_results, sweep
 from tacit_lab.papers.figures.stored_results import Result
 
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config import RunFile
 from tests.conftest import ROOT
 
@@ -196,8 +197,9 @@ class TestMoved:
         """Measure a stored point with η/3 instead of η, as after a slip in the code."""
         runs = seeds_of("vafl-2", 0, "centralised", None)
         stored = lines()
-        rate = runs[0].algorithm.learning_rate or math.nan
-        slow = runs[0].algorithm.model_copy(update={"learning_rate": rate / 3})
+        section = runs[0].algorithm
+        assert isinstance(section, Vafl)
+        slow = section.model_copy(update={"learning_rate": section.learning_rate / 3})
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
         seeds = [stored[stored_results.result_name(run)]["result"] for run in runs]
         assert "loss" in moved(

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacit.algorithms import registry
+from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.vafl import label_server as vafl
 from tacit.algorithms.vafl import vertical_settings
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset

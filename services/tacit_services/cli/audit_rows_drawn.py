@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.audit.statistics import ScoreValues
 from tacit.audit.subject import DELTA, EDGE, RUN
 from tacit.datasets import Dataset
@@ -148,7 +148,7 @@ def _work(
     return rows.counts
 
 
-def _role(folder: Path, end: ExitStack) -> tuple[MapaEdge, CountedRows]:
+def _role(folder: Path, end: ExitStack) -> tuple[GradientEdge, CountedRows]:
     x, y = MODEL.random_batch(ROWS, torch.Generator().manual_seed(1))
     ledger = end.enter_context(closing(Ledger(folder / "ledger.db", "audit")))
     plan = Plan("gaussian", RATE, ROWS * RATE, 1.0, CLIP, CLIP, math.inf, DELTA, rows_max=ROWS)
@@ -158,4 +158,4 @@ def _role(folder: Path, end: ExitStack) -> tuple[MapaEdge, CountedRows]:
         rows = CountedRows(data, MODEL, plan, random)
     except NotAlone as why:
         raise ServiceError(f"audit: {why}") from None
-    return MapaEdge(EDGE, MODEL, Releaser(plan, ledger, random), rows), rows
+    return GradientEdge(EDGE, MODEL, Releaser(plan, ledger, random), rows), rows

@@ -36,6 +36,21 @@ def freeze(
     classes: Annotated[
         int, typer.Option(help="with --loss: classes of y; 0: it is a number", min=0)
     ] = 0,
+    tokens: Annotated[
+        int,
+        typer.Option(
+            help="with --loss: y is one of so many tokens at each place of the example, or -100",
+            show_default="no tokens",
+            min=0,
+        ),
+    ] = 0,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="public first values, a safetensors file of the current folder; it may have some",
+            show_default="the module's own",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="of the first values")] = 0,
 ) -> None:
     """Write a module of torch as a graph of operations, for [model] name = "graph".
@@ -50,7 +65,7 @@ def freeze(
         raise ConfigError(f"--out {out}: expected NAME.graph.json")
     request = FreezeRequest(
         entry, Path(), _shape(shape), integers, _arguments(arguments), seed, loss, classes,
-        tuple(trainable or ("*",)),
+        tokens, tuple(trainable or ("*",)), weights,
     )  # fmt: skip
     network = frozen_entry(request)
     values = out.with_name(out.name.removesuffix(".graph.json") + ".safetensors")

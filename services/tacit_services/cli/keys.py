@@ -41,10 +41,10 @@ def keys(
     ] = False,
 ) -> None:
     """Print the keys of a run file with their ranges, defaults and meanings, as Markdown."""
-    from tacit.config import RunFile
-
     if schema:
-        typer.echo(json.dumps(RunFile.model_json_schema(), indent=2, ensure_ascii=False))
+        from tacit.config.run_schema import json_schema
+
+        typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     parts = list(_parts())
     chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
@@ -57,6 +57,7 @@ def keys(
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
+    from tacit.algorithms.own.own_settings import EDGE_TASKS, AlgorithmSettings
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -72,6 +73,14 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             else:
                 chosen_by = ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
+    yield (
+        "[algorithm] entry, beside the algorithm's own keys",
+        ("algorithm", "entry"),
+        AlgorithmSettings,
+    )
+    for task in EDGE_TASKS:
+        (kind,) = get_args(task.model_fields["kind"].annotation)
+        yield f'An [algorithm] edge, as `{{kind = "{kind}"}}`', ("algorithm", kind), task
     yield "A step of [data] features, as `{low = 0, high = 16}`", ("data",), StandardiseSection
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection

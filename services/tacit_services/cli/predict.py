@@ -179,7 +179,10 @@ def _exported(
         if as_json:
             typer.echo(text_of_json(list(_objects(predictions, id_column, names))))
         else:
-            _write(_lines(model.run.source.target.shares, predictions, id_column, names), out)
+            columns = [f"p({name})" for name in model.run.source.target.shares]
+            if exported.gives_words(model):
+                columns.insert(0, "words")
+            _write(_lines(columns, predictions, id_column, names), out)
         for remark in exported.strangers(model, kind, path):
             say(f"note: {path.name}: {remark}", err=True)
     if unread:
@@ -224,10 +227,13 @@ def _objects(
 ) -> Iterator[dict[str, object]]:
     """Yield each prediction for JSON; with a column, its text as "id"."""
     for prediction in predictions:
+        parts = asdict(prediction)
+        if prediction.words is None:
+            del parts["words"]
         if id_column is None:
-            yield asdict(prediction)
+            yield parts
         else:
-            yield {"id": next(names, ""), **asdict(prediction)}
+            yield {"id": next(names, ""), **parts}
 
 
 def _begun(predictions: Iterator[_Each]) -> Iterator[_Each]:
@@ -237,13 +243,16 @@ def _begun(predictions: Iterator[_Each]) -> Iterator[_Each]:
 
 
 def _lines(
-    shares_of: Iterable[str],
+    columns: Iterable[str],
     predictions: Iterable[RowPrediction],
     id_column: str | None,
     names: Iterator[str],
 ) -> Iterator[list[str]]:
-    """Yield a heading, and a line for each row; id_column: its text, of `names`, comes first."""
-    head = ["row", "prediction", *(f"p({name})" for name in shares_of)]
+    """Yield a heading, and a line for each row; id_column: its text, of `names`, comes first.
+
+    columns: behind the prediction: its words, where it has some, and its shares.
+    """
+    head = ["row", "prediction", *columns]
     yield cells(head if id_column is None else [id_column, *head])
     for prediction in predictions:
         shares = [f"{share:.4f}" for share in prediction.probabilities.values()]
@@ -251,7 +260,8 @@ def _lines(
             value = prediction.value
         else:
             value = f"{prediction.value:.6g}"
-        line = [prediction.row, value, *shares]
+        words = [] if prediction.words is None else [prediction.words]
+        line = [prediction.row, value, *words, *shares]
         yield cells(line if id_column is None else [next(names, ""), *line])
 
 

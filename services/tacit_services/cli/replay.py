@@ -16,8 +16,8 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
+    from tacit.algorithms.base.labelled_records import LabelledRecords
     from tacit.algorithms.base.server import ServerRole
-    from tacit.algorithms.vafl.labelled_records import LabelledRecords
     from tacit.config import RunFile
     from tacit.config.definition import Definition
     from tacit.models import Model

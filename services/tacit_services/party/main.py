@@ -10,8 +10,7 @@ import logging
 import torch
 
 from tacit import datasets
-from tacit.algorithms import registry
-from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl import vafl_algorithm, vertical_settings
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.privacy.ledger import Ledger
@@ -66,7 +65,8 @@ def build_role(
     salt = settings.salt.encode()
     number = identity.number
     random = Random()
-    role = registry.party(vertical, name, number, splits, salt, ledger, random, embeddings, device)
+    arguments = vertical, name, number, splits, salt, ledger, random, embeddings, device
+    role = vafl_algorithm.party(*arguments)
     plan = role.releaser.plan
     log.info(
         "%s: %d records, %s, z = %.4g",

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomlkit
 import torch
 
 from tacit import rounding
-from tacit.algorithms import registry
+from tacit.algorithms import AlgorithmSettings, OwnStepsTask, registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
@@ -33,6 +34,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
+from tacit.user_code import entry_digest
 from tacit_services.display.progress import SlowSteps
 from tacit_services.project import layer_times, row_trial
 from tacit_services.settings import policy_beside
@@ -85,6 +87,7 @@ def check(
     with slow.step("reading the test set"):
         facts = [*_data(definition, root, edge_rows)]
     facts += [("model", f"{definition.model.name}, {model.size:,} parameters")]
+    facts += _for_sites(definition)
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home, only)
     facts += _budget(plan, ledgers, home)
@@ -262,6 +265,24 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
             f"ledger of {ledger.edge}",
             f"ε = {rounding.epsilon(ledger.spent)} spent, {ledger.releases} releases left",
         )
+
+
+def _for_sites(definition: Definition[Any]) -> Iterator[tuple[str, str]]:
+    """Tell what a run file must state for sites that have none of an own algorithm's code."""
+    section = definition.algorithm
+    if not isinstance(section, AlgorithmSettings):
+        return
+    task = section.task()
+    edge = tomlkit.inline_table()
+    edge.update({"kind": task.kind} | task.model_dump(exclude_defaults=True))
+    if isinstance(task, OwnStepsTask):
+        edge["code"] = entry_digest(task.entry, definition.folder, "algorithm.edge.entry")
+    privacy = definition.privacy
+    keys = [f"algorithm.edge = {edge.as_string()}", f"privacy.clip = {privacy.constant_clip:g}"]
+    if privacy.noise_multiplier is None:
+        keys.append(f"privacy.pushes = {privacy.pushes}")
+    yield "algorithm", f"{section.name}, code {section.code}"
+    yield "sites", f"need none of that code where the run file states {', '.join(keys)}"
 
 
 def _cost(

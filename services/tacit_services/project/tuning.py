@@ -31,8 +31,7 @@ from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulated_run import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
-# Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
-_RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
+# Bounds of what is searched whatever the algorithm, along a logarithmic scale.
 _CLIP = (0.03, 10.0)
 _SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
 PUSHES = "privacy.pushes"
@@ -131,7 +130,7 @@ class _Search:
             "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
             "privacy.batch": optuna.distributions.IntDistribution(low, max(low, high), log=True),
         }
-        for key, bounds in _RATES.items():
+        for key, bounds in self._run.algorithm.searched.items():
             # None: the algorithm has a rate of its own, which stays its own.
             if getattr(self._run.algorithm, key, None) is not None:
                 rate = optuna.distributions.FloatDistribution(*bounds, log=True)
@@ -152,7 +151,10 @@ class _Search:
         current = {
             "privacy.clip": self._run.privacy.clip,
             "privacy.batch": round(self._run.privacy.batch),
-            **{f"algorithm.{key}": getattr(self._run.algorithm, key, None) for key in _RATES},
+            **{
+                f"algorithm.{key}": getattr(self._run.algorithm, key, None)
+                for key in self._run.algorithm.searched
+            },
             PUSHES: self._run.privacy.pushes,
         }
         bounds = self.space()

@@ -17,7 +17,7 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl import vafl_algorithm, vertical_settings
 from tacit.algorithms.vafl.party import Party
 from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
@@ -107,16 +107,16 @@ def parties(
     vertical = vertical_settings.vertical(definition)
     splits = _splits(definition.source.name, root)
     salt = b"simulated"
-    records = registry.labelled_records(splits, salt)
+    records = vafl_algorithm.labelled_records(splits, salt)
     epsilon = vertical.settings.label_epsilon
     train = splits[0]
     if epsilon is not None:
         drawn = randomised_response(
             train.y, train.classes, epsilon, _random(definition.run.seed, definition.edges.count)
         )
-        records = registry.labelled_records(splits, salt, drawn, epsilon)
+        records = vafl_algorithm.labelled_records(splits, salt, drawn, epsilon)
     roles = [
-        registry.party(
+        vafl_algorithm.party(
             vertical,
             f"edge-{number}",
             number,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_valid
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from tacit import config, regular_file
-from tacit.config.algorithms import Vafl
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError, other_format
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT

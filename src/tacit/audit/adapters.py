@@ -9,10 +9,15 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
+from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.edge_task import EdgeTask
+from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.owner import Owner
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.audit.subject import CLIP, CLIPS, EDGE, RUN, SCHEMA, Randomness, Subject
 from tacit.config import parse
+from tacit.config.algorithm_entries import built_in
 from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
 from tacit.privacy.release import Releaser
@@ -21,8 +26,9 @@ from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
 # A run with the audited edge, or peer, and one more. The edge's rows, model and plan are the
 # subject's, and the rest of the run file's [privacy] is not looked at.
+_UPDATES = 1_000_000
 _RUN = f"""
-run.updates = 1_000_000
+run.updates = {_UPDATES}
 data.dataset = "digits"
 model.name = "logistic"
 edges.count = 2
@@ -32,6 +38,14 @@ clip_min = {CLIPS[0]}
 clip_max = {CLIPS[1]}
 [algorithm]
 """
+
+
+def task_of(subject: Subject) -> EdgeTask | None:
+    """Return what the subject's edge computes; None: it is a peer."""
+    settings = built_in(subject.algorithm).settings
+    if subject.task is not None or not issubclass(settings, TaskSettings):
+        return subject.task
+    return settings.model_validate({"name": subject.algorithm}).task()
 
 
 class EdgeAdapter:
@@ -44,8 +58,13 @@ class EdgeAdapter:
 
     def __init__(self, subject: Subject, data: PrivateRows, releaser: Releaser) -> None:
         self.subject = subject
+        self.edge = self.role(data, releaser)
+
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
+        """Return the edge of the run with the rows `data`."""
+        subject = self.subject
         arguments = self.run(), EDGE, data, subject.model, releaser
-        self.edge: EdgeRole = registry.edge(
+        return registry.edge(
             *arguments, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
         )
 
@@ -75,11 +94,22 @@ class LocalStepsAdapter(EdgeAdapter):
     A message is the model after them, start - η·Σ g̃.
     """
 
-    settings: ClassVar[str] = """
-    steps_min = {subject.steps}
-    learning_rate = {subject.learning_rate}
-    proximal = 0.0
-    """
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
+        """Return the edge of the algorithm's task, with the subject's steps and step size."""
+        subject = self.subject
+        task = task_of(subject)
+        assert isinstance(task, LocalStepsTask)
+        numbers = {"steps_min": subject.steps, "learning_rate": subject.learning_rate}
+        owner = Owner(
+            EDGE,
+            data,
+            subject.model,
+            releaser,
+            rows_alone=subject.rows_alone,
+            kind=subject.edge,
+            ways=subject.ways,
+        )
+        return task.model_copy(update=numbers).role(owner, _UPDATES)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """Return Σ g̃."""
@@ -92,15 +122,6 @@ class DistanceAdapter(LocalStepsAdapter):
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """Return Σ g̃."""
         return -vector(payload) / self.subject.learning_rate
-
-
-class PeriodicAdapter(LocalStepsAdapter):
-    """DP-PASGD's device: a message is its model after τ local steps."""
-
-    settings: ClassVar[str] = """
-    tau = {subject.steps}
-    learning_rate = {subject.learning_rate}
-    """
 
 
 class PeerAdapter(EdgeAdapter):
@@ -144,13 +165,16 @@ class PeerAdapter(EdgeAdapter):
         return (start.double() - sent.model.double()) / self.subject.learning_rate
 
 
-ADAPTERS: dict[str, type[EdgeAdapter]] = {
-    "mapa": EdgeAdapter,
-    "fedasync": LocalStepsAdapter,
-    "fedbuff": DistanceAdapter,
-    "dp-pasgd": PeriodicAdapter,
-    "adp2sgd": PeerAdapter,
-}
+def adapter(subject: Subject) -> type[EdgeAdapter]:
+    """Return the adapter of the subject's messages, by what its edge computes."""
+    task = task_of(subject)
+    if task is None:
+        return PeerAdapter
+    if not isinstance(task, LocalStepsTask):
+        return EdgeAdapter
+    if task.push == "distance":
+        return DistanceAdapter
+    return LocalStepsAdapter
 
 
 def make(
@@ -159,7 +183,7 @@ def make(
     """Return the audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
-    return ADAPTERS[subject.algorithm](subject, data, releaser)
+    return adapter(subject)(subject, data, releaser)
 
 
 def vector(payload: bytes) -> Tensor:

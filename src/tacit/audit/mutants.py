@@ -15,8 +15,9 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.audit import mutants_alone as alone
+from tacit.audit import mutants_graphs as graphs
 from tacit.audit import mutants_own as own
 from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
@@ -49,7 +50,7 @@ class MeanClipping(Slots):
         return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
 
 
-class Obedient(MapaEdge):
+class Obedient(GradientEdge):
     """Takes its noise from a server's message."""
 
     def on_message(self, message: ServerOutput) -> list[Outgoing]:
@@ -206,6 +207,11 @@ def _in_slots(name: str, way: type[Slots], **changes: object) -> Subject:
     return _mutant(name, ways=Ways(slots=way, outer=way), rows_alone=False, **changes)
 
 
+def _in_a_graph(name: str, way: type[RowsAlone]) -> Subject:
+    """Return a mutant of how rows go through a graph one by one."""
+    return _mutant(f"in a graph, {name}", ways=Ways(alone=way))
+
+
 def _of_people(name: str, way: type[UnitSlots]) -> Subject:
     """Return a mutant of how people's rows are drawn or clipped."""
     return _mutant(name, ways=Ways(units=way))
@@ -253,6 +259,9 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ("against", _in_slots("two rows added before the clip", rows.PairsTogether, z=0.5), 1600),
     ("against", _in_slots("layers clipped apart", rows.LayersApart, z=0.5), 1200),
     ("places in parts", _alone("every second place computed", alone.ByPlace), 120),
+    ("places in a graph", _in_a_graph("an operation keeps state", graphs.KeepsState), 200),
+    ("places in a graph", _in_a_graph("an operation draws", graphs.DrawsNumbers), 300),
+    ("places in a graph", _in_a_graph("it looks at the batch", graphs.LooksAtTheBatch), 200),
     ("canary", _alone("drawn rows clipped at 2C", alone.AloneTwiceTheClip, z=0.5), 1000),
     ("places", _in_slots("rows one behind the other", rows.Packed), 600),
     ("places", _in_slots("rows in their order from a random slot", rows.Turned), 800),

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.base.local_steps import LocalStepsEdge
 from tacit.kernels.loading import Library, library
 from tacit.models import Model
 from tacit.privacy.private_sum.clipping import Clipped
@@ -79,7 +79,7 @@ class KeptRows(RowsAlone):
         self._batch = None
 
 
-class OneBatch(FedAsyncEdge):
+class OneBatch(LocalStepsEdge):
     """Draws once for all H local steps of a task."""
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
@@ -89,7 +89,7 @@ class OneBatch(FedAsyncEdge):
         return super().work(message)
 
 
-class SameAgain(MapaEdge):
+class SameAgain(GradientEdge):
     """Draws once for a model, and takes the same rows when it is asked for that model again."""
 
     _version: int | None = None
@@ -162,7 +162,7 @@ class TrueDenominator(Releaser):
         return super()._noisy(clipped, clip, paper_dims)
 
 
-class TellsRows(MapaEdge):
+class TellsRows(GradientEdge):
     """Says how many rows it has, in the last bits of what it says first."""
 
     def start(self) -> list[Outgoing]:

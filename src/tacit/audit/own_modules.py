@@ -50,7 +50,25 @@ class Raising(Gated):
         return super().hidden(unit)
 
 
-def model_of(kind: type[Gated]) -> Model:
+class Recurrent(nn.Module):
+    """One recurrent unit and a head.
+
+    torch cannot map such a unit over rows, so each row goes through the module's graph by itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = nn.RNN(2, 1, batch_first=True)
+        self.head = nn.Linear(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores (B, 2) of rows that are sequences of one step."""
+        states, _ = self.unit(x.flatten(1).unsqueeze(1))
+        scores: Tensor = self.head(states[:, -1])
+        return scores
+
+
+def model_of(kind: type[nn.Module]) -> Model:
     """Return the module as a model of a run."""
     return module_model(
         "audit", kind, shape=(1, 1, 2), outputs=2, loss=cross_entropy, trusted=kind is Raising

@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit.audit.message_attacks import compared
+from tacit.audit.own_modules import Recurrent, model_of
 from tacit.audit.statistics import SHARE, Finding, ScoreCounts, ScoreValues, sampler_p_value
 from tacit.audit.subject import CLIP, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
@@ -179,11 +180,28 @@ def places_in_parts(subject: Subject, source: Randomness, pushes: int) -> list[F
     return _moved("places, in parts", subject.but(model=IN_PARTS), source, pushes, worlds)
 
 
-def _gradient(params: Tensor, row: Tensor) -> Tensor:
-    """Return the gradient (d,) of IN_PARTS for a row of class 0."""
+def places_in_a_graph(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """Check the same for rows that go through a graph one by one (C).
+
+    The second number of every row is zero. The model would follow it, so that a graph which puts
+    there what all rows have together shows the record, too.
+    """
+    model = model_of(Recurrent)
+    loud, quiet = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 0.0])
+    params = model.init(0).zero_()
+    parts = model.unflatten(params)
+    parts["unit.weight_ih_l0"][0] = torch.tensor([3.0, -20.0])
+    parts["head.weight"][:, 0] = torch.tensor([40.0, -40.0])  # class 0 for the first feature
+    shift = _gradient(params, loud, model)
+    worlds = [_alternating(params, loud, quiet, shift, record=record) for record in (True, False)]
+    return _moved("places, in a graph", subject.but(model=model), source, pushes, worlds)
+
+
+def _gradient(params: Tensor, row: Tensor, model: Model = IN_PARTS) -> Tensor:
+    """Return the gradient (d,) of the model for a row of class 0."""
     x = row.view(1, 1, 1, -1)
     y = torch.zeros(1, dtype=torch.int64)
-    return example_gradients(IN_PARTS, params, x, y)[0].double()
+    return example_gradients(model, params, x, y)[0].double()
 
 
 def _moved(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.datasets.own.dealing import edges_of
 from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -68,14 +69,16 @@ class Subject:
 
     It is honest as it stands, and a mutant with one class replaced (mutants*.py).
 
-    algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure
-    mechanisms, and for the paper's, in its own accounting. steps: H, the releases that one message
-    is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default what `tacit
-    edge` does; False: what it does under TACIT_ROWS_ALONE=false.
+    algorithm: whose message is audited (by `adapters.adapter`). task: instead, what an edge of
+    a user's own algorithm computes. z: as in `Plan`; 1/ε of one push
+    for the pure mechanisms, and for the paper's, in its own accounting. steps: H, the releases that
+    one message is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default
+    what `tacit edge` does; False: what it does under TACIT_ROWS_ALONE=false.
     """
 
     name: str
     algorithm: str = "mapa"
+    task: EdgeTask | None = None
     mechanism: Mechanism = "gaussian"
     z: float = 1.0
     rate: float = 1.0

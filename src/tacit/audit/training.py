@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.audit.adapters import EdgeAdapter, make
 from tacit.audit.rows_in_messages import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, ScoreValues, one_run_epsilon, one_run_p_value

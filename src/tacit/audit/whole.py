@@ -48,6 +48,7 @@ PUSHES: Final = {
     "against": 1200,
     "places": 600,
     "places in parts": 300,
+    "places in a graph": 300,
     "crowd": 60,
     "own": 400,
     "raising": 200,
@@ -63,6 +64,7 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
     "against": message_attacks.against,
     "places": rows_in_messages.places,
     "places in parts": rows_in_messages.places_in_parts,
+    "places in a graph": rows_in_messages.places_in_a_graph,
     "crowd": rows_in_messages.crowd,
     "own": own_modules.own_module,
     "raising": own_modules.raising,
@@ -124,7 +126,7 @@ def audit(
     for subject in slots:
         yield from _in_slots(subject, source, tests)
     if "gaussian" in chosen:
-        for name in ("own", "raising", "dealt"):
+        for name in ("places in a graph", "own", "raising", "dealt"):
             yield from SAMPLED_TESTS[name](HONEST[0], source, PUSHES[name])
         yield from party_tests(source, mutants=mutants)
         # a network adds noise to times, too

@@ -5,7 +5,7 @@ They are what other code may ask of any kind of data and any algorithm without k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -16,6 +16,7 @@ from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model
 from tacit.models.objectives import Objective
+from tacit.privacy.release import Plan
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 WorkerKind = Literal["edge", "peer", "party"]
@@ -80,6 +81,7 @@ class DataSection(Section):
         raise NotImplementedError
 
 
+RATES = (0.01, 30.0)  # bounds of a learning rate, where `tacit tune` varies it
 USUAL_CLIP = 2.0  # C: near the norm of an example's gradient for softmax and inputs in [0, 1]
 
 
@@ -89,11 +91,15 @@ class AlgorithmSection(Section):
     The defaults here fit an algorithm with one server and edges that hold their own rows; `traits`
     are each algorithm's own. worker: which service computes; peers have no server. columns: whether
     the data is divided by columns, so that each worker holds some columns of every record.
-    composition: how the run's ε follows from its workers'.
+    composition: how the run's ε follows from its workers'. centralised: names of those where one
+    edge holds all the data. searched: keys that `tacit tune` varies, each with its bounds, along a
+    logarithmic scale.
     """
 
     worker: ClassVar[WorkerKind] = "edge"
     columns: ClassVar[bool] = False
+    centralised: ClassVar[tuple[str, ...]] = ()
+    searched: ClassVar[Mapping[str, tuple[float, float]]] = {}
     composition: ClassVar[Composition] = "max"
 
     name: str
@@ -105,6 +111,13 @@ class AlgorithmSection(Section):
     def unread(self) -> list[str]:
         """Return the keys that the run file gives and this algorithm does not read."""
         return []
+
+    def hindered(self, plan: Plan) -> list[str] | None:
+        """Return a sentence for each thing in the noise of `plan` that hinders learning.
+
+        None: the run learns by noisy gradient steps, which the preflight judges.
+        """
+        return None
 
     def promise(self, plans: Plans, clip: float) -> Promise:
         """Return the statement of privacy of a run with these `plans`.

@@ -8,9 +8,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from tacit import shown
+from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.algorithm_entries import settings_classes
 
 _Location = tuple[int | str, ...]
-_CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
+_TAGGED = (("data",), ("algorithm", "edge"))  # sections whose class the key `kind` chooses
 _FORMS = ("column", "labels", "event", "next token", "number", "tokens")
 _TARGETS = tuple((form,) for form in _FORMS)  # forms of a target, which are no keys
 
@@ -34,11 +36,11 @@ def one_line(error: ValidationError, root: type[BaseModel]) -> str:
         elif item["type"] == "missing":
             suffix = ""
         elif item["type"] == "union_tag_invalid":
-            field = f"{field}.{_CHOSEN_BY[field]}"
+            field = f"{field}.kind"
             suffix = f"={shown.quoted(item['ctx']['tag'])}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
-            field = f"{field}.{_CHOSEN_BY[field]}"
+            field = f"{field}.kind"
             message = "Field required"
         problems.append(
             message if field == "run file" and not suffix else f"{field}{suffix}: {message}"
@@ -68,9 +70,12 @@ def _meant(root: type[BaseModel], location: _Location) -> str:
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
     """Return the classes of sections that key `name` of `kind` may hold; none for a plain value."""
     todo: list[Any] = [kind.model_fields[name].annotation]
-    sections = []
+    sections: list[type[BaseModel]] = []
     while todo:
         annotation = todo.pop(0)
+        if annotation is AlgorithmSection:
+            sections.extend(settings_classes())
+            continue
         todo.extend(get_args(annotation))
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             sections.append(annotation)
@@ -78,9 +83,10 @@ def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
 
 
 def _location(location: _Location) -> _Location:
-    # The name that chose the section's class is not a key of the file.
-    if location and location[0] in _CHOSEN_BY:
-        location = location[:1] + location[2:]
+    # The kind that chose the section's class is not a key of the file.
+    for section in _TAGGED:
+        if location[: len(section)] == section:
+            location = section + location[len(section) + 1 :]
     if location[:2] == ("data", "target") and location[2:3] in _TARGETS:
         return location[:2] + location[3:]
     return location

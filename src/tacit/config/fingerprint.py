@@ -16,6 +16,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from tacit.config.sections import Section
+
 DEFINITION_FORMAT = 1
 _MOST_SHOWN = 60  # characters of a value that differs
 
@@ -26,6 +28,8 @@ def differences(section: BaseModel) -> dict[str, Any]:
     Sections inside are treated likewise. Read as a section again, they give an equal one. A key
     without a default is always among them.
     """
+    if isinstance(section, Section) and (stated := section.as_stated()) is not None:
+        return stated
     different: dict[str, Any] = {}
     for key, field in type(section).model_fields.items():
         value = getattr(section, key)

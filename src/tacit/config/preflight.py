@@ -6,17 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.config.own_data import OwnData
 from tacit.models.stopping import can_end
-from tacit.privacy.accounting import gdp
-from tacit.privacy.release import Plan
 from tacit.rounding import beside
 
 _DROWNED = 10.0  # warn below this ratio of all updates' signal to their noise
 _SHORT_PATH = 1.0  # warn below this length of all steps together
-_UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
 def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
@@ -79,8 +75,9 @@ def _privacy(definition: Definition[Any], parameters: int) -> Iterator[str]:
             f"δ = {plan.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
             "give one away whole"
         )
-    if isinstance(definition.algorithm, Vafl):
-        yield from _embeddings(plan, definition.algorithm.width)
+    hindered = definition.algorithm.hindered(plan)
+    if hindered is not None:
+        yield from hindered
         return
     paid = _paid(definition)
     versions = min(updates, paid or updates)
@@ -112,16 +109,4 @@ def _steps(definition: Definition[Any], steps: int, parameters: int) -> Iterator
         yield (
             f"the model will hardly move: learning_rate·clip·updates is "
             f"{rate * clip * steps:.2g}; raise algorithm.learning_rate or privacy.clip"
-        )
-
-
-def _embeddings(plan: Plan, width: int) -> Iterator[str]:
-    """Warn where noise hides an embedding: it is of one record, so nothing averages its noise."""
-    z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
-    signal = 1 / (2 * z * math.sqrt(width))
-    if signal < _UNREAD:
-        yield (
-            f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
-            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
-            "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
         )

@@ -31,12 +31,21 @@ import tomllib
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import PrivateAttr, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    PrivateAttr,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from tacit import regular_file
 from tacit.config import derived_defaults, sections_agree
 from tacit.config import fingerprint as names
-from tacit.config.algorithms import CENTRALISED, Algorithm
+from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.algorithm_entries import BUILT_IN, algorithm_section, built_in
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
 from tacit.config.definition import Definition, worker_names
@@ -71,6 +80,7 @@ _THE_AGGREGATORS = (
     "edges.grace",
     "edges.share",
     "edges.slowdown",
+    "algorithm.code",
 )
 
 
@@ -80,7 +90,7 @@ class RunFile(Section):
     run: Run
     data: Data
     model: ModelSection
-    algorithm: Algorithm
+    algorithm: SerializeAsAny[AlgorithmSection]
     privacy: Privacy = Privacy()
     edges: Edges = Edges()
     evaluation: Evaluation = Evaluation()
@@ -93,6 +103,16 @@ class RunFile(Section):
     def folder(self) -> Path:
         """The folder of the run file, which its paths are relative to."""
         return self._folder
+
+    @field_validator("algorithm", mode="wrap")
+    @classmethod
+    def _named(
+        cls, content: Any, _: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> AlgorithmSection:
+        """Return the section of the algorithm that it names; an own one may be loaded."""
+        context = info.context or {}
+        folder = context.get("folder", Path())
+        return algorithm_section(content, folder, own_code=context.get("written", False))
 
     @model_validator(mode="after")
     def _filled_and_checked(self, info: ValidationInfo) -> Self:
@@ -223,7 +243,7 @@ def parse(
     rows were to be counted and cannot be read.
     """
     content = _content(text, origin)
-    if _name(content) in CENTRALISED:
+    if _centralised(content):
         edges = None
     for section, key, value in (("edges", "count", edges), ("run", "seed", seed)):
         if value is not None and isinstance(content.setdefault(section, {}), dict):
@@ -292,8 +312,7 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
     return parse(text, str(path), edges=edges, seed=seed, folder=path.parent)
 
 
-def _name(content: dict[str, Any]) -> Any:
+def _centralised(content: dict[str, Any]) -> bool:
     algorithm = content.get("algorithm")
-    if isinstance(algorithm, dict):
-        return algorithm.get("name")
-    return None
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    return name in BUILT_IN and name in built_in(name).settings.centralised

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,6 +24,13 @@ class Section(BaseModel):
     """A part of a run file: strict, frozen, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def as_stated(self) -> dict[str, Any] | None:
+        """Return what stands for the section in a run's name and in its journal.
+
+        None: what differs from the defaults.
+        """
+        return None
 
 
 class Run(Section):

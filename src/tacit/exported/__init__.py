@@ -13,6 +13,7 @@ from tacit.exported.predictions import (
     RowsKind,
     column_of,
     fixed_form,
+    gives_words,
     predict,
     strangers,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "column_of",
     "export",
     "fixed_form",
+    "gives_words",
     "is_exported",
     "option_of_rows",
     "predict",

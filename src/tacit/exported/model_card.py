@@ -15,6 +15,7 @@ import torch
 
 from tacit import rounding
 from tacit.config import RunFile
+from tacit.config.own_table import TableData
 from tacit.datasets.target import Target
 from tacit.exported import construction
 from tacit.exported.onnx_file import ONNX
@@ -40,7 +41,8 @@ or in Python, in this folder:
 
     {network}
 
-Rows become numbers as `model.json` says under `data`.
+Rows become numbers as `model.json` says under `data`. The command needs
+`pip install '{command_needs}'`, the lines need `pip install {lines_need}`.
 {served}
 ## What it is
 
@@ -77,9 +79,10 @@ were trained, and {fixed:,} fixed ones. A row costs {multiply_adds:,} multiply-a
 """
 _ONNX = """\
 
-For other servers: `{file}` takes `rows`, any number of examples of {shape} numbers
-({dtype}), as `model.json` says under `data`: scaled as the edges scale them. It gives `scores`, the
-network's own numbers, and `answers`: {answers}.
+For other servers, as onnxruntime (`pip install onnxruntime`):
+`{file}` takes `rows`, any number of examples of {shape} numbers ({dtype}), as `model.json` says
+under `data`: scaled as the edges scale them. It gives `scores`, the network's own numbers, and
+`answers`: {answers}.
 """
 _AGREED = """
 A hash in `code` is what the edges agreed on: over the names and contents of all files of an entry
@@ -132,6 +135,8 @@ def text(
         version=summary["tacit_version"],
         option=options(run),
         network=construction.lines(run, model).replace("\n", "\n    "),
+        command_needs=_command_needs(run),
+        lines_need="tacit" if run.model.entry is None else "torch safetensors",
         learns=_marked(target.words),
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
         model=run.model.entry or run.model.file or run.model.name,
@@ -148,6 +153,14 @@ def text(
         served=_served(model, target) if ONNX in files else "",
         definition=as_json(run.stated(), indent=1).replace("\n", "\n    "),
     )
+
+
+def _command_needs(run: RunFile) -> str:
+    """Return what `tacit predict` is installed as, for such rows."""
+    data = run.data
+    if isinstance(data, TableData) and data.reader(run.folder).integers is not None:
+        return "tacit[edge,text]"
+    return "tacit[edge]"
 
 
 def options(run: RunFile) -> str:

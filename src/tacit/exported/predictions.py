@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Literal
 
@@ -36,15 +36,18 @@ class RowPrediction:
     """The model's prediction for one row.
 
     row: its number, from 1, or its file. value: the class, the labels that are more likely than
-    not, or the number in the unit of the training file. probabilities: of each of the target's
-    `shares`.
+    not, or the number in the unit of the training file. Of tokens the most likely next one at each
+    place, as numbers. probabilities: of each of the target's `shares`. words: of the tokens of a
+    text, up to its end; None of another target.
     """
 
     row: str
     value: str | float
     probabilities: dict[str, float]
+    words: str | None = None
 
 
+_Answer = tuple[str | float, dict[str, float], str | None]  # value, probabilities, words
 Unread = Callable[[str, RowError], None]
 
 
@@ -61,16 +64,17 @@ def predict(
     reader = _reader(model.run, kind)
     option = f"--{_OPTION[kind]} {path}"
     count = 0
-    for name, value, probabilities in _answered(model, reader, path, unread):
+    for name, answer in _answered(model, reader, path, unread):
         count += 1
         row = name or str(count)
+        value, probabilities, _ = answer
         numbers = probabilities.values() if isinstance(value, str) else [value]
         if not all(map(math.isfinite, numbers)):
             raise DataError(
                 f"{option}: row {row}: the model's outputs are not finite numbers, so nothing is "
                 "predicted"
             )
-        yield RowPrediction(row, value, probabilities)
+        yield RowPrediction(row, *answer)
     if not count:
         if kind != "images":
             what = "has no rows"
@@ -91,6 +95,11 @@ def strangers(model: Exported, kind: RowsKind, path: Path) -> Iterator[str]:
     read = plain(_reader(model.run, kind))
     if hasattr(read, "strangers"):
         yield from read.strangers(path)
+
+
+def gives_words(model: Exported) -> bool:
+    """Return whether the predictions have words: of the tokens of a table's text."""
+    return isinstance(model.run.data, TableData) and model.run.source.target.kind == "tokens"
 
 
 def column_of(model: Exported, path: Path, column: str) -> Iterator[str]:
@@ -160,7 +169,7 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
 
 def _answered(
     model: Exported, reader: Reader, path: Path, unread: Unread | None
-) -> Iterator[tuple[str, str | float, dict[str, float]]]:
+) -> Iterator[tuple[str, _Answer]]:
     """Yield the name of each row, "" where it has none, and the model's answer to it."""
     pictures = _pictures(reader, path)
     if unread is not None and pictures:
@@ -168,9 +177,13 @@ def _answered(
     else:
         blocks = _blocks(reader, path, [name for name, _ in pictures])
     for names, block in blocks:
-        answers = _answers(model, _prepared(model.run, block))
-        for name, (value, probabilities) in zip(names, answers, strict=True):
-            yield name, value, probabilities
+        answers = list(_answers(model, _prepared(model.run, block)))
+        words: Iterator[str | None] = repeat(None, len(answers))
+        if gives_words(model):
+            tokens = [[int(number) for number in str(value).split()] for value, _ in answers]
+            words = plain(reader).words(block.numpy(), tokens)  # type: ignore[attr-defined]
+        for name, answer, text in zip(names, answers, words, strict=True):
+            yield name, (*answer, text)
 
 
 def _pictures(reader: Reader, path: Path) -> list[tuple[str, Path]]:

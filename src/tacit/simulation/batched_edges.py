@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.base.local_steps import LocalSteps
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.base.local_steps import LocalStepsEdge
 from tacit.algorithms.gossip.worker import GossipWorker
-from tacit.algorithms.mapa import MapaEdge
 from tacit.models.vectors import score_deltas
 from tacit.privacy.private_sum.clipping import Clipped, drawn_outer_sum
 from tacit.privacy.private_sum.slots import OuterSlots
@@ -28,7 +28,7 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
 
     The edge refuses nothing and its budget pays.
     """
-    if not isinstance(edge, MapaEdge | LocalSteps) or edge.halted or edge.refuses(message):
+    if not isinstance(edge, GradientEdge | LocalStepsEdge) or edge.halted or edge.refuses(message):
         return False
     return can_batch(edge, message.clip, edge.task_steps(message.version))
 
@@ -48,7 +48,7 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
     """Return what `EdgeRole.work` of each edge pushes, for `batchable` tasks of one kind."""
     edges = [edge for edge, _ in tasks]
     messages = [message for _, message in tasks]
-    local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
+    local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalStepsEdge)]
     if local:
         releases = release_steps_together(
             [edge.releaser for edge in edges],

@@ -100,7 +100,7 @@ class Simulator:
 
     >>> from tacit import config, datasets
     >>> from tacit.algorithms import registry
-    >>> from tacit.algorithms.mapa import MapaServer
+    >>> from tacit.algorithms.mapa.mapa import MapaServer
     >>> from tacit.privacy.release import Releaser
     >>> from tacit.privacy.noise.randomness import Random
     >>> from tacit.privacy.ledger.simulated import SimulatedLedger

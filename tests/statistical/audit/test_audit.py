@@ -384,7 +384,7 @@ def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
     ] == ["passes"]
 
 
-NEW = ("against", "places", "places in parts", "crowd", "own", "raising")
+NEW = ("against", "places", "places in parts", "places in a graph", "crowd", "own", "raising")
 
 
 @pytest.mark.parametrize(

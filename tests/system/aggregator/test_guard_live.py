@@ -18,7 +18,7 @@ from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.flood_limit import FRUITLESS_AT_ONCE
 
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.config import sections
 from tacit.protocol import topics, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb

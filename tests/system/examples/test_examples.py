@@ -18,15 +18,17 @@ from tests.conftest import ROOT
 from tests.helpers.nightly import nightly
 from tests.helpers.processes import PATIENCE, environment
 
-MADE = shutil.ignore_patterns("*.csv", "*.npz", "train", "public", "*.safetensors", "__pycache__")
+MADE = shutil.ignore_patterns(
+    "*.csv", "*.npz", "*.json", "train", "public", "*.safetensors", "__pycache__"
+)
 QUICK = ("own-images", "own-table")
 FINE_TUNE = "fine-tune"  # which has a test of its own
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+EXAMPLES = sorted(file.parent.name for file in (ROOT / "examples").glob("*/run.toml"))
 
 
 def test_all_of_them_are_there() -> None:
     expected = {"own-table", "own-images", "own-model", "by-person", FINE_TUNE, "hugging-face"}
-    expected |= {"lora"}
+    expected |= {"lora", "own-text"}
     assert expected <= set(EXAMPLES)
 
 

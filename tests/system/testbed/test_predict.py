@@ -33,7 +33,7 @@ from tacit_services.testbed import output_folder
 from tacit_services.testbed.vertical_predict import predict
 
 from tacit import datasets
-from tacit.algorithms import registry
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import gdp
@@ -175,7 +175,7 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     with journal_file.open_journal(run.file) as file:
         payloads = [entry.payload for entry in journal_file.JournalReader(file, "file")]
     role, _ = refold(
-        run.run, payloads, registry.labelled_records(datasets.splits("digits", None), SALT)
+        run.run, payloads, vafl_algorithm.labelled_records(datasets.splits("digits", None), SALT)
     )
     assert isinstance(role, LabelServer)
     rows = torch.tensor([1437 + 3, 7])

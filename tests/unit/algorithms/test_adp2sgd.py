@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
-from tacit.config.topology import build, pairwise
+from tacit.algorithms.gossip.topology import build, pairwise
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.models.vectors import LARGEST, mean_gradient

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
-from tacit.algorithms.dp_pasgd.averaging import AveragingEdge, DpPasgdServer
+from tacit.algorithms.base.local_steps import LocalStepsEdge
+from tacit.algorithms.dp_pasgd.averaging import DpPasgdServer
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
 from tacit.config import RunFile
-from tacit.config.algorithms import DpPasgd
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.models.vectors import mean_gradient
@@ -44,18 +45,18 @@ def server(updates: int = 100) -> DpPasgdServer:
     return cloud
 
 
-def device(tau: int, plan: Plan, seed: int | None = 1) -> AveragingEdge:
+def device(tau: int, plan: Plan, seed: int | None = 1) -> LocalStepsEdge:
     algorithm = run_file(tau).algorithm
     assert isinstance(algorithm, DpPasgd)
     releaser = Releaser(plan, Ledger(":memory:", "test"), Random(seed))
-    return AveragingEdge(algorithm, "a", MODEL, releaser, sum_of(DATA, MODEL, releaser))
+    return LocalStepsEdge(algorithm.task(), "a", MODEL, releaser, sum_of(DATA, MODEL, releaser))
 
 
 def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:
     return Plan(mechanism, q, 4.0, z, 0.01, 100.0, 100.0, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
-def pushed(edge: AveragingEdge, params: Tensor, clip: float = 1.0) -> Push:
+def pushed(edge: LocalStepsEdge, params: Tensor, clip: float = 1.0) -> Push:
     (out,) = edge.on_message(GlobalModel(0, params, clip))
     assert isinstance(out.message, Push)
     return out.message

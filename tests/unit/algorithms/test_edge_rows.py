@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients
@@ -23,14 +23,14 @@ LOGISTIC, MLP = build("logistic", (1, 1, 4), 3), build("mlp", (1, 1, 4), 3, hidd
 LSTM = build("lstm", (6,), 20, hidden=(8,))
 
 
-def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> MapaEdge:
+def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> GradientEdge:
     plan = Plan(mechanism, 1.0, 4.0, 20.0, 0.1, 10.0, math.inf, 1e-5, rows_max=4)
     releaser = Releaser(plan, Ledger(":memory:", "t"), Random(1))
     rows = sum_of(Dataset(x, y, model.classes, "test"), model, releaser)
-    return MapaEdge("edge-0", model, releaser, rows)
+    return GradientEdge("edge-0", model, releaser, rows)
 
 
-def pushes(role: MapaEdge) -> int:
+def pushes(role: GradientEdge) -> int:
     sent = [
         out for _ in range(3) for out in role.on_message(GlobalModel(1, role.model.init(1), 1.0))
     ]

@@ -14,10 +14,10 @@ from tacit_services.journal import snapshot_file as state_file
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.algorithms.fedasync.fedavg import AveragingServer
 from tacit.algorithms.fedasync.fedbuff import BufferedServer
 from tacit.algorithms.fedasync.mixing import MixingServer, staleness_weight
-from tacit.config.algorithms import FedAsync
 from tacit.privacy.accounting import Spend
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, Retired
 from tests.helpers.fedasync import MODEL, SIZE, addressees, hello, joined, run_file, server, update

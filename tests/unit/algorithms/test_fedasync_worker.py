@@ -9,8 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
-from tacit.config.algorithms import FedAsync
+from tacit.algorithms.base.local_steps import LocalStepsEdge
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.ledger import Ledger
@@ -38,14 +38,16 @@ def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float
 
 def worker(
     section: str, privacy_plan: Plan, seed: int | None = 1, name: str = "fedasync"
-) -> FedAsyncEdge:
+) -> LocalStepsEdge:
     algorithm = run_file(name, section).algorithm
     assert isinstance(algorithm, FedAsync)
     releaser = Releaser(privacy_plan, Ledger(":memory:", "test"), Random(seed))
-    return FedAsyncEdge(algorithm, "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser))
+    return LocalStepsEdge(
+        algorithm.task(), "edge-0", MODEL, releaser, sum_of(DATA, MODEL, releaser)
+    )
 
 
-def pushed(edge: FedAsyncEdge, model: GlobalModel) -> Push:
+def pushed(edge: LocalStepsEdge, model: GlobalModel) -> Push:
     (out,) = edge.on_message(model)
     assert isinstance(out.message, Push)
     return out.message
@@ -71,7 +73,7 @@ def test_every_local_step_draws_a_batch_of_its_own(rows_alone: bool) -> None:
     releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
     ways = Ways(WatchedRows, WatchedSlots, WatchedSlots)
     rows = sum_of(DATA, MODEL, releaser, rows_alone=rows_alone, ways=ways)
-    watched = FedAsyncEdge(section, "edge-0", MODEL, releaser, rows)
+    watched = LocalStepsEdge(section.task(), "edge-0", MODEL, releaser, rows)
     pushed(watched, GlobalModel(1, torch.zeros(SIZE), 1.0))
     assert len(drawn) == 6
     assert len(set(drawn)) == 6

@@ -15,11 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms import mapa
 from tacit.algorithms.base.server import STALENESS_WINDOW
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa import mapa
+from tacit.algorithms.mapa.mapa import MapaServer
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config import RunFile
-from tacit.config.algorithms import Mapa
 from tacit.config.sections import Edges
 from tacit.models import build
 from tacit.privacy.accounting import Spend

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import WAYS, MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.mapa.mapa import WAYS
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, mean_gradient
@@ -45,13 +46,13 @@ def edge(
     model: Model = MODEL,
     *,
     rows_alone: bool = True,
-) -> MapaEdge:
+) -> GradientEdge:
     releaser = Releaser(privacy_plan, Ledger(":memory:", "data"), Random(seed))
     rows = sum_of(data, model, releaser, rows_alone=rows_alone, ways=WAYS)
-    return MapaEdge("a", model, releaser, rows)
+    return GradientEdge("a", model, releaser, rows)
 
 
-def push(role: MapaEdge, clip: float = 1.0, version: int = 7) -> Push:
+def push(role: GradientEdge, clip: float = 1.0, version: int = 7) -> Push:
     (sent,) = role.on_message(GlobalModel(version, PARAMS, clip))
     assert sent.to == SERVER
     assert isinstance(sent.message, Push)
@@ -148,7 +149,7 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
     assert "budget" in retired.message.reason
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, role: MapaEdge) -> list[Tensor]:
+def chosen(monkeypatch: pytest.MonkeyPatch, role: GradientEdge) -> list[Tensor]:
     """Return the list that receives the rows drawn by the modes without privacy."""
     rows: list[Tensor] = []
     plain = role.private_sum

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.base.local_steps import LocalStepsEdge
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.audit.statistics import proven
-from tacit.config.algorithms import FedAsync
 from tacit.datasets import EdgeRows, Units
 from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
@@ -55,7 +55,7 @@ def edge(
     rows: int = ROWS,
     z: float = 2.0,
     units: bool = False,
-    make: Callable[..., EdgeRole] = MapaEdge,
+    make: Callable[..., EdgeRole] = GradientEdge,
 ) -> EdgeRole:
     """Return an edge with `rows` rows and a public one.
 
@@ -117,10 +117,10 @@ def test_a_unit_with_a_row_that_raises_adds_nothing() -> None:
 
 def fedasync(*arguments: object) -> EdgeRole:
     section = FedAsync.model_validate({"name": "fedasync", "steps_min": 3, "steps_max": 3})
-    return FedAsyncEdge(section, *arguments)  # type: ignore[arg-type]
+    return LocalStepsEdge(section.task(), *arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", [MapaEdge, fedasync])
+@pytest.mark.parametrize("make", [GradientEdge, fedasync])
 def test_an_edge_answers_a_model_that_makes_a_record_raise(make: Callable[..., EdgeRole]) -> None:
     model, params = model_of(Solve), attack(model_of(Solve))
     role = edge(model, make=make)

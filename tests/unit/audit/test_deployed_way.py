@@ -20,26 +20,28 @@ from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
 from tacit_services.testbed import simulated_run
 from tacit_services.worker.row_owner import RowOwner
+from torch import nn
 
 from tacit import config
-from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.audit import own_modules, whole
 from tacit.audit.adapters import make
 from tacit.audit.mutants import OTHERS, SAMPLED
-from tacit.audit.own_modules import Gated, Raising, model_of
+from tacit.audit.own_modules import Gated, Raising, Recurrent, model_of
 from tacit.audit.subject import NARROW, Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
 from tacit.audit.worlds import opposed_world, quiet_world
 from tacit.config import parse
+from tacit.config.algorithm_entries import BUILT_IN
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.kernels.loading import library
 from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.trusted_module import TrustedModule
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.private_sum.row_by_row import GraphSums
 from tacit.privacy.private_sum.row_sums import RowSums
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.release import PRIVATE
@@ -50,10 +52,10 @@ compiled = pytest.mark.skipif(
 )
 ALONE = "drawn rows alone"
 WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
-NAMES = [name for name in registry.ROLES if name not in (*WITHOUT_NOISE, "vafl")]
+NAMES = [name for name in BUILT_IN if name not in (*WITHOUT_NOISE, "vafl")]
 PEERS = ("adp2sgd", "sync")
-# Tests of what is deployed in slots: a model without kernels, and units of several rows.
-IN_SLOTS = ("places", "own", "raising", "person", "dealt", "people")
+# Tests of what has no kernels: what is deployed in slots, as units of several rows, and a graph.
+WITHOUT_KERNELS = ("places", "places in a graph", "own", "raising", "person", "dealt", "people")
 REFUSED = ("orders",)  # an honest edge computes nothing on such orders
 
 
@@ -112,9 +114,9 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
         assert (way(role) == ALONE) == (name not in PEERS)
 
 
-@pytest.mark.parametrize("kind", [Gated, Raising])
+@pytest.mark.parametrize("kind", [Gated, Raising, Recurrent])
 def test_the_audits_own_modules_are_computed_the_deployed_way(
-    kind: type[Gated], tmp_path: Path
+    kind: type[nn.Module], tmp_path: Path
 ) -> None:
     shutil.copy(own_modules.__file__, tmp_path / "nets.py")
     rows = np.zeros((8, 2), dtype=np.float32), np.arange(8) % 2
@@ -138,6 +140,7 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert type(mine.private_sum) is type(role.private_sum)
     expected = TrustedModule if kind is Raising else FrozenModule
     assert type(role.model) is type(mine.model) is expected
+    assert (way(mine) == GraphSums.way) == (kind is Recurrent)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)
@@ -181,12 +184,12 @@ def attacks(subject: Subject) -> Mapping[str, Callable[[], object]]:
     sampled = {
         name: partial(test, subject, Randomness(1), 8)
         for name, test in SAMPLED_TESTS.items()
-        if name not in IN_SLOTS
+        if name not in WITHOUT_KERNELS
     }
     structure = {
         name: partial(test, subject, Randomness(1))
         for name, test in whole._tests(host()).items()
-        if name not in IN_SLOTS + REFUSED
+        if name not in WITHOUT_KERNELS + REFUSED
     }
     return sampled | structure
 
@@ -211,6 +214,24 @@ def test_each_attack_on_an_edge_with_kernels_fails() -> None:
                 continue
             passed.append(name)
     assert passed == []
+
+
+def test_the_attack_on_a_graph_fails_where_its_sum_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*args: object, **kwargs: object) -> None:
+        raise Broken
+
+    monkeypatch.setattr(GraphSums, "sum", raises)
+    with pytest.raises(Broken):
+        SAMPLED_TESTS["places in a graph"](HONEST[1], Randomness(1), 8)
+
+
+def test_mutants_of_a_graph_go_through_it_row_by_row() -> None:
+    mutants = [subject for name, subject, _ in SAMPLED if name == "places in a graph"]
+    assert len(mutants) == 3
+    for mutant in mutants:
+        subject = mutant.but(model=model_of(Recurrent))
+        role = make(subject, quiet_world(subject.model).records(canary=True), Randomness(1)).edge
+        assert role.private_sum.way == GraphSums.way
 
 
 @compiled

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.audit.adapters import vector
 from tacit.audit.mutants_rows import CopiesStrangeRows
 from tacit.audit.statistics import Finding, ScoreValues, proven
@@ -58,7 +58,7 @@ def edge(
     clip: float,
     *,
     alone: bool = True,
-) -> MapaEdge:
+) -> GradientEdge:
     """Return an edge that computes as `tacit edge` does if `alone`, else in slots.
 
     A kind that fills slots itself is in slots either way.
@@ -69,10 +69,10 @@ def edge(
     )  # public: the same with the record and without
     releaser = Releaser(plan, Ledger(":memory:", "attack"), Random())
     rows = sum_of(data, model, releaser, rows_alone=alone and kind is Slots, ways=ways)
-    return MapaEdge("edge-0", model, releaser, rows)
+    return GradientEdge("edge-0", model, releaser, rows)
 
 
-def sent(role: MapaEdge, params: Tensor, clip: float) -> bytes | None:
+def sent(role: GradientEdge, params: Tensor, clip: float) -> bytes | None:
     """Return the edge's answer to a model, as bytes, or None if it sends nothing."""
     for out in role.on_message(GlobalModel(1, params, clip)):
         if isinstance(out.message, Push):

@@ -7,10 +7,8 @@ from typing import get_args
 import pytest
 
 from tacit import config
-from tacit.algorithms import registry
 from tacit.config import RunFile
-from tacit.config import algorithms as sections
-from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.algorithm_entries import BUILT_IN, settings_classes
 from tacit.privacy import report
 
 FILE = """
@@ -32,7 +30,7 @@ clip = 1.0
 count = 4
 epsilon = [1.0, 1.0, 8.0]
 """
-KINDS: tuple[type[AlgorithmSection], ...] = get_args(get_args(sections.Algorithm)[0])
+KINDS = tuple(settings_classes())
 
 
 def run_file(name: str, mechanism: str = "gaussian", noise_at: str = "edge") -> RunFile:
@@ -41,7 +39,7 @@ def run_file(name: str, mechanism: str = "gaussian", noise_at: str = "edge") -> 
 
 def test_every_name_of_an_algorithm_has_its_roles() -> None:
     names = [name for kind in KINDS for name in get_args(kind.model_fields["name"].annotation)]
-    assert sorted(names) == sorted(registry.ROLES)
+    assert sorted(names) == sorted(BUILT_IN)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tacit_services.testbed import simulated_run
 
 from tacit import config
-from tacit.algorithms import registry
+from tacit.config.algorithm_entries import BUILT_IN
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError
 from tests.helpers.nightly import nightly
@@ -108,7 +108,7 @@ def metrics(folder: Path) -> dict[str, float]:
 
 
 def test_every_name_is_tried() -> None:
-    assert {*PRIVATE, *PLAIN, *VERTICAL} == set(registry.ROLES)
+    assert {*PRIVATE, *PLAIN, *VERTICAL} == set(BUILT_IN)
 
 
 @pytest.mark.slow

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config import RunFile
-from tacit.config.algorithms import DpPasgd, FedAsync, Mapa
 from tacit.config.data import BenchmarkData
 from tacit.errors import ConfigError
 from tests.helpers.good_run_file import PLAIN, TEXT, parsed

@@ -7,9 +7,10 @@ import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.gossip.worker import GossipWorker
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.algorithms.vafl.step_rules import StepRule
-from tacit.config.algorithms import Mapa, Vafl
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.datasets import EdgeRows
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.config.topology import (
+from tacit.algorithms.gossip.topology import (
     KINDS,
     Topology,
     TopologyKind,

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from tacit.audit.mutants_graphs import DrawsNumbers, KeepsState, LooksAtTheBatch
 from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.models.graph.graph_model import GraphModel, RowGradient, write_parts
 from tacit.models.losses import cross_entropy
@@ -46,16 +48,39 @@ def test_it_is_the_sum_of_the_rows_clipped_gradients(name: str) -> None:
     assert torch.allclose(sum_of(GraphSums(model), x, y, step=None), floats.total, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["mlp", "conv2d", "padded attention", "lstm"])
-def test_a_row_adds_the_same_integers_whatever_its_companions(name: str) -> None:
-    _, model, _ = built(name)
-    x, y = batch_of(model, ROWS)
-    sums = GraphSums(model)
+def depend(sums: GraphSums) -> list[int]:
+    """Return the rows that add other integers alone than in company."""
+    x, y = batch_of(sums.model, ROWS)
     whole = sum_of(sums, x, y)
+    dependent = []
     for place in range(ROWS):
         others = [other for other in range(ROWS) if other != place]
         alone = sum_of(sums, x[place : place + 1], y[place : place + 1])
-        assert torch.equal(whole - sum_of(sums, x[others], y[others]), alone)
+        if not torch.equal(whole - sum_of(sums, x[others], y[others]), alone):
+            dependent.append(place)
+    return dependent
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv2d", "padded attention", "lstm"])
+def test_a_row_adds_the_same_integers_whatever_its_companions(name: str) -> None:
+    _, model, _ = built(name)
+    assert depend(GraphSums(model)) == []
+
+
+class Dropping(GraphSums):
+    """A mutant: a row goes through dropout first."""
+
+    def _row(self, drawn: Drawn, place: np.int64) -> tuple[Tensor, Tensor]:
+        x, y = super()._row(drawn, place)
+        return functional.dropout(x), y
+
+
+@pytest.mark.parametrize(
+    "mutant", [KeepsState.kind, DrawsNumbers.kind, LooksAtTheBatch.kind, Dropping]
+)
+def test_mutants_of_an_operation_are_caught(mutant: type[GraphSums]) -> None:
+    _, model, _ = built("mlp")
+    assert depend(mutant(model))
 
 
 class ByViews(GraphSums):

@@ -72,7 +72,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_what_an_edge_is_made_of_does_not_load_numba() -> None:
-    (loaded,) = child("import sys, tacit.algorithms.mapa; print('numba' in sys.modules)")
+    (loaded,) = child("import sys, tacit.algorithms.mapa.mapa; print('numba' in sys.modules)")
     assert loaded == "False"
 
 

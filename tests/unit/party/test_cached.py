@@ -24,7 +24,7 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session
 
 from tacit import datasets
-from tacit.algorithms import registry
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
@@ -45,7 +45,7 @@ RUN: Layer = {
 
 
 def roster(run: RunFile) -> Roster:
-    labelled_records = registry.labelled_records(datasets.splits("digits", None), SALT)
+    labelled_records = vafl_algorithm.labelled_records(datasets.splits("digits", None), SALT)
     return Roster(labelled_records.names, labelled_records.records)
 
 
@@ -67,7 +67,7 @@ class Disk:
                 KeptEmbeddings(self.folder / "released"),
                 datasets.splits("digits", None),
             )
-            role = registry.party(
+            role = vafl_algorithm.party(
                 vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), embeddings
             )
             restore(role, outbox)
@@ -156,7 +156,7 @@ def test_what_is_spent_between_charge_and_disk_stays_spent(disk: Disk) -> None:
 def test_no_request_makes_a_party_release_its_table_a_second_time(disk: Disk) -> None:
     run = parsed()
     ledger, splits = Ledger(":memory:", "digits"), datasets.splits("digits", None)
-    role = registry.party(vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random())
+    role = vafl_algorithm.party(vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random())
     rows = torch.arange(5)
     assert role.on_message(Request(1, rows)) == []  # before there is a table
     role.on_message(roster(run))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from torch import Tensor
 
-from tacit.config.topology import TopologyKind
+from tacit.algorithms.gossip.topology import TopologyKind
 from tacit.protocol.messages import Outgoing
 from tests.helpers.paper_gossip import AnyPeer, Net
 

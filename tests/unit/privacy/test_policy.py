@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tacit import config, datasets
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.errors import ConfigError, PrivacyError
 from tacit.models import build
 from tacit.privacy import policy
@@ -220,9 +220,9 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
         assert refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.define().terms)) is None
 
 
-def make_edge() -> MapaEdge:
+def make_edge() -> GradientEdge:
     rows = datasets.load("digits", "train", None)
     classifier = build("logistic", (1, 8, 8), 10)
     releaser = Releaser(PLAN, Ledger(":memory:", "x"), Random(1))
     summed = sum_of(rows.take(torch.arange(160)), classifier, releaser)
-    return MapaEdge("edge-0", classifier, releaser, summed)
+    return GradientEdge("edge-0", classifier, releaser, summed)

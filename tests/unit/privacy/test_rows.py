@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import registry
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Layered, Model, build
@@ -261,12 +261,12 @@ class OtherLayers(Layered):
 OTHER = OtherLayers("mlp", (1, 4, 4), 10, hidden=(5,))
 
 
-def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> MapaEdge:
+def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> GradientEdge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     rows = Dataset(x, y, 10, "mine")
-    return MapaEdge(
+    return GradientEdge(
         "edge-0", model, releaser, sum_of(rows, model, releaser, device, rows_alone=alone)
     )
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.fedasync.edge_task import FedAsyncEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.base.local_steps import LocalStepsEdge
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.audit.statistics import sampler_p_value
-from tacit.config.algorithms import FedAsync
 from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.models import Model, build
 from tacit.models.losses import cross_entropy
@@ -83,7 +83,7 @@ def edge(
 ) -> EdgeRole:
     edge_plan = plan(mechanism, rate, max(8, data.records))
     releaser = Releaser(edge_plan, Ledger(":memory:", "t"), Random(seed))
-    return mapa.MapaEdge("edge-0", model, releaser, sum_of(data, model, releaser))
+    return GradientEdge("edge-0", model, releaser, sum_of(data, model, releaser))
 
 
 def slots_of(model: Model, data: EdgeRows, **changes: Any) -> Slots:
@@ -342,9 +342,9 @@ def test_every_step_draws_units_and_their_rows_afresh(
     section = FedAsync(name="fedasync", steps_min=3, learning_rate=0.1)
     summed = sum_of(data, LOGISTIC, releaser)
     role: EdgeRole = (
-        FedAsyncEdge(section, "edge-0", LOGISTIC, releaser, summed)
+        LocalStepsEdge(section.task(), "edge-0", LOGISTIC, releaser, summed)
         if algorithm == "fedasync"
-        else mapa.MapaEdge("edge-0", LOGISTIC, releaser, summed)
+        else GradientEdge("edge-0", LOGISTIC, releaser, summed)
     )
     pushes = [
         out for _ in range(2) for out in role.on_message(GlobalModel(1, LOGISTIC.init(1), 1.0))

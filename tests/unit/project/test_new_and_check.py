@@ -17,8 +17,8 @@ from tacit_services.project.templates import NETS
 
 from tacit import config
 from tacit.algorithms import registry
-from tacit.algorithms.mapa import MapaServer
-from tacit.config.algorithms import Mapa
+from tacit.algorithms.mapa.mapa import MapaServer
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config.own_table import TableData
 from tacit.datasets.own.file_reading import digest
 from tacit.datasets.source import Owned

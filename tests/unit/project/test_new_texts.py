@@ -128,3 +128,11 @@ def test_the_next_token_is_learnt(
     answers = json.loads(capsys.readouterr().out)
     assert len(answers) == 300
     assert {len(answer["value"].split()) for answer in answers} == {12}
+    # A word for each number, up to the text's end.
+    rows = list(csv.DictReader(io.StringIO(Path("public.csv").read_text())))
+    for answer, row in zip(answers, rows, strict=True):
+        numbers = [int(number) for number in answer["value"].split()][: len(row["note"].split())]
+        assert answer["words"] == " ".join(own_texts.EVERY[number] for number in numbers)
+    lines = predicted(capsys, "model", "--table", "public.csv")
+    assert list(lines[0]) == ["row", "prediction", "words"]
+    assert [line["words"] for line in lines] == [answer["words"] for answer in answers]

@@ -14,7 +14,7 @@ import torch
 from tacit_services.testbed.simulated_run import Simulation
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.base.local_steps import LocalSteps
+from tacit.algorithms.base.local_steps import LocalStepsEdge
 from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy.accounting import epsilon_pld
@@ -226,7 +226,7 @@ def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> N
     for name, record in simulator.server.edges.items():
         assert epsilon_pld(record.spent, 1e-5) <= 1.0
         role = simulator.edges[name]
-        assert isinstance(role, LocalSteps)
+        assert isinstance(role, LocalStepsEdge)
         remaining = role.releaser.releases_left
         assert remaining is not None
         assert 0 <= remaining < 7

@@ -39,7 +39,7 @@ from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
 from tacit import config
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.protocol import topics
 from tacit_lab.bench import cost, crowd, large, push, step, training_cost

@@ -24,7 +24,7 @@ from torch import Tensor
 from tacit import config, datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.config.fingerprint import canonical
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
@@ -40,7 +40,7 @@ from tacit.protocol.messages import GlobalModel, Hello, Outgoing, Push, ServerOu
 from tacit_lab.bench.child import answer, begin, resident
 
 
-class ReadyMade(MapaEdge):
+class ReadyMade(GradientEdge):
     """An edge whose update was released once, beforehand: everything but the computation."""
 
     outbox: Outbox
@@ -70,7 +70,7 @@ class ReadyMade(MapaEdge):
         self.largest = max([self.largest, *(file.stat().st_size for file in files)])
 
 
-def build(options: dict[str, Any], kind: type[MapaEdge]) -> EdgeRole:
+def build(options: dict[str, Any], kind: type[GradientEdge]) -> EdgeRole:
     """Return an edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
@@ -252,14 +252,14 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 def compute(options: dict[str, Any]) -> NoReturn:
     """Run the edge step alone (sample, clip, noise, in-memory ledger), until killed."""
-    role = build(options, MapaEdge)
+    role = build(options, GradientEdge)
     params = role.model.init(1)
     _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
 
 
 def plain(options: dict[str, Any]) -> NoReturn:
     """Take plain steps until killed: the mean gradient of the rows that an edge expects."""
-    role = build(options, MapaEdge)
+    role = build(options, GradientEdge)
     params = role.model.init(1)
     batch = round(role.releaser.plan.batch)
     rows = role.private_sum

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.datasets import Dataset
 from tacit.models import build
 from tacit.models.vectors import example_gradients, mean_gradient
@@ -94,7 +94,7 @@ def _edge_step(data: Dataset, mechanism: Mechanism, batch: int, params: Tensor) 
     plan = Plan(mechanism, batch / ROWS, batch, 1.0, 0.1, 10.0, 1e6, 1e-5)
     random = Random()
     rows = private_sum(data, MODEL, plan, random)
-    edge = MapaEdge("edge-0", MODEL, Releaser(plan, Ledger(":memory:", "bench"), random), rows)
+    edge = GradientEdge("edge-0", MODEL, Releaser(plan, Ledger(":memory:", "bench"), random), rows)
     return lambda: edge.on_message(GlobalModel(0, params, CLIP))
 
 

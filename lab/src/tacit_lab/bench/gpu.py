@@ -23,9 +23,9 @@ from torch import Tensor
 
 from tacit import config, datasets
 from tacit.algorithms import registry
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.algorithms.gossip.worker import GossipWorker
-from tacit.algorithms.mapa import MapaEdge
-from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl import vafl_algorithm, vertical_settings
 from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
 from tacit.models import Model
@@ -102,7 +102,7 @@ def _edge_of(model: Model) -> Callable[[str], Computation]:
     def make(device: str) -> Computation:
         releaser = _releaser(ROWS, BATCH / ROWS)
         rows = private_sum(data, model, releaser.plan, releaser.random, device)
-        edge = MapaEdge("edge-0", model, releaser, rows)
+        edge = GradientEdge("edge-0", model, releaser, rows)
 
         def answer() -> Tensor:
             (outgoing,) = edge.on_message(message)
@@ -135,7 +135,8 @@ def _party(device: str) -> Computation:
     def answer() -> Tensor:
         ledger = Ledger(":memory:", "gpu")
         random = Random(SEED)
-        party = registry.party(vertical, "edge-0", 0, splits, SALT, ledger, random, device=device)
+        arguments = vertical, "edge-0", 0, splits, SALT, ledger, random
+        party = vafl_algorithm.party(*arguments, device=device)
         (outgoing,) = party.on_message(roster)
         assert isinstance(outgoing.message, Embed)
         assert outgoing.message.released is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tacit.algorithms.mapa import MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import mean_gradient
@@ -74,7 +74,7 @@ def plain_step(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
 
 def bench_edge(
     model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path, *, alone: bool
-) -> MapaEdge:
+) -> GradientEdge:
     """Return an edge with a real ledger and a secret key.
 
     It has as many slots as rows that are dealt in public give it.
@@ -83,10 +83,10 @@ def bench_edge(
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
     random = Random()
     rows = private_sum(data, model, plan, random, rows_alone=alone)
-    return MapaEdge("edge-0", model, Releaser(plan, Ledger(path, data.name), random), rows)
+    return GradientEdge("edge-0", model, Releaser(plan, Ledger(path, data.name), random), rows)
 
 
-def push_step(edge: MapaEdge, params: Tensor) -> Step:
+def push_step(edge: GradientEdge, params: Tensor) -> Step:
     def step() -> None:
         (outgoing,) = edge.on_message(GlobalModel(0, params, CLIP))
         assert isinstance(outgoing.message, Push), outgoing.message

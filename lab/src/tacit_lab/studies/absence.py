@@ -40,6 +40,7 @@ from tacit_services.testbed.processes import free_port
 
 from tacit import datasets
 from tacit.algorithms import registry
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.privacy.noise.labels import corrected_loss
 from tacit_lab.checkout import EXPERIMENTS
@@ -172,7 +173,8 @@ def folded(path: Path, versions: list[int]) -> list[float]:
         reader = journal_file.JournalReader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
-        labelled = registry.labelled_records(datasets.splits(run.source.name, None), SALT.encode())
+        splits = datasets.splits(run.source.name, None)
+        labelled = vafl_algorithm.labelled_records(splits, SALT.encode())
         server = registry.server(run.define(), model, labelled)
         schema = model.schema_hash()
         assert isinstance(server, LabelServer)

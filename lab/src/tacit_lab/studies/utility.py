@@ -28,7 +28,7 @@ from torch import Tensor
 from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.mapa import MapaServer
+from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
 from tacit.datasets.benchmarks.sources import Split

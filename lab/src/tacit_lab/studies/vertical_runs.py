@@ -21,6 +21,7 @@ import torch
 
 from tacit import config, datasets
 from tacit.algorithms import registry
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.centralised import centralised
 from tacit.algorithms.vafl.label_server import LabelServer
 from tacit.algorithms.vafl.party import Party
@@ -89,12 +90,12 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
     salt = b"bench"
     count = run.edges.count
     server = registry.server(
-        run.define(), run.build_model(), registry.labelled_records(splits, salt)
+        run.define(), run.build_model(), vafl_algorithm.labelled_records(splits, salt)
     )
     assert isinstance(server, LabelServer)
     ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
     parties = [
-        registry.party(
+        vafl_algorithm.party(
             vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random()
         )
         for number, ledger in enumerate(ledgers)

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import sections
 from tacit.errors import WireError
@@ -84,7 +83,6 @@ class UpdateGuard:
         role = self._role
         section = self._section
         assert section.norm_factor is not None
-        assert isinstance(role, mapa.MapaServer)  # the run file refuses norm_factor with any other
         return norm_bound(
             role.clip_at(base_version),
             role.batch,

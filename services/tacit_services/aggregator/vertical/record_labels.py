@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms import registry
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.algorithms.base.labelled_records import LabelledRecords
+from tacit.algorithms.vafl import vafl_algorithm
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.datasets.alignment import NameHashes
 from tacit.errors import PrivacyError
@@ -34,12 +34,12 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    records = registry.labelled_records((train, test), salt.encode())
+    records = vafl_algorithm.labelled_records((train, test), salt.encode())
     epsilon = vertical.settings.label_epsilon
     if epsilon is None:
         return records
     noisy = answers(labels, train.y, train.classes, epsilon, records.names[: len(train)])
-    return registry.labelled_records((train, test), salt.encode(), noisy, epsilon)
+    return vafl_algorithm.labelled_records((train, test), salt.encode(), noisy, epsilon)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:

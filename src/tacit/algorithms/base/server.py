@@ -13,7 +13,7 @@ Guarantee. Every update that enters is counted in its edge's record, also one th
 out or too late: it was released, so the reported ε must have it.
 
 >>> from tacit import config
->>> from tacit.algorithms.mapa import MapaServer
+>>> from tacit.algorithms.mapa.mapa import MapaServer
 >>> text = '''
 ... run.updates = 5
 ... data.dataset = "digits"
@@ -187,6 +187,10 @@ class ServerRole(Fold, ABC):
 
         `clip` and `learning_rate` are always among them.
         """
+
+    def clip_at(self, version: int) -> float:
+        """Return the C that went out with the model of this version."""
+        return self.clip
 
     def base(self, update: Update) -> Tensor:
         """Return the point (d,) that the update started from; vector - base is its step.

@@ -23,15 +23,16 @@ no weight at all.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
-from tacit.algorithms.base.local_steps import LocalSteps, descend
+from tacit.algorithms.base.algorithm import ServerAlgorithm
 from tacit.algorithms.base.rounds import RoundServer
-from tacit.config.algorithms import DpPasgd
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
 from tacit.config.definition import Definition
 from tacit.models import Model
-from tacit.privacy.release import Steps
-from tacit.protocol.messages import GlobalModel, Update
+from tacit.protocol.messages import Update
 from tacit.robust.law import Law
 
 
@@ -48,6 +49,7 @@ class DpPasgdServer(RoundServer):
             deadline_s=a.deadline_s,
         )
         self.algorithm = a
+        self.task = a.task()
 
     def combine(self, answers: list[Tensor]) -> Tensor:
         """Return θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)).
@@ -58,9 +60,7 @@ class DpPasgdServer(RoundServer):
 
     def law(self, update: Update) -> Law:
         """Return the law of τ local steps."""
-        a = self.algorithm
-        rate = a.learning_rate * a.factor(update.base_version, self.horizon)
-        return self.laws.steps(update.edge, self.clip, rate, most=a.tau, fewest=a.tau)
+        return self.task.law(self.laws, update, self.clip, self.horizon)
 
     def schedule(self) -> dict[str, float]:
         """Return C, η, τ, and how far the round has come."""
@@ -69,19 +69,8 @@ class DpPasgdServer(RoundServer):
         return {"clip": self.clip, "learning_rate": rate, "tau": a.tau} | self.progress()
 
 
-class AveragingEdge(LocalSteps[DpPasgd]):
-    """A device: the first case of eqs (6) and (7)."""
+class DpPasgdAlgorithm(ServerAlgorithm):
+    """DP-PASGD."""
 
-    def steps(self, message: GlobalModel) -> Steps:
-        """Return τ steps θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I)."""
-        rate = self.algorithm.learning_rate * self.algorithm.factor(message.version, self.horizon)
-        return descend(message, self.task_steps(message.version), rate)
-
-    @property
-    def most_steps(self) -> int:
-        """τ."""
-        return self.algorithm.tau
-
-    def task_steps(self, version: int) -> int:
-        """Return τ."""
-        return self.algorithm.tau
+    settings: ClassVar = DpPasgd
+    role: ClassVar = DpPasgdServer

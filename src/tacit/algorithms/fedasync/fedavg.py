@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
+from tacit.algorithms.base.algorithm import ServerAlgorithm
 from tacit.algorithms.base.rounds import RoundServer
-from tacit.algorithms.fedasync.edge_task import task_law
-from tacit.config.algorithms import FedAsync
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol.messages import Update
@@ -23,6 +25,7 @@ class AveragingServer(RoundServer):
             definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
         )
         self.algorithm = a
+        self.task = a.task(definition.privacy.noise_at)
         self.deltas = definition.privacy.noise_at == "server"
 
     def combine(self, answers: list[Tensor]) -> Tensor:
@@ -34,9 +37,16 @@ class AveragingServer(RoundServer):
 
     def law(self, update: Update) -> Law:
         """Return the law of H local steps, as FedAsync's."""
-        return task_law(self, self.algorithm, update)
+        return self.task.law(self.laws, update, self.clip, self.horizon)
 
     def schedule(self) -> dict[str, float]:
         """Return C, γ, and how far the round has come."""
         rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
         return {"clip": self.clip, "learning_rate": rate} | self.progress()
+
+
+class FedAvgAlgorithm(ServerAlgorithm):
+    """FedAvg."""
+
+    settings: ClassVar = FedAsync
+    role: ClassVar = AveragingServer

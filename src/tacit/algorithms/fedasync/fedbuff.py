@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.algorithm import ServerAlgorithm
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.algorithms.fedasync.mixing import MixingServer, staleness_weight
-from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol.messages import Update
@@ -68,3 +69,10 @@ class BufferedServer(MixingServer):
         self.held = values["held"]
         count = sum(name.startswith("waiting/") for name in tensors)
         self.waiting = [tensors[f"waiting/{number}"] for number in range(count)]
+
+
+class FedBuffAlgorithm(ServerAlgorithm):
+    """FedBuff."""
+
+    settings: ClassVar = FedAsync
+    role: ClassVar = BufferedServer

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.algorithm import ServerAlgorithm
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.fedasync.edge_task import task_law
-from tacit.config.algorithms import FedAsync
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol.messages import Outgoing, Timer, Update
@@ -44,6 +44,7 @@ class MixingServer(ServerRole):
             definition.algorithm,
             definition.algorithm.max_staleness,
         )
+        self.task = definition.algorithm.task(definition.privacy.noise_at)
         self.weight = 1.0  # α_t of the latest update
         self.active: dict[str, int] = {}  # edges at work, and the trigger that began each task
         self.idle: list[str] = []  # edges that wait to be triggered, longest first
@@ -75,7 +76,7 @@ class MixingServer(ServerRole):
 
     def law(self, update: Update) -> Law:
         """Return the law of H local steps, which the edge's name and τ determine."""
-        return task_law(self, self.algorithm, update)
+        return self.task.law(self.laws, update, self.clip, self.horizon)
 
     def admits(self, update: Update, tau: int) -> bool:
         """Check whether the update is fresh and, with guard.sums, of a base that is still held."""
@@ -202,3 +203,10 @@ class MixingServer(ServerRole):
             for name, model in tensors.items()
             if name.startswith("model/")
         }
+
+
+class FedAsyncAlgorithm(ServerAlgorithm):
+    """FedAsync, and single-thread SGD."""
+
+    settings: ClassVar = FedAsync
+    role: ClassVar = MixingServer

@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.algorithms.gossip.topology import Topology
 from tacit.algorithms.gossip.worker import GossipSettings, GossipWorker
-from tacit.config.topology import Topology
 from tacit.models import Model
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Released, Releaser

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.config.algorithms import Gossip
+from tacit.algorithms.gossip.gossip_settings import Gossip
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.models.vectors import learnable

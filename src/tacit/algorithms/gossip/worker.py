@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.config.topology import Topology
+from tacit.algorithms.gossip.topology import Topology
 from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.privacy.private_sum.choice import Ways

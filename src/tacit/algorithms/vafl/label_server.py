@@ -28,13 +28,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import state as vafl_state
 from tacit.algorithms.vafl.evaluation_rounds import EvaluationRounds
-from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.requests import Requests
 from tacit.algorithms.vafl.step_rules import Protocol
-from tacit.config.algorithms import Vafl
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from tacit.algorithms.vafl.step_rules import Protocol, StepRule
-from tacit.config.algorithms import Vafl
+from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset, party_columns, party_view
 from tacit.errors import ConfigError

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from tacit.datasets.own.cells import texts
@@ -138,6 +139,18 @@ class TableReader:
             except MisfitError as error:
                 raise MisfitError(error.errors, path.name) from error
             first += batch.num_rows
+
+    def words(self, x: Inputs, tokens: Iterable[Sequence[int]]) -> Iterator[str]:
+        """Yield tokens of each row of x (n, length) as words, up to the last place of its text.
+
+        tokens: one for each place. Only of a schema with a text.
+        """
+        text = self.schema.text
+        assert text is not None
+        for row, numbers in zip(x, tokens, strict=True):
+            [places] = np.nonzero(row != text.vocabulary.pad)
+            end = int(places[-1]) + 1 if len(places) else 0
+            yield text.vocabulary.words(numbers[:end])
 
     def named(self, path: Path, column: str) -> Iterator[str]:
         """Yield the text of a column in every row, in the order of `inputs`; "" for no value.

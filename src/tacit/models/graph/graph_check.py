@@ -91,7 +91,11 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
         of_loss = NodeTrial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
-        loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
+        try:
+            loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
+        except ConfigError as error:
+            what = str(error).removeprefix("model.file: ")
+            raise ConfigError(f"model.file: loss: {what}") from error
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
     shape = tuple(output.shape)

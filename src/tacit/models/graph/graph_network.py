@@ -80,7 +80,7 @@ class GraphNetwork:
         target = least_and_largest(classes, objective)
         values = self._values(graph)
         network = checked(graph, values, target)
-        if graph.loss is not None and self.loss is None:
+        if graph.loss is not None and self.loss is None and objective is None:
             outputs = 0
         places = () if objective is None else objective.target.shape
         expected = (1, *places, outputs)

@@ -25,7 +25,8 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms.mapa import WAYS, MapaEdge
+from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.mapa.mapa import WAYS
 from tacit.audit.inversion import cosine, invert, psnr
 from tacit.datasets import Dataset
 from tacit.errors import DataError, ServiceError
@@ -254,7 +255,7 @@ def run(
     return Findings(table.name, service.kind, originals, tuple(outcomes))
 
 
-def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> MapaEdge:
+def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> GradientEdge:
     name = f"{condition.key}-v{number}"
     part = rows.take(torch.arange(int(condition.plan.batch)))
     # The data is public and pushed once, so the ledger need not outlive the demonstration.
@@ -262,11 +263,11 @@ def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> M
     plan = condition.plan
     random = Random()
     summed = private_sum(part, model, plan, random, ways=WAYS)
-    return MapaEdge(name, model, Releaser(plan, ledger, random), summed)
+    return GradientEdge(name, model, Releaser(plan, ledger, random), summed)
 
 
 def _push(
-    role: MapaEdge, params: Tensor, pushes: int, schema: bytes, connection: Connection
+    role: GradientEdge, params: Tensor, pushes: int, schema: bytes, connection: Connection
 ) -> None:
     """Publish `pushes` answers to the same model, as an edge does."""
     task = GlobalModel(0, params, CLIP)

@@ -11,6 +11,7 @@ from tacit_services.testbed import simulated_run
 
 from tacit.algorithms.dp_pasgd import design as dp_pasgd_plan
 from tacit.algorithms.dp_pasgd.design import Planner
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
 from tacit.algorithms.dp_pasgd.problem import DesignProblem
 from tacit.audit.inversion import cosine, invert
 from tacit.config import RunFile
@@ -69,7 +70,7 @@ def _planned(run: RunFile, design: Design) -> Result:
     """
     p = run.privacy
     a = run.algorithm
-    if a.name != "dp-pasgd":
+    if not isinstance(a, DpPasgd):
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
     problem = DesignProblem(
         epsilon=p.epsilon,

@@ -6,22 +6,30 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import USUAL_CLIP, Sections, WorkerKind
-from tacit.config.algorithms.step_settings import local_steps_agree
-from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.topology import Topology, TopologyKind, build
+from tacit.algorithms.base.step_settings import local_steps_agree
+from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.algorithms.gossip.topology import Topology, TopologyKind, build
+from tacit.config.algorithm_contract import (
+    RATES,
+    USUAL_CLIP,
+    AlgorithmSection,
+    Sections,
+    WorkerKind,
+)
 from tacit.config.traits import Traits
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Positive
 
 
-class Gossip(StepSizes):
+class Gossip(StepSizes, AlgorithmSection):
     """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; none has a server.
 
     `run.updates` is T, the steps of all peers together.
     """
 
     worker: ClassVar[WorkerKind] = "peer"
+
+    searched: ClassVar = {"learning_rate": RATES}
 
     name: Literal["adp2sgd", "adpsgd", "sync"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η")

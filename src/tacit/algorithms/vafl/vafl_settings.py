@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import DataSection, Sections, WorkerKind
-from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.config.algorithm_contract import AlgorithmSection, DataSection, Sections, WorkerKind
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.traits import ReleaseTime, Traits
 from tacit.models import Model
 from tacit.models.objectives import Objective
 from tacit.models.zoo.embedding_networks import head
+from tacit.privacy.accounting import gdp
 from tacit.privacy.policy import Positive
-from tacit.privacy.release import Mechanism
+from tacit.privacy.release import Mechanism, Plan
 from tacit.privacy.release.embeddings import Mode, declared
 from tacit.privacy.report import AT_PARTY, Composition, Promise
 
+_UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 _RELEASED: dict[str, ReleaseTime] = {"trained": "in turn", "cached": "once"}  # by mode
 
 
-class Vafl(StepSizes):
+class Vafl(StepSizes, AlgorithmSection):
     """VAFL: parties hold different features of the same people.
 
-    [model] is θ_0's; `privacy.clip` is B. `privacy.pushes`: releases of one record that the budget
-    must cover (`trained`: vectors of a party in all); `privacy.noise_multiplier`: z = c/(2B), so
-    that one release is (1/z)-GDP. [edges] are the parties.
+    [model] is θ_0's. `privacy.clip` is B. `privacy.pushes` counts the releases of one record that
+    the budget must cover, and in mode `trained` all vectors of a party. `privacy.noise_multiplier`
+    is z = c/(2B), so that one release is (1/z)-GDP. [edges] are the parties.
     """
 
     worker: ClassVar[WorkerKind] = "party"
@@ -99,7 +102,7 @@ class Vafl(StepSizes):
         return sorted(stated)
 
     def traits(self, workers: int) -> Traits:
-        """Return the traits: T counts iterations, whatever number of activations makes one.
+        """Return the traits: T counts iterations, each of one or more activations.
 
         Outside mode `trained` a record is released once, or as often as it is asked for.
         """
@@ -120,6 +123,18 @@ class Vafl(StepSizes):
             mechanism=declared(self.release_mode(plans.default.mechanism)),
             labels_epsilon=self.label_epsilon,
         )
+
+    def hindered(self, plan: Plan) -> list[str]:
+        """Warn where noise hides an embedding: it is of one record, so nothing averages it."""
+        z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
+        signal = 1 / (2 * z * math.sqrt(self.width))
+        if signal >= _UNREAD:
+            return []
+        return [
+            f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
+            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
+            "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
+        ]
 
     def release_mode(self, mechanism: Mechanism) -> Mode:
         """Return how embeddings are released: in `mode` where the noise is Gaussian."""

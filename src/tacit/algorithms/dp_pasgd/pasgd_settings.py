@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import USUAL_CLIP, Sections
-from tacit.config.algorithms.step_settings import local_steps_agree
-from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.algorithms.base.algorithm import TaskSettings
+from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.step_settings import local_steps_agree
+from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.config.algorithm_contract import RATES, USUAL_CLIP, Sections
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.policy import Positive
+from tacit.privacy.release import NoiseAt
 
 
-class DpPasgd(StepSizes):
+class DpPasgd(StepSizes, TaskSettings):
     """DP-PASGD: τ local noisy steps, then an average of every device. DP-SGD is tau = 1."""
+
+    searched: ClassVar = {"learning_rate": RATES}
 
     name: Literal["dp-pasgd"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η of a local step")
@@ -33,6 +38,19 @@ class DpPasgd(StepSizes):
             usual_clip=USUAL_CLIP,
             watched=True,
             combines=True,
+        )
+
+    def task(self, noise_at: NoiseAt = "edge") -> LocalStepsTask:
+        """Return τ steps θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I).
+
+        It is the first case of eqs (6) and (7).
+        """
+        return LocalStepsTask(
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            warm_up=self.warm_up,
+            steps_min=self.tau,
+            push="model",
         )
 
     def agree(self, run: Sections) -> None:

@@ -2,7 +2,7 @@
 
 Paper: Li, Yang, Ren, Zhao, "Asynchronous Federated Learning with Differential Privacy
 for Edge Intelligence" (arXiv:1912.07902),
-Algorithm 1, Table II. Server and Edge below are its two sides, top to bottom.
+Algorithm 1, Table II. MapaServer is its cloud side; the edge's side is `base/gradient_edge`.
 
 | here              | paper   | meaning |
 |-------------------|---------|---------|
@@ -26,21 +26,24 @@ clipping and noise, which is not private.
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.algorithm import ServerAlgorithm
+from tacit.algorithms.base.clip_history import ClipHistory
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.gradient_edge import GradientTask
+from tacit.algorithms.base.owner import Owner
 from tacit.algorithms.base.server import ServerRole
-from tacit.config.algorithms import Mapa
+from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
 from tacit.privacy.private_sum.plain import Plain
-from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
+from tacit.protocol.messages import Outgoing, Update
 from tacit.robust.law import Law
 
 
@@ -113,7 +116,7 @@ class MapaServer(ServerRole):
         # s, t_s
         self.stage = 1
         self.stage_step = 0
-        self._clips = [(0, self.clip)]  # from which version on models went out with which C
+        self._clips = ClipHistory(self.clip)
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
         # say of themselves.
         self.noise_variance = max(
@@ -138,11 +141,11 @@ class MapaServer(ServerRole):
             self.clip = lower
             self.stage += 1
             self.stage_step = 0
-            self._clips.append((self.version, lower))
+            self._clips.change(self.version, lower)
 
     def clip_at(self, version: int) -> float:
         """Return the C that went out with the model of this version."""
-        return next(clip for since, clip in reversed(self._clips) if since <= version)
+        return self._clips.at(version)
 
     def base(self, update: Update) -> Tensor:
         """Return 0: an update is a gradient."""
@@ -207,7 +210,7 @@ class MapaServer(ServerRole):
         tensors, values = super().state()
         stage: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
         if self.stage > 1:  # before, there has been one C only
-            stage["clips"] = self._clips
+            stage["clips"] = self._clips.state()
         return tensors, values | stage
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -216,26 +219,7 @@ class MapaServer(ServerRole):
         self.stage = values["stage"]
         self.stage_step = values["stage_step"]
         if self.stage > 1:
-            later = values["clips"]
-        else:
-            later = self._clips[:1]
-        self._clips = [(since, clip) for since, clip in later]
-
-
-class MapaEdge(EdgeRole):
-    """The edge side of Algorithm 1.
-
-    `start` is its line 1 ("send ε_k", which is for people), Halt its line 2.
-    """
-
-    def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Compute one noisy mean gradient (lines 3 to 8)."""
-        released = self.releaser.release(
-            message.clip,
-            partial(self.private_sum.compute, message.params, message.clip),  # lines 4 and 5
-            paper_dims=self.model.first_layer,
-        )
-        return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
+            self._clips.restore((since, clip) for since, clip in values["clips"])
 
 
 class AsPrinted(Plain):
@@ -262,3 +246,14 @@ class AsPrinted(Plain):
 
 
 WAYS: Final = Ways(plain=AsPrinted)
+
+
+class MapaAlgorithm(ServerAlgorithm):
+    """MAPA, AUDP, ASGD and CSGD."""
+
+    settings: ClassVar = Mapa
+    role: ClassVar = MapaServer
+
+    def edge(self, definition: Definition[Mapa], owner: Owner) -> EdgeRole:
+        """Return an edge of one gradient, which may also compute what the paper prints."""
+        return GradientTask().role(owner, definition.run.updates, WAYS)

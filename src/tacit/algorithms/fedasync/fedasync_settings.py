@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.algorithm_contract import USUAL_CLIP, Sections
-from tacit.config.algorithms.step_settings import local_steps_agree
-from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.algorithms.base.algorithm import TaskSettings
+from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.step_settings import local_steps_agree
+from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.config.algorithm_contract import RATES, USUAL_CLIP, Sections
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.policy import Positive
+from tacit.privacy.release import NoiseAt
 
 StalenessFunction = Literal["constant", "polynomial", "hinge"]
 _MIXES = ("fedasync", "sgd")
@@ -30,11 +33,14 @@ _READ = {
 }
 
 
-class FedAsync(StepSizes):
+class FedAsync(StepSizes, TaskSettings):
     """FedAsync, with FedAvg, FedBuff and single-thread SGD.
 
     `privacy.pushes` counts local steps, all of them paid.
     """
+
+    searched: ClassVar = {"learning_rate": RATES}
+    centralised: ClassVar[tuple[str, ...]] = ("sgd",)
 
     name: Literal["fedasync", "fedavg", "fedbuff", "sgd"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="γ of a local step")
@@ -99,6 +105,19 @@ class FedAsync(StepSizes):
             in_turn=not rounds and self.concurrency is None,
             watched=True,
             combines=self.name in ("fedavg", "fedbuff"),
+        )
+
+    def task(self, noise_at: NoiseAt = "edge") -> LocalStepsTask:
+        """Return H local steps, whose distance FedBuff pushes, and everybody for noise here."""
+        distance = self.name == "fedbuff" or noise_at == "server"
+        return LocalStepsTask(
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            warm_up=self.warm_up,
+            steps_min=self.steps_min,
+            steps_max=self.steps_max,
+            proximal=self.proximal,
+            push="distance" if distance else "model",
         )
 
     def unread(self) -> list[str]:

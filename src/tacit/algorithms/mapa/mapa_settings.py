@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import USUAL_CLIP, Sections
-from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.algorithms.base.algorithm import TaskSettings
+from tacit.algorithms.base.edge_task import EdgeTask
+from tacit.algorithms.base.gradient_edge import GradientTask
+from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.config.algorithm_contract import RATES, USUAL_CLIP, Sections
 from tacit.config.traits import Traits
 from tacit.privacy.policy import Positive
+from tacit.privacy.release import NoiseAt
 
 _EQ_12 = {"deviation", "failure"}  # the constants that give the first C
 
 
-class Mapa(StepSizes):
+class Mapa(StepSizes, TaskSettings):
     """MAPA and its three relatives (Table II)."""
+
+    searched: ClassVar = {"learning_rate": RATES, "smoothness": (0.03, 100.0)}
+    centralised: ClassVar[tuple[str, ...]] = ("csgd",)
 
     name: Literal["mapa", "audp", "asgd", "csgd"] = Field(description="which")
     smoothness: Positive = Field(10.0, description="L, Lipschitz constant of the gradient")
@@ -47,6 +54,10 @@ class Mapa(StepSizes):
             in_turn=True,
             watched=True,
         )
+
+    def task(self, noise_at: NoiseAt = "edge") -> EdgeTask:
+        """Return one noisy gradient."""
+        return GradientTask()
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.sections import Section
 
 _HALVINGS = 3  # of schedule "step", at equal distances
 
 
-class StepSizes(AlgorithmSection):
+class StepSizes(Section):
     """A section whose step size may follow a schedule."""
 
     schedule: Literal["constant", "linear", "cosine", "step"] | None = Field(

@@ -1,0 +1,46 @@
+"""What an edge computes for one update, as public numbers that a run file can state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.laws import Laws
+from tacit.algorithms.base.owner import Owner
+from tacit.config.sections import Section
+from tacit.privacy.private_sum.choice import WAYS, Ways
+from tacit.protocol.messages import Update
+from tacit.robust.law import Law
+
+
+class EdgeTask(Section):
+    """The task that an edge does on each model it is sent.
+
+    A task is built in, so an edge needs none of the algorithm's code. kind: its name in a run file.
+    lawful: whether an honest update has a law.
+    """
+
+    lawful: ClassVar[bool] = True
+
+    kind: str
+
+    @property
+    def most_steps(self) -> int:
+        """Releases that one update costs, at most."""
+        return 1
+
+    @property
+    def relative(self) -> bool:
+        """Whether an update is a gradient, or a distance from its model; if not, it is a model."""
+        return True
+
+    @abstractmethod
+    def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:
+        """Return the role of the edge with `owner`'s rows; horizon: T of the run."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def law(self, laws: Laws, update: Update, clip: float, horizon: int) -> Law:
+        """Return the law of an honest update that was computed at clip norm `clip`."""
+        raise NotImplementedError

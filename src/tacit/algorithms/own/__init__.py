@@ -1,0 +1,1 @@
+"""The settings and the servers that a user's own algorithm begins with."""

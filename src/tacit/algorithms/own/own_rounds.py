@@ -1,0 +1,86 @@
+"""The settings and the server of a user's own algorithm that works in rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.algorithms.own.saved_state import SavedState
+from tacit.config.definition import Definition
+from tacit.config.traits import Traits, in_several
+from tacit.models import Model
+from tacit.privacy.policy import Positive
+from tacit.protocol.messages import Update
+from tacit.robust.law import Law
+
+
+class RoundSettings(AlgorithmSettings):
+    """The [algorithm] section of an own algorithm in rounds: inherit from it, and add keys."""
+
+    clients: int | None = Field(
+        None, gt=0, description="edges asked per round; left out: all of edges.count"
+    )
+    quorum: float = Field(
+        0.5, gt=0, le=1, description="part of those asked that must have answered in time"
+    )
+    deadline_s: Positive = Field(60.0, description="seconds that a round waits for all answers")
+
+    def uploads(self, workers: int) -> int:
+        """Return how many edges a round asks."""
+        return min(workers, self.clients or workers)
+
+    def traits(self, workers: int) -> Traits:
+        """Return the traits of rounds."""
+        counted = in_several("rounds", self.uploads(workers))
+        asynchronous = super().traits(workers)
+        return replace(asynchronous, counted=counted, oldest=None, in_turn=False, combines=True)
+
+
+S = TypeVar("S", bound=RoundSettings)
+
+
+class AlgorithmRounds(SavedState, RoundServer, Generic[S]):
+    """A server whose `combine` is the algorithm's rule: it makes a model of a round's answers.
+
+    A round asks `clients` edges, and ends when all have answered, or at its deadline if a quorum
+    has. `average(answers)` is their mean, or the robust rule of [guard]. Otherwise as
+    `AlgorithmServer`.
+    """
+
+    def __init__(self, definition: Definition[S], model: Model) -> None:
+        a = definition.algorithm
+        super().__init__(
+            definition,
+            model,
+            clients=definition.traits.uploads,
+            quorum=a.quorum,
+            deadline_s=a.deadline_s,
+        )
+        self.settings = a
+        self.task = a.task(definition.privacy.noise_at)
+        self.begin()
+
+    def begin(self) -> None:
+        """Give the attributes of `saved` their first values."""
+
+    def learning_rate(self) -> float:
+        """Return the present step size, to show to people."""
+        return float(getattr(self.settings, "learning_rate", 1.0))
+
+    def base(self, update: Update) -> Tensor:
+        """Return 0: an update is a gradient or a distance."""
+        return torch.zeros_like(self.params)
+
+    def law(self, update: Update) -> Law:
+        """Return the law of the edge's task."""
+        return self.task.law(self.laws, update, self.clip, self.horizon)
+
+    def schedule(self) -> dict[str, float]:
+        """Return C, the step size, and how far the round has come."""
+        return {"clip": self.clip, "learning_rate": self.learning_rate()} | self.progress()

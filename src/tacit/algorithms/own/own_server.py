@@ -1,0 +1,95 @@
+"""The server that a user's own algorithm begins with: it answers each update by itself."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.clip_history import ClipHistory
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.algorithms.own.saved_state import SavedState
+from tacit.config.definition import Definition
+from tacit.models import Model
+from tacit.protocol.messages import Outgoing, Update
+from tacit.robust.law import Law
+
+S = TypeVar("S", bound=AlgorithmSettings)
+
+
+class AlgorithmServer(SavedState, ServerRole, Generic[S]):
+    """A server whose `step` is the algorithm's rule.
+
+    A rule reads `settings`, the run file's, `params` x_t (float32 (d,)), `version` t, `clip` C,
+    `batch` b, `horizon` T, and `tau_max`, the largest staleness lately. It changes `params` and
+    `version` by `move`, `clip` for the models that follow, and the attributes of `saved`.
+
+    Guarantee. A server computes on what has been released, so no rule costs ε. It has no clock and
+    no randomness of its own, so a replay of the journal gives the same bits.
+    """
+
+    def __init__(self, definition: Definition[S], model: Model) -> None:
+        super().__init__(definition, model)
+        self.settings = definition.algorithm
+        self.task = definition.algorithm.task(definition.privacy.noise_at)
+        self.max_staleness = definition.algorithm.max_staleness
+        self._clips = ClipHistory(self.clip)
+        self.begin()
+
+    def begin(self) -> None:
+        """Give the attributes of `saved` their first values."""
+
+    @abstractmethod
+    def step(self, update: Update, tau: int) -> None:
+        """Take in one update.
+
+        update.vector: float32 (d,), the noisy mean gradient, or the distance of local steps.
+        update.edge: the edge's name. tau: versions made since the model that it was computed on.
+        """
+
+    def move(self, params: Tensor) -> None:
+        """Make `params` (d,) the next version of the model."""
+        self.params = params
+        self.version += 1
+
+    def learning_rate(self) -> float:
+        """Return the present step size, to show to people."""
+        return float(getattr(self.settings, "learning_rate", 1.0))
+
+    def apply(self, update: Update, tau: int) -> list[Outgoing]:
+        """Take one step, and answer the edge with the model."""
+        clip = self.clip
+        self.step(update, tau)
+        if self.clip != clip:
+            self._clips.change(self.version, self.clip)
+        return [Outgoing(update.edge, self.global_model())]
+
+    def clip_at(self, version: int) -> float:
+        """Return the C that went out with the model of this version."""
+        return self._clips.at(version)
+
+    def base(self, update: Update) -> Tensor:
+        """Return 0: an update is a gradient or a distance."""
+        return torch.zeros_like(self.params)
+
+    def law(self, update: Update) -> Law:
+        """Return the law of the edge's task at the C that went out with its model."""
+        clip = self.clip_at(update.base_version)
+        return self.task.law(self.laws, update, clip, self.horizon)
+
+    def schedule(self) -> dict[str, float]:
+        """Return C and the step size."""
+        return {"clip": self.clip, "learning_rate": self.learning_rate()}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the server's state, with the clip norms."""
+        tensors, values = super().state()
+        return tensors, values | {"clips": self._clips.state()}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        super().restore(tensors, values)
+        self._clips.restore((version, clip) for version, clip in values["clips"])

@@ -1,0 +1,115 @@
+"""The settings of a user's own algorithm."""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
+
+from tacit.algorithms.base.algorithm import TaskSettings
+from tacit.algorithms.base.edge_task import EdgeTask
+from tacit.algorithms.base.gradient_edge import GradientTask
+from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.own.own_steps import OwnStepsTask
+from tacit.config.algorithm_contract import USUAL_CLIP, Sections
+from tacit.config.traits import Traits, in_several
+from tacit.privacy.release import NoiseAt
+
+EDGE_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask, OwnStepsTask)
+StatedTask = Annotated[GradientTask | LocalStepsTask | OwnStepsTask, Field(discriminator="kind")]
+
+
+class AlgorithmSettings(TaskSettings):
+    """The [algorithm] section of an own algorithm: inherit from it, and add keys.
+
+    A key is a pydantic field with a type, a default and bounds. `searched` names those that
+    `tacit tune` varies. edge and code are stated for sites that have none of the algorithm's code.
+    """
+
+    name: str = Field(description='the entry, "module:Algorithm"')
+    edge: StatedTask | None = Field(
+        None, description="what an edge computes, for sites without the algorithm's code"
+    )
+    code: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="SHA-256 of the algorithm's code"
+    )
+    max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
+    _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _as_stated(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Hold what the run file states: a site that cannot check it must name the same run."""
+        section = handler(content)
+        if isinstance(content, dict):
+            section._stated = copy.deepcopy(content)
+        return section
+
+    @model_serializer(mode="plain")
+    def as_stated(self) -> dict[str, Any]:
+        """Return what the run file states, and the SHA-256 of the code."""
+        return copy.deepcopy(self._stated)
+
+    def computes(self) -> EdgeTask:
+        """Return what an edge computes for one update: one noisy gradient, if not overridden."""
+        return GradientTask()
+
+    def uploads(self, workers: int) -> int:
+        """Return how many updates make one version: one, if not overridden."""
+        return 1
+
+    def task(self, noise_at: NoiseAt = "edge") -> EdgeTask:
+        """Return what an edge computes for one update."""
+        return self.edge or self.computes()
+
+    def traits(self, workers: int) -> Traits:
+        """Return the traits of a server that answers each update by itself."""
+        task = self.task()
+        uploads = self.uploads(workers)
+        return Traits(
+            uploads=uploads,
+            steps=task.most_steps,
+            counted=in_several("updates" if uploads == 1 else "versions", uploads),
+            usual_clip=USUAL_CLIP,
+            oldest=self.max_staleness,
+            in_turn=True,
+            watched=task.relative and task.lawful,
+        )
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others, or its code."""
+        if run.privacy.mechanism.startswith("paper"):
+            raise ValueError(
+                f"privacy.mechanism={run.privacy.mechanism}: that is MAPA's paper's noise"
+            )
+        if run.privacy.clip is None and run.privacy.private:
+            raise ValueError("privacy.clip: set it, to 2 for example")
+        if run.privacy.noise_at == "server" and not self.task().relative:
+            raise ValueError(
+                'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
+                'distance"'
+            )
+        if run.guard.norm_factor is not None and not isinstance(self.task(), GradientTask):
+            raise ValueError(
+                f"guard.norm_factor={run.guard.norm_factor:g}: no bound is known of "
+                f"{self.task().kind}; it is for gradients"
+            )
+        if self.edge is not None and _without_code(self.edge) != self.computes():
+            raise ValueError(
+                f"algorithm.edge={self.edge.model_dump(exclude_unset=True)}: the algorithm's code "
+                f"asks for {self.computes().model_dump(exclude_defaults=True)}"
+            )
+
+
+def _without_code(task: EdgeTask) -> EdgeTask:
+    """Return the task without the SHA-256 that a site states of a rule."""
+    if isinstance(task, OwnStepsTask):
+        return task.model_copy(update={"code": None})
+    return task

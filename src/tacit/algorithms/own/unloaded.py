@@ -1,0 +1,85 @@
+"""An own algorithm whose code has not been loaded, or is not here at all.
+
+A site needs none of it, as its edge does a built-in task. A journal and an exported model name it,
+and are read without running it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, ValidationError
+
+from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
+from tacit.algorithms.base.labelled_records import LabelledRecords
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.algorithms.own.own_steps import OwnStepsTask
+from tacit.config.algorithm_contract import Sections
+from tacit.config.algorithm_entries import own
+from tacit.config.complaints import one_line
+from tacit.config.definition import Definition
+from tacit.config.traits import Traits
+from tacit.errors import ConfigError
+from tacit.models import Model
+
+
+class Unloaded(AlgorithmSettings):
+    """What a run file states of an own algorithm, unchecked."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def traits(self, workers: int) -> Traits:
+        """Return the traits of the edge's task; what only the code knows is left open."""
+        return replace(super().traits(workers), usual_clip=None, released="when asked")
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where a run file leaves out what its algorithm's code would fill in."""
+        privacy = run.privacy
+        calibrated = privacy.noise_multiplier is None
+        missing = [
+            key
+            for key, lacking in (
+                ("privacy.clip", privacy.clip is None),
+                ("privacy.pushes", calibrated and "pushes" not in privacy.model_fields_set),
+            )
+            if lacking and privacy.private
+        ]
+        if isinstance(self.edge, OwnStepsTask) and self.edge.code is None:
+            missing.append("algorithm.edge.code, the SHA-256 of the rule that you have read")
+        if missing:
+            raise ValueError(
+                f"algorithm.entry={self.name}: its code is not here, so the run file must state "
+                f"{' and '.join(missing)}"
+            )
+
+
+class UnloadedAlgorithm(ServerAlgorithm):
+    """The edges of an own algorithm; its server loads the code."""
+
+    settings: ClassVar = Unloaded
+
+    def server(
+        self, definition: Definition[Any], model: Model, labelled: LabelledRecords | None = None
+    ) -> ServerRole:
+        """Return the server role of a run, by the code in the run's folder.
+
+        Raises ConfigError where that is missing or is not the run's.
+        """
+        section: Unloaded = definition.algorithm
+        algorithm, digest = own(section.name, definition.folder)
+        if section.code not in (None, digest):
+            raise ConfigError(
+                f"algorithm.code={section.code}: the code of {section.name} here has SHA-256 "
+                f"{digest}"
+            )
+        assert issubclass(algorithm, Algorithm)
+        try:
+            settings = algorithm.settings.model_validate(section.as_stated())
+        except ValidationError as error:
+            complaint = one_line(error, algorithm.settings)
+            raise ConfigError(f"algorithm.entry={section.name}: {complaint}") from error
+        traits = settings.traits(definition.edges.count)
+        loaded = replace(definition, algorithm=settings, traits=traits)
+        return algorithm().server(loaded, model, labelled)

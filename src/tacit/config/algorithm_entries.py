@@ -1,0 +1,144 @@
+"""Algorithms by name: built-in names, and entries of a user's own.
+
+Idea. A run file names its algorithm, and this module finds the object of that name. A built-in name
+is registered in `BUILT_IN`. A name with a colon, "module:Name", is an entry of a user's own code,
+as everywhere in a run file. Both are loaded by that text alone, so config imports no algorithm.
+
+An object must be a class with `settings`, the class of its [algorithm] section
+(`tacit.algorithms.base.algorithm`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.errors import ConfigError
+from tacit.user_code import load_entry
+
+_MAPA = "tacit.algorithms.mapa.mapa:MapaAlgorithm"
+_FEDASYNC = "tacit.algorithms.fedasync.mixing:FedAsyncAlgorithm"
+_GOSSIP = "tacit.algorithms.gossip.gossip_algorithm:GossipAlgorithm"
+BUILT_IN = {
+    "mapa": _MAPA,
+    "audp": _MAPA,
+    "asgd": _MAPA,
+    "csgd": _MAPA,
+    "fedasync": _FEDASYNC,
+    "fedavg": "tacit.algorithms.fedasync.fedavg:FedAvgAlgorithm",
+    "fedbuff": "tacit.algorithms.fedasync.fedbuff:FedBuffAlgorithm",
+    "sgd": _FEDASYNC,
+    "dp-pasgd": "tacit.algorithms.dp_pasgd.averaging:DpPasgdAlgorithm",
+    "adp2sgd": _GOSSIP,
+    "adpsgd": _GOSSIP,
+    "sync": "tacit.algorithms.gossip.gossip_algorithm:SyncAlgorithm",
+    "vafl": "tacit.algorithms.vafl.vafl_algorithm:VaflAlgorithm",
+}
+_UNLOADED = "tacit.algorithms.own.unloaded:UnloadedAlgorithm"
+
+
+class HasSettings(Protocol):
+    """An algorithm, as far as a run file asks for it."""
+
+    settings: type[AlgorithmSection]
+
+
+def is_own(name: object) -> bool:
+    """Check whether `name` is an entry of a user's own algorithm."""
+    return isinstance(name, str) and ":" in name
+
+
+@cache
+def built_in(name: str) -> type[HasSettings]:
+    """Return the algorithm of a built-in name."""
+    algorithm: type[HasSettings] = _imported(BUILT_IN[name])
+    return algorithm
+
+
+def own(entry: str, folder: Path) -> tuple[type[HasSettings], str]:
+    """Return the algorithm that `entry` names in `folder`, and the SHA-256 of its code.
+
+    Its module is executed. Raises ConfigError.
+    """
+    found = load_entry(entry, folder, "algorithm.entry")
+    settings = getattr(found.target, "settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, AlgorithmSection)):
+        raise ConfigError(
+            f"algorithm.entry={entry}: is no tacit.algorithms.Algorithm with a class of settings"
+        )
+    return found.target, found.digest
+
+
+def settings_classes() -> Iterator[type[AlgorithmSection]]:
+    """Yield the class of each built-in section, once."""
+    yield from dict.fromkeys(built_in(name).settings for name in BUILT_IN)
+
+
+def algorithm_section(content: Any, folder: Path, *, own_code: bool) -> AlgorithmSection:
+    """Return the [algorithm] section that `content` states.
+
+    own_code: whether a user's own algorithm may be loaded, and its settings checked. If not, what
+    the section states is taken as it is. Raises ValidationError, and ConfigError as `own`.
+    """
+    if isinstance(content, AlgorithmSection):
+        return content
+    if not isinstance(content, dict):
+        raise ValueError("a section was expected")
+    if "entry" in content:
+        if "name" in content:
+            raise ValueError("name and entry: state one of them")
+        content = {"name": content["entry"]} | {
+            key: value for key, value in content.items() if key != "entry"
+        }
+    name = content.get("name")
+    if is_own(name):
+        return _own_section(content, folder, own_code=own_code)
+    if name not in BUILT_IN:
+        raise _complaint(content, name)
+    return _read(built_in(name), content)
+
+
+def _own_section(content: dict[str, Any], folder: Path, *, own_code: bool) -> AlgorithmSection:
+    unloaded: type[HasSettings] = _imported(_UNLOADED)
+    if not own_code:
+        return _read(unloaded, content)
+    try:
+        algorithm, digest = own(content["name"], folder)
+    except ConfigError:
+        # A site needs none of the code where the run file states what its edge computes.
+        if "edge" in content:
+            return _read(unloaded, content)
+        raise
+    stated = content.get("code", digest)
+    if stated != digest:
+        raise ValueError(f"code={stated}: the code of {content['name']} here has SHA-256 {digest}")
+    return _read(algorithm, content | {"code": digest})
+
+
+def _read(algorithm: type[HasSettings], content: dict[str, Any]) -> AlgorithmSection:
+    return algorithm.settings.model_validate(content)
+
+
+def _imported(entry: str) -> Any:
+    module, _, name = entry.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _complaint(content: dict[str, Any], name: object) -> ValidationError:
+    if name is None:
+        kind = PydanticCustomError("missing", "Field required")
+    else:
+        kind = PydanticCustomError(
+            "unknown_algorithm",
+            'is not known; use one of: {known}, or entry = "module:Algorithm" for your own',
+            {"known": ", ".join(f"'{known}'" for known in BUILT_IN)},
+        )
+    line: InitErrorDetails = {"type": kind, "loc": ("name",), "input": name if name else content}
+    return ValidationError.from_exception_data("algorithm", [line])

@@ -1,0 +1,181 @@
+"""The suite of `tacit conform algorithm`: it passes a right algorithm, and catches broken ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tacit_services.conformance.played_run import Rehearsal
+from tacit_services.conformance.suite import (
+    CHECKS,
+    NonconformanceError,
+    attacks,
+    conform,
+    conformance_subject,
+)
+
+from tacit import config
+from tacit.algorithms import LocalStepsTask
+from tacit.audit.mutants import LessNoise
+from tacit.errors import ConfigError
+from tacit.privacy.release import Releaser
+
+RUN = """
+[run]
+updates = 12
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[edges]
+count = 2
+[privacy]
+epsilon = 8.0
+batch = 32
+[algorithm]
+entry = "{module}:Own"
+learning_rate = 0.5
+"""
+# A server with momentum. Each broken one replaces a part of it.
+RIGHT = """
+import itertools, random
+import torch
+from tacit.algorithms import AlgorithmServer, AlgorithmSettings, LocalStepsTask, ServerAlgorithm
+
+class OwnSettings(AlgorithmSettings):
+    learning_rate: float = 0.1
+
+COUNT = itertools.count()
+
+class OwnServer(AlgorithmServer):
+    saved = ("momentum", "count")
+
+    def begin(self):
+        self.momentum = torch.zeros_like(self.params)
+        self.count = 0
+
+    def step(self, update, tau):
+        self.count += 1
+        self.momentum = 0.9 * self.momentum + update.vector
+        self.move(self.params - self.settings.learning_rate * self.momentum)
+
+class Own(ServerAlgorithm):
+    settings = OwnSettings
+    role = OwnServer
+"""
+# An edge whose local steps follow a rule.
+RULED = """
+import gc
+import torch
+from tacit.algorithms import (
+    AlgorithmServer, AlgorithmSettings, LocalRule, OwnStepsTask, ServerAlgorithm,
+)
+
+class Rule(LocalRule):
+    def __init__(self, rate):
+        self.rate = rate
+        self.velocity = 0.0
+
+    def step(self, params, gradient, start, number):
+        self.velocity = 0.5 * self.velocity + gradient
+        return params - self.rate * self.velocity
+
+class OwnSettings(AlgorithmSettings):
+    learning_rate: float = 0.1
+
+    def computes(self):
+        return OwnStepsTask(entry="{module}:Rule", steps=2, keys={{"rate": self.learning_rate}})
+
+class OwnServer(AlgorithmServer):
+    def step(self, update, tau):
+        self.move(self.params + update.vector)
+
+class Own(ServerAlgorithm):
+    settings = OwnSettings
+    role = OwnServer
+"""
+PEEKS = """
+        rows = [each for each in gc.get_objects() if type(each).__name__ == "EdgeRows"]
+        return params - self.rate * self.velocity + 1e-6 * sum(each.y.sum() for each in rows)
+"""
+TAKEN = "self.momentum = 0.9 * self.momentum + update.vector"
+BROKEN = {
+    "not-saved": ('("momentum", "count")', '("count",)', {"snapshots", "kills"}),
+    "draws": (
+        TAKEN,
+        TAKEN + " * random.random()",
+        {"schedule", "replay", "replay in another process", "snapshots", "kills", "simulator"},
+    ),
+    "shared": (
+        "self.count += 1",
+        "self.count = next(COUNT)",
+        {"schedule", "replay", "snapshots", "kills", "simulator"},
+    ),
+    "hashes": (TAKEN, TAKEN + " * (hash(update.edge) % 7)", {"replay in another process"}),
+    "writes": (TAKEN, "self.momentum.mul_(0.9).add_(update.vector)", {"tensors"}),
+    "no-number": (
+        "class Own(",
+        "    def learning_rate(self):\n        return float('nan')\n\nclass Own(",
+        {"schedule"},
+    ),
+}
+
+
+def rehearsal(folder: Path, module: str, code: str) -> Rehearsal:
+    (folder / f"{module}.py").write_text(code)
+    return Rehearsal(config.parse(RUN.format(module=module), "test", folder=folder), 1)
+
+
+def failed(rehearsal: Rehearsal, checks: Iterable[str] = ()) -> set[str]:
+    return {result.name for result in conform(rehearsal, checks) if result.why is not None}
+
+
+def test_a_right_algorithm_passes(tmp_path: Path) -> None:
+    assert failed(rehearsal(tmp_path, "right", RIGHT)) == set()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_one_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new, failing = BROKEN[name]
+    assert RIGHT.count(old) == 1
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    broken = rehearsal(tmp_path, f"broken_{name.replace('-', '_')}", RIGHT.replace(old, new))
+    assert failed(broken, failing) == failing
+
+
+def test_a_push_that_was_not_paid_is_caught(tmp_path: Path) -> None:
+    played = rehearsal(tmp_path, "paid", RIGHT)
+    assert failed(played, ["door", "epsilon"]) == set()
+    role, push, before, _ = played.pushes[3]
+    played.pushes[3] = role, push, before, before
+    with pytest.raises(NonconformanceError, match="paid 0 releases"):
+        CHECKS["door"](played)
+
+
+@pytest.mark.parametrize("peeks", [False, True])
+def test_a_rule_of_local_steps_that_looks_at_rows_is_caught(peeks: bool, tmp_path: Path) -> None:
+    code = RULED.format(module=f"ruled_{peeks}")
+    if peeks:
+        code = code.replace("\n        return params - self.rate * self.velocity\n", PEEKS)
+        assert "EdgeRows" in code
+    played = rehearsal(tmp_path, f"ruled_{peeks}", code)
+    assert failed(played, ["door", "epsilon", "rule"]) == ({"rule"} if peeks else set())
+
+
+@pytest.mark.parametrize(("releaser", "good"), [(Releaser, True), (LessNoise, False)])
+def test_a_message_that_shows_a_row_is_caught(releaser: type[Releaser], good: bool) -> None:
+    task = LocalStepsTask(steps_min=2)
+    subject = conformance_subject(task, "discrete_gaussian").but(releaser=releaser)
+    assert all(finding.good for finding in attacks(subject)) == good
+
+
+def test_a_run_that_does_not_end_is_refused(tmp_path: Path) -> None:
+    still = RIGHT.replace("        self.move(", "        (")
+    with pytest.raises(ConfigError, match="the run does not end"):
+        failed(rehearsal(tmp_path, "still", still))
+
+
+def test_what_is_no_algorithm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no tacit"):
+        rehearsal(tmp_path, "no_algorithm", "def Own(): pass")
