@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -313,7 +314,7 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(
-        algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1)
+        algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1), folder=Path()
     )
     arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]

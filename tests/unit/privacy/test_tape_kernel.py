@@ -236,7 +236,7 @@ def test_what_fills_up_has_no_gradient(model: Model) -> None:
     x, y = batch_of(model)
     rows = kernel.rows(params_of(model), x, y)
     filled = torch.ones(kernel.size, dtype=torch.bool)
-    filled[kernel._back] = False
+    filled[kernel._back.long()] = False
     assert not rows[:, filled].any()
 
 

@@ -51,9 +51,11 @@ class Random:
             self._rekey()
 
     def bytes(self, count: int) -> bytes | bytearray:
-        """Return the next `count` bytes of the keystream."""
+        """Return the next `count` bytes of the keystream; many are written where they stay."""
         if self.secret and os.getpid() != self._pid:
             self._rekey()
+        if count <= len(_ZEROS):
+            return self._stream.update(_ZEROS[:count])
         stream = bytearray(count)
         out = memoryview(stream)
         for start in range(0, count, len(_ZEROS)):

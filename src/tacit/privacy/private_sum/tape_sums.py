@@ -37,17 +37,19 @@ class TapeKernel:
         self._memory = np.zeros(tape.memory + SLACK, dtype=np.float32)
         self._totals = np.zeros(tape.totals)
         order = torch.from_numpy(np.append(tape.order, np.full(SLACK, -1)))
-        self._order = torch.where(order < 0, model.size, order)  # after them a zero
-        self._back = torch.argsort(self._order[: self.size], stable=True)[: model.size]
+        order = torch.where(order < 0, model.size, order)  # after them a zero
+        back = torch.argsort(order[: self.size], stable=True)[: model.size]
+        self._order = order.to(torch.int32)
+        self._back = back.to(torch.int32)
 
     def arrange(self, params: Tensor) -> NDArray[np.float32]:
         """Return the parameters (d,) in the tape's order, their copies and zeros behind them."""
         filled = torch.cat((params, params.new_zeros(1)))
-        return np.ascontiguousarray(filled[self._order].numpy())
+        return np.ascontiguousarray(filled.index_select(0, self._order).numpy())
 
     def restore(self, numbers: NDArray[np.generic]) -> Tensor:
         """Return numbers of the tape's order as the model has them, (d,)."""
-        return torch.from_numpy(numbers)[self._back]
+        return torch.from_numpy(numbers).index_select(0, self._back)
 
     def gradients(
         self,
@@ -58,7 +60,9 @@ class TapeKernel:
         out: NDArray[np.float32],
     ) -> None:
         """Write out (R, size), the gradients of rows `index` (R,) of x (n, inputs) and y (n, …)."""
-        spoken = x.dtype == np.int64
+        spoken = x.dtype.kind == "i"
+        if spoken:
+            x = x.astype(np.int64, copy=False)
         self._compute(
             self._tape, params, _NO_NUMBERS if spoken else x, x if spoken else _NO_WORDS,
             y.reshape(len(y), -1), index, self._memory, self._totals, self.model.classes,
