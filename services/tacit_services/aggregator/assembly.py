@@ -87,7 +87,7 @@ def assemble(
         noise = None
     guard = UpdateGuard(guarded, role, definition.plans.named, clock)
     presence: dict[str, str] = {}
-    update_bytes = 4 * max(model.size, role.largest)
+    update_bytes = 4 * max(role.update_size, role.largest)
     run = Run(
         journal,
         link,
@@ -124,7 +124,7 @@ def _journal(
         surroundings.run_id,
         role,
         model.schema_hash(),
-        model.size,
+        role.update_size,
         surroundings.store,
         fingerprint=definition.fingerprint,
         snapshot_every=definition.run.snapshot_every,

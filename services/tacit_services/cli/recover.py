@@ -55,7 +55,7 @@ def recover(
             run,
             role,
             model.schema_hash(),
-            model.size,
+            role.update_size,
             run_store,
             fingerprint=definition.fingerprint,
             snapshot_every=reader.header.parameters.run.snapshot_every,

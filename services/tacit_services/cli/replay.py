@@ -122,7 +122,8 @@ def fold(
             if header.base.state:
                 _restore(role, bytes(header.base.state))
             with LongWork("folding", path.stat().st_size) as work:
-                for records, message in enumerate(_messages(reader, schema, model.size), 1):
+                messages = _messages(reader, schema, role.update_size)
+                for records, message in enumerate(messages, 1):
                     _step(role, message, reader.header.base.cursor + records)
                     work.at(reader.end)
         except ServiceError as error:

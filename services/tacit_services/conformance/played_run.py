@@ -131,7 +131,7 @@ class Rehearsal:
 
     def read(self, payload: bytes) -> Any:
         """Return an entry's message to the server role."""
-        return entries.read(payload, self.schema, self.model.size)
+        return entries.read(payload, self.schema, self.server.update_size)
 
     def messages(self) -> Iterator[Any]:
         """Yield the journal's messages, each read anew from its bytes."""

@@ -198,7 +198,7 @@ def _killed(rehearsal: Rehearsal, random: Random) -> str:
             RUN,
             role,
             rehearsal.schema,
-            rehearsal.model.size,
+            role.update_size,
             MemoryStore(RUN, limits, runs),
             fingerprint=rehearsal.definition.fingerprint,
             snapshot_every=1 << 20,

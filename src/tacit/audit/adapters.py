@@ -63,9 +63,24 @@ class EdgeAdapter:
     def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """Return the edge of the run with the rows `data`."""
         subject = self.subject
+        if subject.task is not None:
+            return subject.task.role(self.owner(data, releaser), _UPDATES)
         arguments = self.run(), EDGE, data, subject.model, releaser
         return registry.edge(
             *arguments, rows_alone=subject.rows_alone, kind=subject.edge, ways=subject.ways
+        )
+
+    def owner(self, data: PrivateRows, releaser: Releaser) -> Owner:
+        """Return the owner of the rows `data`."""
+        subject = self.subject
+        return Owner(
+            EDGE,
+            data,
+            subject.model,
+            releaser,
+            rows_alone=subject.rows_alone,
+            kind=subject.edge,
+            ways=subject.ways,
         )
 
     def run(self) -> Definition[Any]:
@@ -100,16 +115,7 @@ class LocalStepsAdapter(EdgeAdapter):
         task = task_of(subject)
         assert isinstance(task, LocalStepsTask)
         numbers = {"steps_min": subject.steps, "learning_rate": subject.learning_rate}
-        owner = Owner(
-            EDGE,
-            data,
-            subject.model,
-            releaser,
-            rows_alone=subject.rows_alone,
-            kind=subject.edge,
-            ways=subject.ways,
-        )
-        return task.model_copy(update=numbers).role(owner, _UPDATES)
+        return task.model_copy(update=numbers).role(self.owner(data, releaser), _UPDATES)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """Return Σ g̃."""

@@ -26,6 +26,7 @@ from tacit.audit.worlds import (
 from tacit.errors import TacitError
 from tacit.privacy import ledger
 from tacit.privacy.policy import Terms
+from tacit.privacy.private_sum import counted
 from tacit.protocol import wire
 from tacit.protocol.messages import GlobalModel
 
@@ -107,7 +108,11 @@ def score(subject: Subject, world: World, pushes: Tensor) -> ScoreValues:
         shift = world.direction * CLIP / (1 if mean_clipped else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
-        values = (pushes @ world.direction).numpy()
+        direction = world.direction
+        if pushes.shape[1] > len(direction):  # the canary is not among those within C
+            gradient = direction * math.sqrt(1 - counted.SHARE**2)
+            direction = torch.cat([gradient, gradient.new_tensor([-counted.SHARE])])
+        values = (pushes @ direction).numpy()
     return values
 
 

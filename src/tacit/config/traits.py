@@ -34,6 +34,8 @@ class Traits:
     # often as it is asked for.
     released: ReleaseTime = "in turn"
 
+    beside: int = 0  # numbers of an update beside those of a model
+
     def releases(self, noise_at: NoiseAt) -> int:
         """Return the most releases that one update costs."""
         if noise_at == "edge":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.laws import Laws
@@ -18,10 +17,7 @@ class EdgeTask(Section):
     """The task that an edge does on each model it is sent.
 
     A task is built in, so an edge needs none of the algorithm's code. kind: its name in a run file.
-    lawful: whether an honest update has a law.
     """
-
-    lawful: ClassVar[bool] = True
 
     kind: str
 
@@ -34,6 +30,16 @@ class EdgeTask(Section):
     def relative(self) -> bool:
         """Whether an update is a gradient, or a distance from its model; if not, it is a model."""
         return True
+
+    @property
+    def lawful(self) -> bool:
+        """Whether an honest update has a law."""
+        return True
+
+    @property
+    def beside(self) -> int:
+        """Numbers of an update beside those of a model."""
+        return 0
 
     @abstractmethod
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:

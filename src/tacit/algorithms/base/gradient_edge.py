@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -11,9 +11,13 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
-from tacit.privacy.private_sum.choice import WAYS, Ways
+from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.counted import COUNTED_WAYS
+from tacit.privacy.private_sum.plain import Whole
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.robust.law import Law
+
+GRADIENT_WAYS: Final = Ways(plain=Whole)
 
 
 class GradientEdge(EdgeRole):
@@ -34,13 +38,33 @@ class GradientEdge(EdgeRole):
 
 
 class GradientTask(EdgeTask):
-    """One noisy mean gradient for each model."""
+    """One noisy mean gradient for each model.
+
+    counts_clipped: an update has one number more, of which a server makes the share of units whose
+    gradient was within C (`private_sum.counted`).
+    """
 
     kind: Literal["gradient"] = Field("gradient", description="one noisy gradient for each model")
 
-    def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:
+    counts_clipped: bool = Field(
+        False, description="tell the share of units within C, for half a per cent of C"
+    )
+
+    @property
+    def lawful(self) -> bool:
+        """Whether an update is a gradient alone, which has a law."""
+        return not self.counts_clipped
+
+    @property
+    def beside(self) -> int:
+        """One number for the count."""
+        return int(self.counts_clipped)
+
+    def role(self, owner: Owner, horizon: int, ways: Ways = GRADIENT_WAYS) -> EdgeRole:
         """Return a `GradientEdge`."""
         kind = owner.kind or GradientEdge
+        if self.counts_clipped:
+            ways = COUNTED_WAYS
         return kind(owner.name, owner.model, owner.releaser, owner.private_sum(ways))
 
     def law(self, laws: Laws, update: Update, clip: float, horizon: int) -> Law:

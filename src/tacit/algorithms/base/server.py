@@ -74,6 +74,7 @@ class Fold:
         self.horizon = definition.run.updates
         self.terms = definition.terms
         self.uploads = definition.traits.uploads  # updates that make one version
+        self.update_size = model.size + definition.traits.beside  # numbers of an update
         self.dataset = definition.source.name  # the data set that the edges' ledgers are of
         self.clip = definition.privacy.constant_clip
         self.params = model.init(definition.run.seed)

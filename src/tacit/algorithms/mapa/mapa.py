@@ -41,8 +41,8 @@ from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.private_sum.choice import Ways
-from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
-from tacit.privacy.private_sum.plain import Plain
+from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.plain import Whole
 from tacit.protocol.messages import Outgoing, Update
 from tacit.robust.law import Law
 
@@ -222,14 +222,14 @@ class MapaServer(ServerRole):
             self._clips.restore((since, clip) for since, clip in values["clips"])
 
 
-class AsPrinted(Plain):
+class AsPrinted(Whole):
     """Lines 4 and 5 without noise, or with one of the paper's defects: not private."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """Return what the plan's mechanism asks for, at `params` (d,)."""
         plan = self.slots.plan
         slots = self.slots
-        if plan.mechanism == "none":
+        if plan.mechanism == "none" or plan.noise_at == "server":
             return super().compute(params, clip)
         index = self.with_replacement(round(plan.batch))
         if plan.mechanism in ("paper:density", "paper:first_layer"):
@@ -237,9 +237,6 @@ class AsPrinted(Plain):
             clipped = slots.clipped(params.to(slots.device), clip, index, everyone)
             return Clipped(clipped.total.cpu() / plan.batch, math.inf)
         mean = self.mean(params, index)  # line 4
-        if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
-            everyone = torch.ones(1, dtype=torch.bool)
-            return Clipped(clipped_sum(mean[None], clip, everyone).total, math.inf)
         if plan.mechanism in ("paper", "paper:mean_clip"):  # line 5, as printed
             mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)
         return Clipped(mean, math.inf)

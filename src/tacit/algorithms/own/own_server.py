@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.saved_state import SavedState
 from tacit.config.definition import Definition
 from tacit.models import Model
+from tacit.privacy.private_sum.counted import share_within
 from tacit.protocol.messages import Outgoing, Update
 from tacit.robust.law import Law
 
@@ -25,7 +27,8 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
 
     A rule reads `settings`, the run file's, `params` x_t (float32 (d,)), `version` t, `clip` C,
     `batch` b, `horizon` T, and `tau_max`, the largest staleness lately. It changes `params` and
-    `version` by `move`, `clip` for the models that follow, and the attributes of `saved`.
+    `version` by `move`, `clip` for the models that follow (kept within the run's bounds), and the
+    attributes of `saved`. Where the edges count, `within` is the share of units within C.
 
     Guarantee. A server computes on what has been released, so no rule costs ε. It has no clock and
     no randomness of its own, so a replay of the journal gives the same bits.
@@ -36,6 +39,9 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         self.settings = definition.algorithm
         self.task = definition.algorithm.task(definition.privacy.noise_at)
         self.max_staleness = definition.algorithm.max_staleness
+        self.within = 1.0  # estimated share of units within C, of the latest update
+        self._beside = definition.traits.beside
+        self._clip_bounds = definition.privacy.clip_min, definition.privacy.clip_max
         self._clips = ClipHistory(self.clip)
         self.begin()
 
@@ -62,7 +68,11 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Take one step, and answer the edge with the model."""
         clip = self.clip
+        if self._beside:
+            self.within = share_within(float(update.vector[-1]), self.clip_at(update.base_version))
+            update = replace(update, vector=update.vector[: -self._beside])
         self.step(update, tau)
+        self.clip = min(max(self.clip, self._clip_bounds[0]), self._clip_bounds[1])
         if self.clip != clip:
             self._clips.change(self.version, self.clip)
         return [Outgoing(update.edge, self.global_model())]

@@ -81,6 +81,7 @@ class AlgorithmSettings(TaskSettings):
             oldest=self.max_staleness,
             in_turn=True,
             watched=task.relative and task.lawful,
+            beside=task.beside,
         )
 
     def agree(self, run: Sections) -> None:
@@ -95,6 +96,11 @@ class AlgorithmSettings(TaskSettings):
             raise ValueError(
                 'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
                 'distance"'
+            )
+        if run.privacy.noise_at == "server" and self.task().beside:
+            raise ValueError(
+                "privacy.noise_at=server: there no edge clips a row, so none counts; leave out "
+                "counts_clipped"
             )
         if run.guard.norm_factor is not None and not isinstance(self.task(), GradientTask):
             raise ValueError(

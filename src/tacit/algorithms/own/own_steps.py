@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -49,8 +49,6 @@ class OwnStepsTask(EdgeTask):
     edge's own folder, and has the SHA-256 that the edge's run file states.
     """
 
-    lawful: ClassVar[bool] = False
-
     kind: Literal["own steps"] = Field("own steps", description="several steps by an own rule")
     entry: str = Field(description='the rule, "module:Rule"')
     code: str | None = Field(
@@ -65,6 +63,11 @@ class OwnStepsTask(EdgeTask):
     def most_steps(self) -> int:
         """H."""
         return self.steps
+
+    @property
+    def lawful(self) -> bool:
+        """Whether an honest update has a law: nothing is known of what a rule does."""
+        return False
 
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:
         """Return the edge with the rule of its own folder.

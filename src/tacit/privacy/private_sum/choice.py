@@ -21,8 +21,8 @@ from tacit.privacy.private_sum.way import NotAlone, PrivateSum
 class Ways:
     """The class of each way; an algorithm's, or an audit's mutant, stands in the place of one.
 
-    alone: None for a role that cannot hide how long a step took, as a peer, whose loop answers its
-    neighbours beside it. plain: where the plan has no guarantee.
+    alone: None for a role that needs all gradients of a batch, or cannot hide how long a step took,
+    as a peer, whose loop answers its neighbours beside it. plain: where the plan has no guarantee.
     """
 
     alone: type[RowsAlone] | None = RowsAlone
@@ -87,7 +87,7 @@ def _alone(
     if not rows_alone:
         raise NotAlone("not asked for drawn rows alone")
     if kind is None:
-        raise NotAlone("a peer computes a batch of a fixed shape")
+        raise NotAlone("its role computes a batch of a fixed shape")
     if device != "cpu":
         raise NotAlone(f"it is for the cpu, not for {device}")
     return kind(data, model, plan, random)

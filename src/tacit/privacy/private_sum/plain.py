@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from tacit.privacy.private_sum.clipping import Clipped
+from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
 from tacit.privacy.private_sum.slots import Slots
 
 
@@ -50,3 +50,19 @@ class Plain:
             partial(type(self)(public).compute, params, clip)
             for params, public in self.slots.public()
         ]
+
+
+class Whole(Plain):
+    """A mean gradient that is one vector of norm C where the server adds the noise.
+
+    The edge is the unit then, and what it sends is clipped as a whole.
+    """
+
+    def compute(self, params: Tensor, clip: float) -> Clipped:
+        """Return the mean gradient at `params` (d,), clipped where the server adds the noise."""
+        plan = self.slots.plan
+        plain = super().compute(params, clip)
+        if plan.noise_at == "edge" or plan.mechanism == "none":
+            return plain
+        everyone = torch.ones(1, dtype=torch.bool)
+        return Clipped(clipped_sum(plain.total[None], clip, everyone).total, math.inf)
