@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
 from tacit.models import Layered, Model, build
@@ -307,14 +310,21 @@ def test_a_role_by_itself_computes_rows_alone_and_one_without_privacy_or_kernel_
     assert isinstance(edge(OTHER, "gaussian", alone=True).private_sum, Slots)
 
 
-@pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
+SETTINGS: dict[str, Any] = {
+    "mapa": SimpleNamespace(name="mapa"),
+    "fedasync": FedAsync(name="fedasync"),
+    "dp-pasgd": DpPasgd(name="dp-pasgd"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: str) -> None:
     model = MODELS["logistic"]
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(
-        algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1), folder=Path()
+        algorithm=SETTINGS[name], run=SimpleNamespace(updates=1), folder=Path(), privacy=plan
     )
     arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
