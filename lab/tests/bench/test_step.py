@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
-from tacit_lab.bench.step import MECHANISMS, NETWORKS, Way, charge_ms, step_over_plain
+import torch
+from tacit_lab.bench.one_step import MECHANISMS, NETWORKS, Way
+from tacit_lab.bench.step import charge_ms, step_over_plain
+from tacit_lab.bench.step_memory import peak_of, steps_of
 
 from tacit.models import build
 
@@ -36,3 +40,16 @@ def test_the_networks_are_the_five_that_edges_train() -> None:
 def test_a_charge_has_a_time_of_its_own_in_memory_and_on_disk() -> None:
     assert 0 < charge_ms(Way(), 5) < math.inf
     assert 0 < charge_ms(Way(disk=True), 5) < math.inf
+
+
+def test_the_peak_of_a_step_is_what_it_held_at_once() -> None:
+    def step() -> None:
+        torch.ones(25_000_000)
+
+    assert 90e6 < peak_of(step) < 150e6
+
+
+def test_a_step_has_a_peak_and_a_push_a_delay(tmp_path: Path) -> None:
+    steps = steps_of(build("logistic", (1, 4, 4), 3), tmp_path)
+    assert steps["plain"]() >= 0  # type: ignore[operator]
+    assert 0 < steps["delay"]() < math.inf  # type: ignore[operator]

@@ -17,6 +17,7 @@ from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.row_sums import Drawn, RowKernel, RowSums, SumTerms, row_kernel
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.sampling import drawn_rows
+from tacit.privacy.private_sum.tape_sums import TapeKernel
 from tacit.privacy.private_sum.way import NotAlone
 from tacit.privacy.release import Releaser
 from tacit.protocol.messages import GlobalModel, Hello, Outgoing
@@ -192,7 +193,9 @@ class BySums(RowsAlone):
 
 
 class _OtherSums(RowSums):
-    def __init__(self, model: Model, kernel: RowKernel, kernels: Library, picked: Picked) -> None:
+    def __init__(
+        self, model: Model, kernel: RowKernel | TapeKernel, kernels: Library, picked: Picked
+    ) -> None:
         super().__init__(model, kernel, kernels)
         self._picked = picked
 

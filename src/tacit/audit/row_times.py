@@ -42,6 +42,8 @@ MODELS: Final = {
     "cnn, tanh": build(
         "cnn", (1, 10, 10), 3, channels=(5,), kernel=3, activation="tanh", normalization="group"
     ),
+    "resnet": build("resnet", (1, 8, 8), 2, width=4),
+    "mobilenet": build("mobilenet", (1, 8, 8), 2, width=4),
     "logistic": build("logistic", (4,), 100),
     "svm": build("svm", (4,), 100),
 }

@@ -14,15 +14,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from tacit.kernels import jit, network, noise, sums
+from tacit.kernels import jit, network, noise, sums, tape
 from tacit.kernels.layout import LAYER
 from tacit.kernels.loading import described
+from tacit.kernels.tape_layout import OPERATION
 
 _F32, _F64 = np.zeros(1, np.float32), np.zeros(1, np.float64)
 _I32, _I64, _U64 = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint64)
 _ROWS, _PAIRS, _USED = np.zeros((1, 1), np.float32), np.zeros((2, 1)), np.zeros(1, np.bool_)
 _WORDS = np.frombuffer(bytes(8), dtype="<u8")  # read only, as a key stream's
-_PLAN = np.zeros(1, LAYER)
+_PLAN, _TAPE = np.zeros(1, LAYER), np.zeros(1, OPERATION)
+_TEXTS = np.zeros((1, 1), np.int64)
 
 # Every function that is called from Python, with arguments of the types that it is given.
 _CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
@@ -32,12 +34,20 @@ _CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (sums.add_integers, (_ROWS, _F32, _USED, 1, _I32)),
     (sums.clip_integers, (_ROWS, 1.0, 1.0, 1, _I32)),
     (sums.clip_floats, (_ROWS, _USED, 1.0, _F64)),
+    (sums.square, (_F32,)),
+    (sums.factor_of, (_F64, 1.0)),
+    (sums.add_part, (_F32, 1.0, 1.0, _I32)),
+    (sums.add_part_floats, (_F32, 1.0, _F64)),
     (sums.outer_integers, (_ROWS, _ROWS, _I64, 1.0, 1.0, 1, _I32)),
     (sums.outer_floats, (_ROWS, _ROWS, _I64, _USED, 1.0, _F64)),
     (network.deltas, (_F32, _ROWS, _I64, _I64, True, _ROWS)),
     (
         network.gradients,
         (_PLAN, _F32, _ROWS, _I64, _I64, _F32, _I32, _I32, True, np.float32(0), _ROWS),
+    ),
+    (
+        tape.tape_gradients,
+        (_TAPE, _F32, _ROWS, _TEXTS, _TEXTS, _I64, _F32, _F64, 1, np.float32(0), _ROWS),
     ),
 )
 

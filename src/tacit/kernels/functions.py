@@ -19,6 +19,8 @@ _WHOLE = 1.5 * 2.0**52  # a number that this is added to has lost what is behind
 _ONE = np.int64(1023 << 52)  # the bits of 1.0
 _LEAST = -87.3  # e to it is float32's smallest number that is not denormal, or little more
 _ENOUGH = 20.0  # tanh of it is 1 in float32; so it is of what is larger
+_ROOT_HALF = 0.7071067811865476
+_AT_ZERO = 0.3989422804014327  # density of the standard normal there
 _SIGN, _SIZE = np.int32(-(2**31)), np.int32(2**31 - 1)  # bits of a float32
 
 
@@ -40,6 +42,50 @@ def exponential(y: float) -> float:
     small = y < _LEAST
     power, scale = _power(_LEAST if small else y)
     return 0.0 if small else scale * power + scale
+
+
+@inner
+def sigmoid(z: NDArray[np.float32]) -> None:
+    """Replace z by 1/(1 + e^-z), in place: 0 or 1 for ±inf, nan for nan."""
+    for j in range(len(z)):
+        y = np.float64(z[j])
+        small = exponential(-abs(y))
+        above = 1.0 / (1.0 + small)
+        z[j] = np.float32(small * above if y < 0 else above)
+
+
+@inner
+def _below(x: float) -> float:
+    """Return how much of a standard normal is below x, to within 2e-7 of it.
+
+    It is half of erfc(-x/√2): Chebyshev's approximation of "Numerical Recipes", section 6.2.
+    """
+    z = abs(x) * _ROOT_HALF
+    t = 1.0 / (1.0 + 0.5 * z)
+    series = 1.48851587 + t * (-0.82215223 + t * 0.17087277)
+    series = -0.18628806 + t * (0.27886807 + t * (-1.13520398 + t * series))
+    series = 1.00002368 + t * (0.37409196 + t * (0.09678418 + t * series))
+    tail = 0.5 * t * exponential(-z * z - 1.26551223 + t * series)
+    return tail if x < 0 else 1.0 - tail
+
+
+@inner
+def gelu(z: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Write z·Φ(z), of Φ the standard normal's distribution."""
+    for j in range(len(z)):
+        x = np.float64(z[j])
+        out[j] = np.float32(x * _below(x))
+
+
+@inner
+def add_gelu_slope(
+    z: NDArray[np.float32], d: NDArray[np.float32], out: NDArray[np.float32]
+) -> None:
+    """Compute out += d·(Φ(z) + z·φ(z)), the derivative of `gelu`."""
+    for j in range(len(z)):
+        x = np.float64(z[j])
+        slope = _below(x) + x * _AT_ZERO * exponential(-0.5 * x * x)
+        out[j] += np.float32(d[j] * slope)
 
 
 @inner

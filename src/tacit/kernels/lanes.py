@@ -89,6 +89,40 @@ def spread(_: Any, number: Any, count: Any) -> Any:
     return lanes(types.float32, count), code
 
 
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def spread_at(_: Any, x: Any, i: Any, count: Any) -> Any:
+    """Return `count` times the i-th number of x (n,)."""
+    lanes = Lanes(count.literal_value)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = make_array(signature.args[0])(context, builder, args[0])
+        return _spread(builder, builder.load(builder.gep(array.data, [args[1]])), lanes)
+
+    return lanes(x, types.intp, count), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def rising(_: Any, a: Any, d: Any) -> Any:
+    """Keep each number of d where that of a is above 0, and put zeros elsewhere."""
+
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        nothing = ir.Constant(a.vector, [0.0] * a.count)
+        above = builder.fcmp_ordered(">", args[0], nothing)
+        return builder.select(above, args[1], nothing)
+
+    return a(a, d), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def larger(_: Any, a: Any, b: Any) -> Any:
+    """Return the larger of a and b in each lane; b where one is not a number."""
+
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return a(a, b), code
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a·b + c, in one rounding where the processor can."""

@@ -17,9 +17,14 @@ class Library:
     add_integers: Callable[..., None]
     clip_integers: Callable[..., None]
     clip_floats: Callable[..., None]
+    square: Callable[..., float]
+    factor_of: Callable[..., float]
+    add_part: Callable[..., float]
+    add_part_floats: Callable[..., None]
     outer_integers: Callable[..., None]
     outer_floats: Callable[..., None]
     gradients: Callable[..., None]
+    tape_gradients: Callable[..., None]
     deltas: Callable[..., None]
 
 
@@ -32,7 +37,7 @@ def library() -> Library | None:
     comes from the cache, in milliseconds.
     """
     try:
-        from tacit.kernels import network, noise, sums
+        from tacit.kernels import network, noise, sums, tape
     except ImportError:
         return None
     return Library(
@@ -42,9 +47,14 @@ def library() -> Library | None:
         sums.add_integers,
         sums.clip_integers,
         sums.clip_floats,
+        sums.square,
+        sums.factor_of,
+        sums.add_part,
+        sums.add_part_floats,
         sums.outer_integers,
         sums.outer_floats,
         network.gradients,
+        tape.tape_gradients,
         network.deltas,
     )
 

@@ -113,6 +113,37 @@ def clip_integers(rows: _Rows, reduced: float, step: float, limit: int, total: _
 
 
 @entry
+def square(g: _Row) -> float:
+    """Return the sum of the squares of a part g of a row."""
+    return _square(g)
+
+
+@entry
+def factor_of(squares: _Wide, reduced: float) -> float:
+    """Return the factor of a row whose parts have these sums of squares."""
+    total = 0.0
+    for k in range(len(squares)):
+        total += squares[k]
+    return _factor(math.sqrt(total), reduced)
+
+
+@entry
+def add_part(g: _Row, factor: float, step: float, total: _Integers) -> float:
+    """Compute total += a part g of a row, times its factor, in whole steps.
+
+    Returns the sum of the whole numbers' squares.
+    """
+    scale, keep = np.float32(factor / step), _mask(factor)
+    return float(_add_steps(g, np.float32(1), scale, keep, total))
+
+
+@entry
+def add_part_floats(g: _Row, factor: float, total: _Wide) -> None:
+    """Compute total += a part g of a row, times its factor."""
+    _add_scaled(g, factor, total)
+
+
+@entry
 def clip_floats(rows: _Rows, used: NDArray[np.bool_], reduced: float, total: _Wide) -> None:
     """Compute total += each row clipped to `reduced`, where `used`."""
     for i in range(len(rows)):

@@ -19,7 +19,7 @@ from torch.func import grad, vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_model import GraphModel, RowGradient, write_parts
 from tacit.models.model_contract import LayerValues, Model, Window
 from tacit.models.raised import write_or_nan
 
@@ -149,9 +149,15 @@ def _write_of_graph(
         with sdpa_kernel(SDPBackend.MATH):
             out.copy_(_transformed(model)(params.detach(), x, y))
         return
-    write = model.row_gradient(params.detach())
+    compute = model.row_gradient(params.detach())
     for row, label, gradient in zip(x, y, out, strict=True):
-        write_or_nan(partial(write, row.unsqueeze(0).clone(), label.clone(), gradient), gradient)
+        write_or_nan(partial(_write_row, compute, row, label, gradient), gradient)
+
+
+def _write_row(
+    compute: RowGradient, row: torch.Tensor, label: torch.Tensor, out: torch.Tensor
+) -> None:
+    write_parts(compute(row.unsqueeze(0).clone(), label.clone()), out)
 
 
 def _write_trusted(

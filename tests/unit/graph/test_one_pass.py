@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.models import vectors
-from tacit.models.graph.graph_model import GraphModel
+from tacit.models.graph.graph_model import GraphModel, write_parts
 from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tests.helpers.forty_modules import CASES
@@ -25,9 +25,9 @@ SEEN = [name for name in CASES if name not in (*MAPPED, *ALONE)]
 
 def one_by_one(model: GraphModel, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
     gradients = torch.empty(len(y), model.size)
-    write = model.row_gradient(params)
+    compute = model.row_gradient(params)
     for row, label, out in zip(x, y, gradients, strict=True):
-        write(row.unsqueeze(0), label, out)
+        write_parts(compute(row.unsqueeze(0), label), out)
     return gradients
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from tacit.audit.mutants_graphs import DrawsNumbers, KeepsState, LooksAtTheBatch
 from tacit.datasets.edge_rows import EdgeRows, Units
-from tacit.models.graph.graph_model import GraphModel, RowGradient
+from tacit.models.graph.graph_model import GraphModel, RowGradient, write_parts
 from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.privacy.noise.randomness import Random
@@ -37,10 +37,10 @@ def sum_of(sums: GraphSums, x: Tensor, y: Tensor, *, step: float | None = STEP) 
 def test_it_is_the_sum_of_the_rows_clipped_gradients(name: str) -> None:
     _, model, _ = built(name)
     x, y = batch_of(model, ROWS)
-    write = model.row_gradient(model.init(0))
+    compute = model.row_gradient(model.init(0))
     gradients = torch.empty(ROWS, model.size)
     for row, label, gradient in zip(x, y, gradients, strict=True):
-        write(row[None].clone(), label.clone(), gradient)
+        write_parts(compute(row[None].clone(), label.clone()), gradient)
     everyone = torch.ones(ROWS, dtype=torch.bool)
     integers = integer_sum(gradients, CLIP, everyone, STEP)
     assert int((sum_of(GraphSums(model), x, y) - integers.total).abs().max()) <= ROWS
@@ -97,11 +97,11 @@ class Watched(GraphModel):
 
     def row_gradient(self, params: Tensor) -> RowGradient:
         """As the graph's."""
-        write = super().row_gradient(params)
+        compute = super().row_gradient(params)
 
-        def noted(x: Tensor, y: Tensor, out: Tensor) -> None:
+        def noted(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
             self.addresses.append(x.data_ptr())
-            write(x, y, out)
+            return compute(x, y)
 
         return noted
 
@@ -150,10 +150,10 @@ def of_units(model: GraphModel, x: Tensor, y: Tensor, units: list[int]) -> Tenso
 def test_a_units_rows_are_added_before_they_are_clipped(name: str) -> None:
     _, model, _ = built(name)
     x, y = batch_of(model, ROWS)
-    write = model.row_gradient(model.init(0))
+    compute = model.row_gradient(model.init(0))
     gradients = torch.empty(ROWS, model.size)
     for row, label, gradient in zip(x, y, gradients, strict=True):
-        write(row[None].clone(), label.clone(), gradient)
+        write_parts(compute(row[None].clone(), label.clone()), gradient)
     means = (gradients[torch.from_numpy(UNITS)] * WEIGHTS[:, :, None]).sum(1)
     expected = integer_sum(means, CLIP, torch.ones(4, dtype=torch.bool), STEP).total
     total = of_units(model, x, y, [0, 1, 2, 3])

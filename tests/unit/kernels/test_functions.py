@@ -72,3 +72,45 @@ def test_the_exponential_is_right_to_45_bits_and_no_denormal_comes_out() -> None
     edges = np.array([0.0, -0.0, -1e-300, -87.31, -103.0, -745.2, -1e308, -np.inf, np.nan])
     expected = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, np.nan])
     assert np.array_equal(exponential(edges), expected, equal_nan=True)
+
+
+def applied(name: str, *numbers: Floats) -> None:
+    import numba
+
+    from tacit.kernels import functions
+
+    numba.njit(error_model="numpy")(getattr(functions, name).py_func)(*numbers)
+
+
+X = np.concatenate(
+    (np.linspace(-12, 12, 20_001), [-200, -20, 20, 200, 1e-30, -1e-30, 0, -0.0])
+).astype(np.float32)
+
+
+def test_sigmoid_is_within_a_last_bit() -> None:
+    values = X.copy()
+    applied("sigmoid", values)
+    expected = 1 / (1 + np.exp(-X.astype(np.float64)))
+    assert np.allclose(values, expected, rtol=2.0**-23, atol=2.0**-125)
+    edges = np.array([np.inf, -np.inf, np.nan], np.float32)
+    applied("sigmoid", edges)
+    assert edges[0] == 1
+    assert edges[1] == 0
+    assert np.isnan(edges[2])
+
+
+def test_gelu_and_its_slope_are_torchs() -> None:
+    import torch
+
+    out, slope, ones = np.empty_like(X), np.zeros_like(X), np.ones_like(X)
+    applied("gelu", X, out)
+    applied("add_gelu_slope", X, ones, slope)
+    x = torch.from_numpy(X.astype(np.float64)).requires_grad_()
+    y = torch.nn.functional.gelu(x)
+    (expected,) = torch.autograd.grad(y.sum(), x)
+    # torch's own is 0 behind -8.3, where 1 + erf is lost
+    assert np.allclose(out, y.detach().numpy(), rtol=4e-7, atol=1e-14)
+    assert np.allclose(slope, expected.numpy(), rtol=1e-6, atol=2e-7)
+    strange = np.array([np.nan], np.float32)
+    applied("gelu", strange, out[:1])
+    assert np.isnan(out[0])

@@ -87,6 +87,7 @@ ALWAYS_SO = {"add_integers": 1, "clip_integers": 1, "outer_integers": 1}
     "name",
     [
         *("places", "normals", "add_on_grid", "add_integers", "clip_integers", "clip_floats"),
+        *("square", "factor_of", "add_part", "add_part_floats"),
         *("outer_integers", "outer_floats", "deltas"),
     ],
 )
@@ -121,9 +122,29 @@ def test_no_jump_of_a_layer_depends_on_a_number(name: str) -> None:
     assert mathematics(code) == []
 
 
+def test_no_jump_of_functions_and_labels_depends_on_a_number() -> None:
+    import numba
+
+    from tacit.kernels import functions, tape
+
+    line, integer, double = numba.float32[::1], numba.int64, numba.float64
+    called: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+        (functions.sigmoid, (line,)),
+        (functions.gelu, (line, line)),
+        (functions.add_gelu_slope, (line, line, line)),
+        (tape.soft_labels, (line, integer, double, line)),
+    )
+    for function, arguments in called:
+        function.compile(arguments)
+        code = str(function.inspect_asm(arguments)).splitlines()
+        assert on_floats(code) == []
+        assert mathematics(code) == []
+
+
 @pytest.mark.exhaustive
-def test_no_jump_of_any_gradient_depends_on_a_number() -> None:
-    code = of_entry("gradients")
+@pytest.mark.parametrize("name", ["gradients", "tape_gradients"])
+def test_no_jump_of_any_gradient_depends_on_a_number(name: str) -> None:
+    code = of_entry(name)
     jumps = on_floats(code)
     assert len(jumps) == 1, jumps  # whether there is a penalty, which is public
     assert mathematics(code) == []

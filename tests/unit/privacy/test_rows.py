@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,11 @@ from torch import Tensor
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.gradient_edge import GradientEdge
+from tacit.algorithms.dp_pasgd.pasgd_settings import DpPasgd
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
-from tacit.models import Model, build
+from tacit.models import Layered, Model, build
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
@@ -254,6 +258,13 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
     refuses(MODELS["cnn"])
 
 
+class OtherLayers(Layered):
+    """Whose layers may compute anything."""
+
+
+OTHER = OtherLayers("mlp", (1, 4, 4), 10, hidden=(5,))
+
+
 def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> GradientEdge:
     x, y = rows_of(model, 60)
     plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
@@ -296,18 +307,24 @@ def test_a_role_by_itself_computes_rows_alone_and_one_without_privacy_or_kernel_
     rows = Dataset(x, y, 10, "mine")
     assert isinstance(private_sum(rows, model, plan, releaser.random), RowsAlone)
     assert isinstance(edge(model, "none", alone=True).private_sum, Plain)
-    resnet = build("resnet", (3, 8, 8), 10, width=4)
-    assert isinstance(edge(resnet, "gaussian", alone=True).private_sum, Slots)
+    assert isinstance(edge(OTHER, "gaussian", alone=True).private_sum, Slots)
 
 
-@pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
+SETTINGS: dict[str, Any] = {
+    "mapa": SimpleNamespace(name="mapa"),
+    "fedasync": FedAsync(name="fedasync"),
+    "dp-pasgd": DpPasgd(name="dp-pasgd"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: str) -> None:
     model = MODELS["logistic"]
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(
-        algorithm=SimpleNamespace(name=name), run=SimpleNamespace(updates=1)
+        algorithm=SETTINGS[name], run=SimpleNamespace(updates=1), folder=Path(), privacy=plan
     )
     arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
@@ -325,7 +342,6 @@ def test_without_numba_an_edge_goes_the_other_way_and_says_why(
 
 
 def test_a_network_without_kernels_is_said() -> None:
-    model = build("resnet", (3, 8, 8), 10, width=4)
-    other = edge(model, "gaussian", alone=True)
-    assert other.private_sum.way == "48 slots: no kernels for a layer of model.name=resnet"
+    other = edge(OTHER, "gaussian", alone=True)
+    assert other.private_sum.way == "48 slots: no kernels for a layer of model.name=mlp"
     assert edge(MODELS["cnn"], "none", alone=True).private_sum.way == "a plain batch"

@@ -103,7 +103,7 @@ def main() -> None:
     results["path_over_broker_by_size"]["45MB"] = large.path_over_broker(results["large_cycle"])
     results |= crowd.measured()
     results |= cost.costs()
-    results["step_over_plain"] = step.measured()
+    results |= step.measured()
     results["push_ms_by_size"] = push.measured()
     results = {
         key: round(value, 4) if isinstance(value, float) else value
@@ -140,6 +140,7 @@ def _print(results: dict[str, Any]) -> None:
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
     step.show(results["step_over_plain"])
+    step.show_memory(results["step_memory"])
     push.show(results["push_ms_by_size"])
     sizes = results["path_over_broker_by_size"].items()
     print("(g) path / broker        " + ", ".join(f"{size}: {ratio}" for size, ratio in sizes))

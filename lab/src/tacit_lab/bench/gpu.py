@@ -35,7 +35,7 @@ from tacit.privacy.private_sum.choice import private_sum
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel, Push
 from tacit.protocol.vertical import Embed, Roster
-from tacit_lab.bench.step import NETWORKS
+from tacit_lab.bench.one_step import NETWORKS
 from tacit_lab.checkout import EXPERIMENTS
 
 TOLERANCE = 1e-4

@@ -6,7 +6,7 @@ stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,8 +26,8 @@ from tacit.models.own_network import OwnNetwork
 # Multiply-adds of a row for each of its operations, measured by `tacit_lab.bench`.
 _SMALL = 200_000
 _SHORT = 1 << 17
-# Writes the gradient (d,) of one row: x (1, *shape), y () -> out (d,).
-RowGradient = Callable[[Tensor, Tensor, Tensor], None]
+# Computes the gradient of one row, x (1, *shape) and y (), by each trained weight.
+RowGradient = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,24 +126,27 @@ class GraphModel(OwnNetwork):
         return run_batch(network, weights, x)
 
     def row_gradient(self, params: Tensor) -> RowGradient:
-        """Return the function that writes one row's gradient at `params` (d,), by autograd.
+        """Return the function that computes one row's gradient at `params` (d,), by autograd.
 
         It computes one row alone, at a fixed shape. Its result is a function of the row's numbers
-        and `params`, if all rows come at the same address.
+        and `params`, if all rows come at the same address. The penalty's gradient is in it.
         """
         leaves, weights = self._leaves(params)
         run = self.checked.network.bound(weights)
 
-        def write(x: Tensor, y: Tensor, out: Tensor) -> None:
+        def compute(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
             with torch.enable_grad():
                 loss = self._loss_of_one(run(x), y)
             parts = torch.autograd.grad(loss, leaves)
-            for part, place in zip(parts, out.split_with_sizes(self.sizes), strict=True):
-                place.view(part.shape).copy_(part)
             if self.regularization:
-                out.add_(params, alpha=self.regularization)
+                pairs = zip(parts, leaves, strict=True)
+                return tuple(
+                    torch.add(part, leaf.detach(), alpha=self.regularization)
+                    for part, leaf in pairs
+                )
+            return parts
 
-        return write
+        return compute
 
     def row_parts(self, params: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient of one row by trained weights; None: the loss does not read it."""
@@ -217,6 +220,14 @@ def without_gradient(where: str, name: str) -> str:
         f"{where}: parameter {name} gets no gradient (detach, argmax or not used); freeze it with "
         "model.trainable"
     )
+
+
+def write_parts(parts: Sequence[Tensor], out: Tensor) -> None:
+    """Write a gradient's parts into `out` (d,), one behind the other."""
+    for part, place in zip(
+        parts, out.split_with_sizes([part.numel() for part in parts]), strict=True
+    ):
+        place.view(part.shape).copy_(part)
 
 
 def run_batch(network: Program, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:

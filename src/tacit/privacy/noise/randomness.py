@@ -15,7 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from numpy.typing import NDArray
 
-_ZEROS = memoryview(bytes(2**20))  # what a keystream is laid over, made once
+_ZEROS = memoryview(bytes(2**18))  # what a keystream is laid over, made once: it stays in a cache
 
 
 class Random:
@@ -50,12 +50,18 @@ class Random:
         if self.secret:
             self._rekey()
 
-    def bytes(self, count: int) -> bytes:
-        """Return the next `count` bytes of the keystream."""
+    def bytes(self, count: int) -> bytes | bytearray:
+        """Return the next `count` bytes of the keystream; many are written where they stay."""
         if self.secret and os.getpid() != self._pid:
             self._rekey()
-        zeros = _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
-        return self._stream.update(zeros)
+        if count <= len(_ZEROS):
+            return self._stream.update(_ZEROS[:count])
+        stream = bytearray(count)
+        out = memoryview(stream)
+        for start in range(0, count, len(_ZEROS)):
+            part = out[start : start + len(_ZEROS)]
+            self._stream.update_into(_ZEROS[: len(part)], part)
+        return stream
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next `count` uniform 64-bit words."""

@@ -85,8 +85,8 @@ def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor
     params = torch.randn(model.size, generator=generator) * _SCALES[-1]
     x, y = model.random_batch(9, generator)
     name, shape = model.layout[-1]
-    if name.endswith("bias"):
-        params[-shape[0] :] -= model.logits(params, x[0])
+    if name.endswith("bias") and shape == (model.classes,):
+        params[-shape[0] :] -= model.logits(params, x[0]).reshape(-1, model.classes)[0]
     return params, x, y
 
 

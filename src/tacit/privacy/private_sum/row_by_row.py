@@ -11,7 +11,9 @@ Shapes: R drawn rows, d parameters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from tacit.graphs.interpreter import one_thread
 from tacit.kernels.loading import library
-from tacit.models.graph.graph_model import GraphModel, RowGradient
+from tacit.models.graph.graph_model import GraphModel, RowGradient, write_parts
 from tacit.models.raised import write_or_nan
 from tacit.privacy.private_sum.clipping import (
     MAX_INTEGER_ROWS,
@@ -55,7 +57,7 @@ class GraphSums:
     def __init__(self, model: GraphModel) -> None:
         """Allocate the memory of one row when the first one comes."""
         self.model = model
-        self._gradient = torch.empty((1, model.size))
+        self._gradient = torch.empty((1, model.size))  # of a unit; nan, of a row that raised
         self._part = torch.empty((0, model.size))  # of one row of a unit
         self._x = torch.empty(0)
         self._y = torch.empty(0)
@@ -65,32 +67,35 @@ class GraphSums:
 
         Raises ValueError as `clipped_sum` and `integer_sum`.
         """
-        adder = _Adder(terms, self.model.size)
+        adder = Adder(terms, self.model.sizes)
         self._make_room(drawn)
         with one_thread():
-            write = self.model.row_gradient(params)
+            compute = self.model.row_gradient(params)
             for place, rows in enumerate(drawn.index):
                 if drawn.weights is None:
-                    self._write(write, drawn, rows, self._gradient)
+                    adder.add(self._parts(compute, drawn, rows))
                 else:
-                    self._write_unit(write, drawn, rows, drawn.weights[place])
-                adder.add(self._gradient)
+                    self._write_unit(compute, drawn, rows, drawn.weights[place])
+                    adder.add(self._gradient.split_with_sizes(list(self.model.sizes), 1))
         return adder.clipped()
 
-    def _write(self, write: RowGradient, drawn: Drawn, row: np.int64, out: Tensor) -> None:
-        """Write a row's gradient into `out` (1, d); nan if it raises."""
+    def _parts(self, compute: RowGradient, drawn: Drawn, row: np.int64) -> Sequence[Tensor]:
+        """Return a row's gradient by trained weights; nan if it raises."""
+        parts: list[Tensor] = []
         x, y = self._row(drawn, row)
-        write_or_nan(partial(write, x, y, out[0]), out)
+        write_or_nan(lambda: parts.extend(compute(x, y)), self._gradient)
+        return parts or self._gradient.split_with_sizes(list(self.model.sizes), 1)
 
     def _write_unit(
-        self, write: RowGradient, drawn: Drawn, rows: NDArray[np.int64], weights: Tensor
+        self, compute: RowGradient, drawn: Drawn, rows: NDArray[np.int64], weights: Tensor
     ) -> None:
         """Write the weighted sum (1, d) of the gradients of a unit's rows (r,)."""
         if not len(self._part):
             self._part = torch.empty_like(self._gradient)
         self._gradient.zero_()
         for row, weight in zip(rows, weights, strict=True):
-            self._write(write, drawn, row, self._part)
+            write = partial(_write, compute, *self._row(drawn, row), self._part[0])
+            write_or_nan(write, self._part)
             add_rows(self._gradient, self._part, weight.view(1, 1))
 
     def _row(self, drawn: Drawn, place: np.int64) -> tuple[Tensor, Tensor]:
@@ -104,10 +109,20 @@ class GraphSums:
             self._y = torch.empty(drawn.y.shape[1:], dtype=drawn.y.dtype)
 
 
-class _Adder:
-    """Adds clipped gradients to a total, one at a time."""
+def _write(compute: RowGradient, x: Tensor, y: Tensor, out: Tensor) -> None:
+    write_parts(compute(x, y), out)
 
-    def __init__(self, terms: SumTerms, size: int) -> None:
+
+class Adder:
+    """Adds clipped gradients to a total, one at a time.
+
+    A gradient comes in parts, by trained weights, as autograd gives them: they are never put into
+    one vector. Its norm is that of all parts together, in float64, and its integers' squares are
+    added up over all parts.
+    """
+
+    def __init__(self, terms: SumTerms, sizes: Sequence[int]) -> None:
+        """Raise ValueError as `clipped_sum` and `integer_sum`."""
         if terms.step is None:
             dtype = torch.float64
         elif terms.rows < MAX_INTEGER_ROWS:
@@ -115,30 +130,45 @@ class _Adder:
         else:
             dtype = torch.int64
         self._terms = terms
-        self._total = torch.zeros(size, dtype=dtype)
+        self._reduced = reduced_clip(terms.clip, terms.rows if terms.step is None else 1)
+        limit = 0 if terms.step is None else steps_limit(terms.clip, terms.step)
+        self._too_long = min(limit + 1, 2**24)
+        self._total = torch.zeros(sum(sizes), dtype=dtype)
+        self._places = [place.numpy() for place in self._total.split_with_sizes(list(sizes))]
+        self._squares = np.empty(len(self._places))
         self._kernels = library()
-        self._used: NDArray[np.bool_] = np.ones(1, dtype=np.bool_)
         self._mask = torch.ones(1, dtype=torch.bool)
 
-    def add(self, gradient: Tensor) -> None:
-        """Add a gradient (1, d), clipped, and cut to whole steps if there are any.
+    def add(self, parts: Sequence[Tensor]) -> None:
+        """Add a gradient, clipped, and cut to whole steps if there are any."""
+        if self._kernels is None:
+            self._add_plainly(torch.cat([part.reshape(1, -1) for part in parts], 1))
+            return
+        numbers = [part.reshape(-1).numpy() for part in parts]
+        for place, part in enumerate(numbers):
+            self._squares[place] = self._kernels.square(part)
+        factor = self._kernels.factor_of(self._squares, self._reduced)
+        if self._terms.step is None:
+            for part, total in zip(numbers, self._places, strict=True):
+                self._kernels.add_part_floats(part, factor, total)
+        elif not self._add_steps(numbers, factor, self._terms.step) < self._too_long:
+            # It never is, as the factor leaves 2^-16 of room: so such a row is taken back.
+            self._add_steps(numbers, -factor, self._terms.step)
 
-        Raises ValueError as `clipped_sum` and `integer_sum`.
-        """
-        clip, step, rows = self._terms.clip, self._terms.step, self._terms.rows
-        numbers = gradient.numpy()
+    def _add_steps(self, numbers: Sequence[NDArray[Any]], factor: float, step: float) -> float:
+        """Add whole steps; return the sum of their squares, exact below 2^24."""
+        assert self._kernels is not None
+        add = self._kernels.add_part
+        pairs = zip(numbers, self._places, strict=True)
+        return sum(add(part, factor, step, total) for part, total in pairs)
+
+    def _add_plainly(self, gradient: Tensor) -> None:
+        clip, step = self._terms.clip, self._terms.step
         if step is None:
-            if self._kernels is None:
-                self._total.add_(clipped_sum(gradient, clip, self._mask, rows).total)
-                return
-            reduced = reduced_clip(clip, rows)
-            self._kernels.clip_floats(numbers, self._used, reduced, self._total.numpy())
-        elif self._kernels is None:
-            self._total.add_(integer_sum(gradient, clip, self._mask, step).total)
+            clipped = clipped_sum(gradient, clip, self._mask, self._terms.rows)
         else:
-            limit = steps_limit(clip, step)
-            reduced = reduced_clip(clip, 1)
-            self._kernels.clip_integers(numbers, reduced, step, limit, self._total.numpy())
+            clipped = integer_sum(gradient, clip, self._mask, step)
+        self._total.add_(clipped.total)
 
     def clipped(self) -> Clipped:
         """Return the sum of all that was added."""

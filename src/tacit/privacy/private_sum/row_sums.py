@@ -27,6 +27,7 @@ from tacit.privacy.private_sum.clipping import MAX_INTEGER_ROWS, Clipped, reduce
 from tacit.privacy.private_sum.denormals import flushed
 from tacit.privacy.private_sum.probe import cancelling, rows_alone
 from tacit.privacy.private_sum.row_plan import planned
+from tacit.privacy.private_sum.tape_sums import TapeKernel, tape_kernel
 from tacit.privacy.private_sum.way import NotAlone
 
 _HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
@@ -151,9 +152,13 @@ class RowKernel:
         return torch.from_numpy(out)
 
 
-def row_kernel(model: Model) -> RowKernel | None:
+def row_kernel(model: Model) -> RowKernel | TapeKernel | None:
     """Return the kernel for `model`; None without numba or a kernel for a layer or its loss."""
-    if type(model) is not Layered or model.objective is not None or library() is None:
+    if library() is None:
+        return None
+    if type(model) is not Layered:
+        return tape_kernel(model)
+    if model.objective is not None:
         return None
     return RowKernel(model)
 
@@ -175,7 +180,7 @@ class RowSums:
 
     way = "drawn rows alone"
 
-    def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
+    def __init__(self, model: Model, kernel: RowKernel | TapeKernel, kernels: Library) -> None:
         """Use `checked` instead, which tries the kernel first."""
         self.model = model
         self._kernel = kernel
@@ -256,7 +261,7 @@ class RowSums:
         kernels = self._kernels
         computed = np.empty((len(index), self._numbers), dtype=np.float32)
         everyone = np.ones(len(index), dtype=np.bool_)
-        if self._linear:
+        if isinstance(self._kernel, RowKernel) and self._linear:
             self._kernel.deltas(params, x, y, index, computed)
             if step is None:
                 kernels.outer_floats(computed, x, index, everyone, reduced, total)

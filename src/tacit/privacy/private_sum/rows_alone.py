@@ -24,7 +24,7 @@ from tacit.privacy.plan import Plan, padded_size
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.rehearsal import Rehearsed, rehearsed
 from tacit.privacy.private_sum.row_by_row import GraphSums
-from tacit.privacy.private_sum.row_sums import Drawn, DrawnSums, RowSums, SumTerms
+from tacit.privacy.private_sum.row_sums import Drawn, DrawnSums, RowSums, SumTerms, row_kernel
 from tacit.privacy.private_sum.sampling import drawn_rows, rows_of_units
 from tacit.privacy.private_sum.way import NotAlone
 
@@ -61,6 +61,8 @@ class RowsAlone:
             return self._by_kernels(model)
         if (network := layers_in_a_row(model)) is not None and library() is not None:
             return self._by_kernels(network)
+        if self.units is None and row_kernel(model) is not None:
+            return self._by_kernels(model)
         if model.small and maps(model):
             raise NotAlone("its operations are small, and quicker for several rows together")
         return GraphSums(model)
