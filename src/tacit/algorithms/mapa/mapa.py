@@ -219,7 +219,10 @@ class MapaServer(ServerRole):
         self.stage = values["stage"]
         self.stage_step = values["stage_step"]
         if self.stage > 1:
-            self._clips.restore((since, clip) for since, clip in values["clips"])
+            later = values["clips"]
+        else:
+            later = self._clips.state()[:1]
+        self._clips.restore((since, clip) for since, clip in later)
 
 
 class AsPrinted(WholeVector):
